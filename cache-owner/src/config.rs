@@ -8,9 +8,9 @@ use sszip_core::config::head_source::HeadSource;
 
 use crate::config_values::{
     deserialize_absolute_path, deserialize_duration, deserialize_optional_duration,
-    deserialize_size, deserialize_thread_count, deserialize_user,
+    deserialize_size, deserialize_thread_count, deserialize_user_and_group,
 };
-use crate::head_config::head_tables;
+use crate::head_config::deserialize_head_source_tables;
 
 /// Settings of an owner, from the daemon's file or from a host. Sizes are in bytes, times in
 /// milliseconds.
@@ -21,7 +21,7 @@ pub struct OwnerConfig {
     #[serde(deserialize_with = "deserialize_absolute_path")]
     pub socket: PathBuf,
     /// User and group that own the socket.
-    #[serde(deserialize_with = "deserialize_user")]
+    #[serde(deserialize_with = "deserialize_user_and_group")]
     pub socket_user: Option<(u32, u32)>,
     /// Directory of the store.
     #[serde(deserialize_with = "deserialize_absolute_path")]
@@ -51,7 +51,7 @@ pub struct OwnerConfig {
     #[serde(deserialize_with = "deserialize_optional_duration")]
     pub inactive: Option<u64>,
     /// The followed nodes, with the names of their namespaces.
-    #[serde(rename = "head", deserialize_with = "head_tables")]
+    #[serde(rename = "head", deserialize_with = "deserialize_head_source_tables")]
     pub follows: Vec<(String, HeadSource)>,
 }
 
@@ -111,10 +111,10 @@ impl OwnerConfig {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn read_config_file(path: &Path) -> Result<Self, ConfigError> {
+    pub fn read_owner_config(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse_config(&text, &name),
+            Ok(text) => Self::parse_owner_config(&text, &name),
             Err(error) => Err(ConfigError::Unreadable { path: name, error }),
         }
     }
@@ -123,7 +123,7 @@ impl OwnerConfig {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn parse_config(text: &str, name: &str) -> Result<Self, ConfigError> {
+    pub fn parse_owner_config(text: &str, name: &str) -> Result<Self, ConfigError> {
         let wrong = |start: usize, message: &str| ConfigError::Wrong {
             path: name.to_owned(),
             line: text[..start].matches('\n').count() + 1,
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn config_error_text(text: &str) -> String {
-        OwnerConfig::parse_config(text, "cached.toml")
+        OwnerConfig::parse_owner_config(text, "cached.toml")
             .unwrap_err()
             .to_string()
     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn minimal_config_is_a_socket_and_a_path() {
-        let config = OwnerConfig::parse_config(LEAST, "").unwrap();
+        let config = OwnerConfig::parse_owner_config(LEAST, "").unwrap();
         assert_eq!(
             config,
             OwnerConfig::from_socket_and_store_paths("/run/s".into(), "/var/s".into())
@@ -170,11 +170,11 @@ mod tests {
     #[test]
     fn example_config_equals_the_defaults() {
         let example = include_str!("../../configs/cached.toml");
-        let config = OwnerConfig::parse_config(example, "").unwrap();
+        let config = OwnerConfig::parse_owner_config(example, "").unwrap();
         let least = OwnerConfig {
             socket: config.socket.clone(),
             path: config.path.clone(),
-            ..OwnerConfig::parse_config(LEAST, "").unwrap()
+            ..OwnerConfig::parse_owner_config(LEAST, "").unwrap()
         };
         assert_eq!(config, least);
         // the settings that are commented out are valid too
@@ -194,13 +194,14 @@ mod tests {
             .fold(String::new(), |all, line| all + line + "\n");
         assert_ne!(all, example);
         let all = all.replace("www-data", "root");
-        let all = OwnerConfig::parse_config(&all, "").unwrap();
+        let all = OwnerConfig::parse_owner_config(&all, "").unwrap();
         assert_eq!(all.follows.len(), 1);
     }
 
     #[test]
     fn values_with_units_are_parsed() {
-        let with = |line: &str| OwnerConfig::parse_config(&format!("{LEAST}{line}"), "").unwrap();
+        let with =
+            |line: &str| OwnerConfig::parse_owner_config(&format!("{LEAST}{line}"), "").unwrap();
         assert_eq!(with("max_size = 65536").max_size, 65_536);
         assert_eq!(with("max_size = \"3M\"").max_size, 3 << 20);
         assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, 500);
@@ -236,7 +237,7 @@ mod tests {
         assert!(config_error_text("path = \"/x\"").contains("missing field `socket`"));
         let relative = config_error_text("socket = \"s\"\npath = \"/x\"");
         assert_eq!(relative, "cached.toml:1: \"s\" is not an absolute path");
-        let missing = OwnerConfig::read_config_file(Path::new("/no/such/file")).unwrap_err();
+        let missing = OwnerConfig::read_owner_config(Path::new("/no/such/file")).unwrap_err();
         assert!(missing
             .to_string()
             .starts_with("cannot read /no/such/file: "));

@@ -95,7 +95,7 @@ pub(crate) fn deserialize_thread_count<'de, D: Deserializer<'de>>(
 }
 
 /// Deserializes the name of a user, or `user:group`, to the numbers of both.
-pub(crate) fn deserialize_user<'de, D: Deserializer<'de>>(
+pub(crate) fn deserialize_user_and_group<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<(u32, u32)>, D::Error> {
     from.deserialize_any(TextVisitor(

@@ -18,12 +18,12 @@ use sszip_core::cache::chain::ShownBlock;
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::processes::{
-    EventStreamId, NoSuchPurge, ProcessName, TooManyProcesses,
+    NoSuchPurge, OwnerClientName, OwnerEventStreamId, TooManyProcesses,
 };
-use sszip_core::cache::owner::state::{EntryRejection, OwnerHit, OwnerLookupResult};
+use sszip_core::cache::owner::state::{EntryRejection, OwnerHit, OwnerMemoryLookupResult};
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::resource::other_format_key;
-use sszip_core::cache::store::StoreError;
+use sszip_core::cache::store::StoreWriteRejection;
 use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{Notify, Semaphore};
@@ -49,14 +49,14 @@ const MAX_NODE_QUERIES: usize = 32;
 const MAX_PENDING_STORES: usize = 256;
 
 /// Total decompressed bytes of
-/// [unchecked](sszip_core::cache::owner::memory_tier::OwnerMemoryEntry::unchecked_length) entries
+/// [unchecked](sszip_core::cache::owner::memory_tier::OwnerMemoryEntry::length_if_unchecked) entries
 /// that are read strictly while a request waits; other entries are sent for the client to read, and
 /// read here in the background.
 pub(crate) const INLINE_CHECK_BYTES: u64 = 256 << 10;
 
 /// The engine of an owner, shared by all connections: it runs lookups, writes and purges within
 /// limits of concurrent disk accesses, and wakes the clients that wait.
-pub struct OwnerEngine {
+pub struct OwnerRequestExecutor {
     /// The rules of the owner.
     pub owner: Arc<Owner>,
     reads: Semaphore,
@@ -67,7 +67,7 @@ pub struct OwnerEngine {
     pub(crate) coder: Option<Recompressor>,
     /// The followed chains.
     pub chains: Vec<Arc<FollowedChain>>,
-    streams: Mutex<HashMap<EventStreamId, Arc<AtomicWaker>>>,
+    streams: Mutex<HashMap<OwnerEventStreamId, Arc<AtomicWaker>>>,
     /// Lookups that wait for a lease without an event stream.
     pub waits: LeaseWaits,
     /// Notified when purges may be complete.
@@ -93,10 +93,10 @@ pub struct CompletedPurge {
 
 /// The reason why the engine could not execute a call: the store failed, or a task panicked.
 #[derive(Debug, thiserror::Error)]
-pub enum EngineError {
+pub enum OwnerExecutionError {
     /// The store has failed.
     #[error("{0}")]
-    Disk(#[from] StoreError),
+    Disk(#[from] StoreWriteRejection),
     /// A task of the owner has panicked.
     #[error("{0}")]
     Broken(#[from] tokio::task::JoinError),
@@ -105,7 +105,7 @@ pub enum EngineError {
     Closed(#[from] tokio::sync::AcquireError),
 }
 
-impl OwnerEngine {
+impl OwnerRequestExecutor {
     /// Creates the engine of an owner, with the chains that the owner follows.
     pub fn new(
         owner: Arc<Owner>,
@@ -137,16 +137,16 @@ impl OwnerEngine {
     /// another process's lease. Returns the outcome, and the purge generation before the lookup.
     ///
     /// # Errors
-    /// [`EngineError`].
+    /// [`OwnerExecutionError`].
     pub async fn lookup_and_wait(
         self: &Arc<Self>,
         key: CacheKey,
         lease: Option<&LeaseRequest>,
-    ) -> Result<(u64, EntryOrLease), EngineError> {
+    ) -> Result<(u64, EntryOrLease), OwnerExecutionError> {
         let wait = lease.map_or(0, |lease| lease.wait);
         if wait > 0 && !self.is_stopping() {
             if let Some(waits) = self.waits.start_lease_wait(key) {
-                let ended = waits.lease_end();
+                let ended = waits.lease_end_notification();
                 let generation = self.purge_generation();
                 let found = self.lookup_without_wait(key, lease).await?;
                 if !matches!(found, Err(Some(LeaseDecision::Pending))) {
@@ -164,11 +164,11 @@ impl OwnerEngine {
         self: &Arc<Self>,
         key: CacheKey,
         lease: Option<&LeaseRequest>,
-    ) -> Result<EntryOrLease, EngineError> {
-        let found = match self.owner.lookup_without_waiting(&key, read_clocks()) {
-            OwnerLookupResult::Found(found) => Some(found),
-            OwnerLookupResult::Missing => None,
-            OwnerLookupResult::QueryStore => {
+    ) -> Result<EntryOrLease, OwnerExecutionError> {
+        let found = match self.owner.lookup_without_disk_wait(&key, read_clocks()) {
+            OwnerMemoryLookupResult::Found(found) => Some(found),
+            OwnerMemoryLookupResult::Missing => None,
+            OwnerMemoryLookupResult::QueryStore => {
                 self.run_blocking_read(|| self.owner.lookup_in_store(&key, read_clocks()))
                     .await?
             }
@@ -195,18 +195,18 @@ impl OwnerEngine {
     /// Looks several keys up, and returns the entries that were found.
     ///
     /// # Errors
-    /// [`EngineError`].
+    /// [`OwnerExecutionError`].
     pub async fn lookup_keys(
         self: &Arc<Self>,
         keys: Vec<CacheKey>,
-    ) -> Result<Vec<(CacheKey, OwnerHit)>, EngineError> {
+    ) -> Result<Vec<(CacheKey, OwnerHit)>, OwnerExecutionError> {
         let mut found = Vec::new();
         let mut unknown = Vec::new();
         for key in keys {
-            match self.owner.lookup_without_waiting(&key, read_clocks()) {
-                OwnerLookupResult::Found(entry) => found.push((key, entry)),
-                OwnerLookupResult::Missing => {}
-                OwnerLookupResult::QueryStore => unknown.push(key),
+            match self.owner.lookup_without_disk_wait(&key, read_clocks()) {
+                OwnerMemoryLookupResult::Found(entry) => found.push((key, entry)),
+                OwnerMemoryLookupResult::Missing => {}
+                OwnerMemoryLookupResult::QueryStore => unknown.push(key),
             }
         }
         if !unknown.is_empty() {
@@ -225,7 +225,10 @@ impl OwnerEngine {
     }
 
     /// Runs a read of the store, which may wait for the disk, within the limit of concurrent reads.
-    async fn run_blocking_read<T>(&self, work: impl FnOnce() -> T) -> Result<T, EngineError> {
+    async fn run_blocking_read<T>(
+        &self,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, OwnerExecutionError> {
         let _permit = self.reads.acquire().await?;
         Ok(block_in_place(work))
     }
@@ -235,7 +238,7 @@ impl OwnerEngine {
     pub(crate) async fn run_blocking_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
+    ) -> Result<T, OwnerExecutionError> {
         let _permit = self.writes.acquire().await?;
         let owner = Arc::clone(&self.owner);
         Ok(spawn_blocking(move || work(&owner)).await?)
@@ -245,11 +248,11 @@ impl OwnerEngine {
     /// writes.
     ///
     /// # Errors
-    /// [`EngineError`].
-    pub async fn run_fallible_write<T: Send + 'static>(
+    /// [`OwnerExecutionError`].
+    pub async fn try_store_write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Owner) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, EngineError> {
+        work: impl FnOnce(&Owner) -> Result<T, StoreWriteRejection> + Send + 'static,
+    ) -> Result<T, OwnerExecutionError> {
         Ok(self.run_blocking_write(work).await??)
     }
 
@@ -257,12 +260,12 @@ impl OwnerEngine {
     /// reason why it is not accepted.
     ///
     /// # Errors
-    /// [`EngineError`].
+    /// [`OwnerExecutionError`].
     pub async fn put_entry(
         self: &Arc<Self>,
         put: PutRequest,
         body: Vec<u8>,
-    ) -> Result<Result<(), EntryRejection>, EngineError> {
+    ) -> Result<Result<(), EntryRejection>, OwnerExecutionError> {
         let PutRequest {
             key,
             about,
@@ -284,7 +287,7 @@ impl OwnerEngine {
             let entry = Arc::clone(&entry);
             self.run_blocking_write(move |owner| {
                 // it is sent from the disk each time, and no request waits now
-                let entry = match entry.unchecked_length() {
+                let entry = match entry.length_if_unchecked() {
                     Some(_) => owner.check_entry_strictly(&key, &entry).unwrap_or(entry),
                     None => entry,
                 };
@@ -297,7 +300,7 @@ impl OwnerEngine {
             Ok(is_to_be_stored) => is_to_be_stored,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.wake_follower_for_head(&entry.store_attributes().namespace);
+        self.wake_lagging_chain_follower(&entry.entry_store_attributes().namespace);
         if let Some(if_final) = if_final {
             self.upgrade_if_final(key, Arc::clone(&entry), if_final);
         }
@@ -308,7 +311,7 @@ impl OwnerEngine {
     }
 
     /// Releases the lease on a key that `process` has, so that another process may fetch it.
-    pub fn release_lease(&self, key: &CacheKey, process: &ProcessName) {
+    pub fn release_lease(&self, key: &CacheKey, process: &OwnerClientName) {
         self.owner.release_lease(key, process, read_clocks());
         self.wake_lookups_and_streams();
     }
@@ -323,16 +326,19 @@ impl OwnerEngine {
     /// caller stops waiting.
     ///
     /// # Errors
-    /// [`EngineError`]: the purge must be repeated.
+    /// [`OwnerExecutionError`]: the purge must be repeated.
     pub async fn purge_entries(
         self: &Arc<Self>,
         scope: PurgeScope,
-    ) -> Result<CompletedPurge, EngineError> {
+    ) -> Result<CompletedPurge, OwnerExecutionError> {
         let engine = Arc::clone(self);
         tokio::spawn(async move { engine.purge_to_completion(scope).await }).await?
     }
 
-    async fn purge_to_completion(&self, scope: PurgeScope) -> Result<CompletedPurge, EngineError> {
+    async fn purge_to_completion(
+        &self,
+        scope: PurgeScope,
+    ) -> Result<CompletedPurge, OwnerExecutionError> {
         // entries of other scopes are not counted on the disk, which would have to be searched
         let stored = match scope {
             PurgeScope::Key(key) => {
@@ -351,16 +357,16 @@ impl OwnerEngine {
         // first: a process that knows of the purge compares nothing with the old identity
         self.owner.clear_chain_identities(&scope);
         let generation = self
-            .run_fallible_write(move |owner| owner.purge_entries(&scope, read_clocks))
+            .try_store_write(move |owner| owner.purge_entries(&scope, read_clocks))
             .await?;
         for chain in &self.chains {
-            chain.mark_record_purged(&purged);
+            chain.mark_chain_record_purged(&purged);
         }
         self.wake_lookups_and_streams();
-        self.run_owner_tick();
+        self.process_due_leases_and_purges();
         self.stirred.notify_one();
         // the purge is in effect already: this frees memory
-        let sweep = move |owner: &Owner| owner.sweep_purged_entries(&swept, generation);
+        let sweep = move |owner: &Owner| owner.remove_purged_from_memory(&swept, generation);
         let swept = self.run_blocking_write(sweep).await?;
         loop {
             let settled = self.settled.notified();
@@ -383,20 +389,20 @@ impl OwnerEngine {
     /// [`NoSuchPurge`].
     pub fn acknowledge_purges(
         &self,
-        process: &ProcessName,
+        process: &OwnerClientName,
         generation: u64,
     ) -> Result<(), NoSuchPurge> {
         self.owner.acknowledge_purges(process, generation)?;
-        self.run_owner_tick();
+        self.process_due_leases_and_purges();
         Ok(())
     }
 
     /// Wakes the follower of a chain if an entry has shown a head that the follower has not seen.
-    fn wake_follower_for_head(&self, namespace: &CacheNamespace) {
+    fn wake_lagging_chain_follower(&self, namespace: &CacheNamespace) {
         let Some(chain) = self.find_followed_chain(namespace) else {
             return;
         };
-        if self.owner.highest_head(namespace) > chain.follow_status().head {
+        if self.owner.highest_head_of_chain(namespace) > chain.follow_status().head {
             chain.news.notify_one();
         }
     }
@@ -414,14 +420,16 @@ impl OwnerEngine {
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn open_event_stream(
+    pub fn open_process_event_stream(
         &self,
-        process: &ProcessName,
-    ) -> Result<(EventStreamId, Arc<AtomicWaker>), TooManyProcesses> {
+        process: &OwnerClientName,
+    ) -> Result<(OwnerEventStreamId, Arc<AtomicWaker>), TooManyProcesses> {
         let waker = Arc::new(AtomicWaker::new());
         let stream = {
             let mut streams = lock_ignoring_poison(&self.streams);
-            let stream = self.owner.open_event_stream(process, read_clocks())?;
+            let stream = self
+                .owner
+                .open_process_event_stream(process, read_clocks())?;
             streams.insert(stream, Arc::clone(&waker));
             stream
         };
@@ -430,14 +438,14 @@ impl OwnerEngine {
     }
 
     /// Closes the event stream of a process.
-    pub fn close_event_stream(&self, stream: EventStreamId) {
+    pub fn close_process_event_stream(&self, stream: OwnerEventStreamId) {
         lock_ignoring_poison(&self.streams).remove(&stream);
-        self.owner.close_event_stream(stream, read_clocks());
+        self.owner.close_process_event_stream(stream, read_clocks());
         self.wake_lookups_and_streams();
     }
 
     /// Ends the event streams and the waits for leases, which have no end of their own.
-    pub fn stop_serving(&self) {
+    pub fn end_streams_and_lease_waits(&self) {
         self.stopping.store(true, Ordering::Release);
         for waker in lock_ignoring_poison(&self.streams).values() {
             waker.wake();
@@ -445,7 +453,7 @@ impl OwnerEngine {
         self.waits.wake_all_lease_waits();
     }
 
-    /// Whether [`stop_serving`](Self::stop_serving) was called.
+    /// Whether [`end_streams_and_lease_waits`](Self::end_streams_and_lease_waits) was called.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -463,10 +471,10 @@ impl OwnerEngine {
     }
 
     /// Expires leases and completes purges that are due, and wakes the tasks that wait for them.
-    pub(crate) fn run_owner_tick(&self) {
+    pub(crate) fn process_due_leases_and_purges(&self) {
         if !self
             .owner
-            .expire_leases_and_purges(read_clocks())
+            .end_leases_and_complete_purges(read_clocks())
             .is_empty()
         {
             self.settled.notify_waiters();

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
-use sszip_core::cache::owner::processes::{EventStreamAction, EventStreamId};
+use sszip_core::cache::owner::processes::{OwnerEventStreamAction, OwnerEventStreamId};
 use tokio::time::{sleep, Sleep};
 
 use crate::clock::read_clocks;
-use crate::engine::OwnerEngine;
+use crate::engine::OwnerRequestExecutor;
 
 /// Maximum number of bytes of events that are sent at a time, apart from the last event.
 const MAX_EVENT_BYTES: usize = 16 << 10;
@@ -20,15 +20,19 @@ const MAX_EVENT_BYTES: usize = 16 << 10;
 /// The body of a response that stays open and sends the owner's events to one process. Dropping it
 /// closes the stream.
 pub struct OwnerEventStream {
-    engine: Arc<OwnerEngine>,
-    stream: EventStreamId,
+    engine: Arc<OwnerRequestExecutor>,
+    stream: OwnerEventStreamId,
     waker: Arc<AtomicWaker>,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl OwnerEventStream {
     /// Creates the body of an event stream; `waker` is woken when there are events to send.
-    pub fn new(engine: Arc<OwnerEngine>, stream: EventStreamId, waker: Arc<AtomicWaker>) -> Self {
+    pub fn new(
+        engine: Arc<OwnerRequestExecutor>,
+        stream: OwnerEventStreamId,
+        waker: Arc<AtomicWaker>,
+    ) -> Self {
         Self {
             engine,
             stream,
@@ -39,7 +43,7 @@ impl OwnerEventStream {
 
     /// Polls the next events as `text/event-stream`; `None` when the owner stops or closes the
     /// stream.
-    pub fn poll_next_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub fn poll_event_stream_text(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // first, so that events that come in the meantime are not missed
         self.waker.register(context.waker());
         let mut text = String::new();
@@ -48,16 +52,16 @@ impl OwnerEventStream {
         }
         loop {
             let now = read_clocks();
-            match self.engine.owner.next_stream_action(self.stream, now) {
-                EventStreamAction::Event(event) => {
+            match self.engine.owner.next_event_stream_action(self.stream, now) {
+                OwnerEventStreamAction::Event(event) => {
                     event.append_event_text(&mut text);
                     if text.len() < MAX_EVENT_BYTES {
                         continue;
                     }
                 }
                 _ if !text.is_empty() => {}
-                EventStreamAction::Close => return Poll::Ready(None),
-                EventStreamAction::Idle(until) => {
+                OwnerEventStreamAction::Close => return Poll::Ready(None),
+                OwnerEventStreamAction::Idle(until) => {
                     let wait = Duration::from_millis(until.saturating_sub(now.monotonic));
                     self.sleep
                         .as_mut()
@@ -73,6 +77,6 @@ impl OwnerEventStream {
 
 impl Drop for OwnerEventStream {
     fn drop(&mut self) {
-        self.engine.close_event_stream(self.stream);
+        self.engine.close_process_event_stream(self.stream);
     }
 }

@@ -18,9 +18,9 @@ use sszip_core::log::escape_log_text;
 
 use crate::config::OwnerConfig;
 use crate::log::{LogFunction, LogLevel};
-use crate::open_gate::StoreOpenGate;
+use crate::open_gate::StoreOpenAttemptGate;
 use crate::open_store::create_store_opener;
-use crate::owner_lifecycle::{OwnerState, RunningOwner};
+use crate::owner_lifecycle::{OwnerLifecycleStage, RunningOwnerHandle};
 
 /// The value that `sszip_owner_abi` returns if this header fits the library.
 pub const SSZIP_OWNER_ABI: u32 = 5;
@@ -106,8 +106,8 @@ pub type sszip_owner_log =
 
 /// The owner of this process from its start on, with its open gate and its queued log lines.
 struct ProcessOwner {
-    running: RunningOwner,
-    gate: StoreOpenGate,
+    running: RunningOwnerHandle,
+    gate: StoreOpenAttemptGate,
     lines: LogQueue,
 }
 
@@ -154,9 +154,9 @@ pub unsafe extern "C" fn sszip_owner_run(
     let ran = catch_unwind(AssertUnwindSafe(|| {
         if own.is_none() {
             // SAFETY: the caller's promise.
-            *own = Some(unsafe { start_owner(config) }?);
+            *own = Some(unsafe { start_owner_from_config(config) }?);
         }
-        Ok(advance_owner(
+        Ok(advance_owner_lifecycle(
             &mut own,
             if others {
                 OPEN_TIMEOUT_WITH_OTHERS
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn sszip_owner_run(
 
 /// Waits for an attempt to open the store, logs, and removes an owner that has ended. Returns
 /// whether the owner serves, and the time until the next call.
-fn advance_owner(
+fn advance_owner_lifecycle(
     own: &mut Option<ProcessOwner>,
     limit: Duration,
     log: sszip_owner_log,
@@ -189,17 +189,18 @@ fn advance_owner(
     let Some(owner) = own else {
         return (false, FAILED_INTERVAL);
     };
-    if owner.running.owner_state() == OwnerState::Waiting && owner.gate.wait_for_open_attempt(limit)
+    if owner.running.owner_lifecycle_state() == OwnerLifecycleStage::Waiting
+        && owner.gate.wait_for_open_attempt(limit)
     {
-        owner.running.wait_until_serving(limit);
+        owner.running.wait_until_owner_serves(limit);
     }
-    let state = owner.running.owner_state();
+    let state = owner.running.owner_lifecycle_state();
     owner.log_queued_lines(log);
     match state {
-        OwnerState::Serving => (true, SERVING_INTERVAL),
-        OwnerState::Waiting | OwnerState::Closing => (false, WAITING_INTERVAL),
-        OwnerState::Ended => {
-            let _ = owner.running.stop_within(Duration::ZERO);
+        OwnerLifecycleStage::Serving => (true, SERVING_INTERVAL),
+        OwnerLifecycleStage::Waiting | OwnerLifecycleStage::Closing => (false, WAITING_INTERVAL),
+        OwnerLifecycleStage::Ended => {
+            let _ = owner.running.stop_owner_within(Duration::ZERO);
             *own = None;
             (false, FAILED_INTERVAL)
         }
@@ -220,7 +221,7 @@ pub unsafe extern "C" fn sszip_owner_exit(log: sszip_owner_log) -> bool {
         return true;
     };
     owner.log_queued_lines(log);
-    catch_unwind(AssertUnwindSafe(|| owner.running.stop_within(STOP))).unwrap_or(false)
+    catch_unwind(AssertUnwindSafe(|| owner.running.stop_owner_within(STOP))).unwrap_or(false)
 }
 
 impl ProcessOwner {
@@ -246,7 +247,9 @@ fn log_line(log: sszip_owner_log, level: LogLevel, line: &str) {
 
 /// # Safety
 /// The safety conditions of `sszip_owner_run`.
-unsafe fn start_owner(config: *const sszip_owner_config) -> Result<ProcessOwner, String> {
+unsafe fn start_owner_from_config(
+    config: *const sszip_owner_config,
+) -> Result<ProcessOwner, String> {
     if config.is_null() {
         return Err("the configuration is missing".into());
     }
@@ -296,14 +299,14 @@ unsafe fn start_owner(config: *const sszip_owner_config) -> Result<ProcessOwner,
     };
     // the host may close it at its exit
     sszip_core::cache::store::rocks::prepare_rocks_statics();
-    let gate = StoreOpenGate::default();
-    let open = gate.guard_store_opener(create_store_opener(
+    let gate = StoreOpenAttemptGate::default();
+    let open = gate.gate_store_opener(create_store_opener(
         &config.path,
         config.max_size,
         Arc::clone(&log),
     ));
-    let running =
-        RunningOwner::start_owner(config, open, log).map_err(|error| error.to_string())?;
+    let running = RunningOwnerHandle::start_owner_threads(config, open, log)
+        .map_err(|error| error.to_string())?;
     Ok(ProcessOwner {
         running,
         gate,

@@ -13,13 +13,13 @@ use crate::config_values::deserialize_absolute_path;
 /// One table `[[head]]`: the name of a namespace, and the node whose chain the owner follows for
 /// it.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, try_from = "Table")]
-struct HeadTable(String, HeadSource);
+#[serde(deny_unknown_fields, try_from = "RawHeadSource")]
+struct NamespaceHeadSource(String, HeadSource);
 
 /// A table `[[head]]` as it is written, before the core parses its values.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct RawHeadSource {
     namespace: String,
     url: String,
     interval: Option<String>,
@@ -31,10 +31,10 @@ struct Table {
     ca: Option<PathBuf>,
 }
 
-impl TryFrom<Table> for HeadTable {
+impl TryFrom<RawHeadSource> for NamespaceHeadSource {
     type Error = String;
 
-    fn try_from(table: Table) -> Result<Self, String> {
+    fn try_from(table: RawHeadSource) -> Result<Self, String> {
         let named = [
             ("namespace", Some(table.namespace.clone())),
             ("interval", table.interval),
@@ -60,11 +60,11 @@ impl TryFrom<Table> for HeadTable {
 }
 
 /// Deserializes all tables `[[head]]`; each namespace may have one.
-pub(crate) fn head_tables<'de, D: Deserializer<'de>>(
+pub(crate) fn deserialize_head_source_tables<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<(String, HeadSource)>, D::Error> {
     let mut follows: Vec<(String, HeadSource)> = Vec::new();
-    for HeadTable(name, follow) in Vec::<HeadTable>::deserialize(from)? {
+    for NamespaceHeadSource(name, follow) in Vec::<NamespaceHeadSource>::deserialize(from)? {
         if let Some((_, first)) = follows.iter().find(|(other, _)| *other == name) {
             return Err(D::Error::custom(format_args!(
                 "the namespace \"{name}\" has two [[head]] tables, \"{}\" and \"{}\"; remove one",
@@ -83,7 +83,7 @@ fn deserialize_file_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Pa
 
 #[cfg(test)]
 mod tests {
-    use sszip_core::config::head_source::{FinalityRule, NodeApi};
+    use sszip_core::config::head_source::{FinalizedBlockRule, NodeApi};
 
     use super::*;
     use crate::config::OwnerConfig;
@@ -91,7 +91,7 @@ mod tests {
     /// Parses the heads of a file whose tables begin on line 4.
     fn parse_head_tables(tables: &str) -> Result<Vec<(String, HeadSource)>, String> {
         let text = format!("socket = \"/run/s\"\npath = \"/var/s\"\n\n{tables}");
-        let config = OwnerConfig::parse_config(&text, "cached.toml");
+        let config = OwnerConfig::parse_owner_config(&text, "cached.toml");
         config
             .map(|config| config.follows)
             .map_err(|error| error.to_string())
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(follow.interval, 500);
         assert_eq!(
             (follow.finality, follow.api),
-            (FinalityRule::Depth(64), NodeApi::Beacon)
+            (FinalizedBlockRule::Depth(64), NodeApi::Beacon)
         );
         assert_eq!(follow.ca, Some("/etc/ca.pem".into()));
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -84,7 +84,7 @@ impl LeaseWaits {
 
 impl LeaseWait<'_> {
     /// Returns a future that is ready when the lease ends after this call.
-    pub fn lease_end(&self) -> Pin<Box<Notified<'_>>> {
+    pub fn lease_end_notification(&self) -> Pin<Box<Notified<'_>>> {
         let mut ended = Box::pin(self.ended.notified());
         // so that an end before the first poll is not missed
         ended.as_mut().enable();
@@ -129,7 +129,7 @@ mod tests {
                 waits.start_lease_wait([2; 32]),
             );
             let [one, two, other] = [one, two, other].map(Option::unwrap);
-            let ends = [&one, &two, &other].map(|wait| wait.lease_end());
+            let ends = [&one, &two, &other].map(|wait| wait.lease_end_notification());
             waits.wake_lease_waits(&[[1; 32], [7; 32]]);
             let [one, two, mut other] = ends;
             assert!(timeout(SOON, one).await.is_ok());

@@ -12,7 +12,7 @@ use sszip_core::log::escape_log_text;
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::log::{LogFunction, LogLevel};
 use sszip_owner::open_store::create_store_opener;
-use sszip_owner::owner_lifecycle::RunningOwner;
+use sszip_owner::owner_lifecycle::RunningOwnerHandle;
 use sszip_owner::status_client;
 
 /// Stores a machine's cache entries, and serves them over a Unix socket. QUIT, TERM and INT stop
@@ -36,7 +36,7 @@ struct DaemonArguments {
 
 fn main() -> ExitCode {
     let args = DaemonArguments::parse();
-    let config = match OwnerConfig::read_config_file(&args.config) {
+    let config = match OwnerConfig::read_owner_config(&args.config) {
         Ok(config) => config,
         Err(error) => {
             log_line(&error.to_string());
@@ -86,8 +86,8 @@ fn run_owner(config: &OwnerConfig) -> Result<(), Box<dyn std::error::Error>> {
         });
     });
     let open = create_store_opener(&config.path, config.max_size, Arc::clone(&log));
-    let mut owner = RunningOwner::start_owner(config.clone(), open, log)?;
-    let stop = owner.create_stop_function();
+    let mut owner = RunningOwnerHandle::start_owner_threads(config.clone(), open, log)?;
+    let stop = owner.create_owner_stop_function();
     let stopping = Arc::new(AtomicBool::new(false));
     let is_stopping = Arc::clone(&stopping);
     std::thread::spawn(move || {
@@ -98,7 +98,7 @@ fn run_owner(config: &OwnerConfig) -> Result<(), Box<dyn std::error::Error>> {
             stop();
         }
     });
-    owner.wait_until_ended();
+    owner.wait_until_owner_ended();
     if !stopping.load(Ordering::Relaxed) {
         return Err("stopped because of the error above".into());
     }

@@ -14,7 +14,7 @@ use crate::open_store::{OpenStoreError, StoreOpener};
 /// The state of the gate: whether an attempt to open the store may begin, is in progress, or
 /// succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum StoreGateState {
+enum StoreOpenAttemptState {
     /// The host does not wait.
     #[default]
     Closed,
@@ -28,11 +28,11 @@ enum StoreGateState {
 
 /// The gate that permits one attempt to open the store each time that the host waits for it.
 #[derive(Clone, Debug, Default)]
-pub struct StoreOpenGate(Arc<(Mutex<StoreGateState>, Condvar)>);
+pub struct StoreOpenAttemptGate(Arc<(Mutex<StoreOpenAttemptState>, Condvar)>);
 
-impl StoreOpenGate {
+impl StoreOpenAttemptGate {
     /// Wraps `open` so that it runs only while the host waits for it.
-    pub fn guard_store_opener(&self, mut open: StoreOpener) -> StoreOpener {
+    pub fn gate_store_opener(&self, mut open: StoreOpener) -> StoreOpener {
         let gate = self.clone();
         Box::new(move |now| {
             if !gate.enter_gate() {
@@ -40,9 +40,9 @@ impl StoreOpenGate {
             }
             let opened = open(now);
             gate.leave_gate(if opened.is_ok() {
-                StoreGateState::Done
+                StoreOpenAttemptState::Done
             } else {
-                StoreGateState::Closed
+                StoreOpenAttemptState::Closed
             });
             opened
         })
@@ -53,31 +53,34 @@ impl StoreOpenGate {
     pub fn wait_for_open_attempt(&self, limit: Duration) -> bool {
         let (_, changed) = &*self.0;
         let mut turn = lock_ignoring_poison(&self.0 .0);
-        if *turn == StoreGateState::Closed {
-            *turn = StoreGateState::Open;
+        if *turn == StoreOpenAttemptState::Closed {
+            *turn = StoreOpenAttemptState::Open;
         }
         let waited = changed
             .wait_timeout_while(turn, limit, |turn| {
-                matches!(turn, StoreGateState::Open | StoreGateState::Busy)
+                matches!(
+                    turn,
+                    StoreOpenAttemptState::Open | StoreOpenAttemptState::Busy
+                )
             })
             .unwrap_or_else(PoisonError::into_inner);
         let mut turn = waited.0;
-        if *turn == StoreGateState::Open {
-            *turn = StoreGateState::Closed;
+        if *turn == StoreOpenAttemptState::Open {
+            *turn = StoreOpenAttemptState::Closed;
         }
-        *turn == StoreGateState::Done
+        *turn == StoreOpenAttemptState::Done
     }
 
     fn enter_gate(&self) -> bool {
         let mut turn = lock_ignoring_poison(&self.0 .0);
-        let is_open = *turn == StoreGateState::Open;
+        let is_open = *turn == StoreOpenAttemptState::Open;
         if is_open {
-            *turn = StoreGateState::Busy;
+            *turn = StoreOpenAttemptState::Busy;
         }
         is_open
     }
 
-    fn leave_gate(&self, next: StoreGateState) {
+    fn leave_gate(&self, next: StoreOpenAttemptState) {
         *lock_ignoring_poison(&self.0 .0) = next;
         self.0 .1.notify_all();
     }
@@ -89,16 +92,16 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::StoreOpenGate;
+    use super::StoreOpenAttemptGate;
     use crate::clock::read_clocks;
     use crate::open_store::OpenStoreError;
 
     #[test]
     fn attempt_is_made_only_while_the_host_waits() {
-        let gate = StoreOpenGate::default();
+        let gate = StoreOpenAttemptGate::default();
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
-        let mut open = gate.guard_store_opener(Box::new(move |_| {
+        let mut open = gate.gate_store_opener(Box::new(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
             Err(OpenStoreError::Locked)
         }));
@@ -119,9 +122,9 @@ mod tests {
 
     #[test]
     fn wait_ends_at_its_limit_when_the_attempt_hangs() {
-        let gate = StoreOpenGate::default();
+        let gate = StoreOpenAttemptGate::default();
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let mut open = gate.guard_store_opener(Box::new(move |_| {
+        let mut open = gate.gate_store_opener(Box::new(move |_| {
             // a disk that hangs
             let _ = ended.recv();
             Err(OpenStoreError::Locked)

@@ -5,7 +5,7 @@ use std::path::Path;
 use sszip_core::cache::owner::disk::OwnerStore;
 use sszip_core::cache::owner::store::RocksOwnerStore;
 use sszip_core::cache::owner::ClockReading;
-use sszip_core::cache::store::{EntryStore, StoreConfig, StoreOpenError, StoreOpenOutcome};
+use sszip_core::cache::store::{DiskEntryStore, StoreConfig, StoreOpenError, StoreOpenOutcome};
 
 use crate::log::{LogFunction, LogLevel};
 
@@ -29,7 +29,7 @@ pub type StoreOpener =
 pub fn create_store_opener(path: &Path, max_size: u64, log: LogFunction) -> StoreOpener {
     let config = StoreConfig::new(path, max_size);
     Box::new(
-        move |now: ClockReading| match EntryStore::open_store(&config, now.unix) {
+        move |now: ClockReading| match DiskEntryStore::open_store(&config, now.unix) {
             Ok((store, opening)) => {
                 log_store_opening(&config.path, opening, &log);
                 Ok(Box::new(RocksOwnerStore::new(store, now)) as Box<dyn OwnerStore>)

@@ -14,17 +14,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
-use sszip_core::cache::chain::HeightKind;
+use sszip_core::cache::chain::HeightUnit;
 use sszip_core::cache::owner::disk::OwnerStore;
 use sszip_core::cache::owner::Owner;
-use sszip_core::cache::vary_key::namespace_for_name;
+use sszip_core::cache::vary_key::named_cache_namespace;
 use sszip_core::config::head_source::{HeadSource, NodeApi};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::clock::read_clocks;
 use crate::config::OwnerConfig;
-use crate::engine::{OwnerEngine, MAX_READS, MAX_WRITES};
+use crate::engine::{OwnerRequestExecutor, MAX_READS, MAX_WRITES};
 use crate::file_limit::raise_file_limit;
 use crate::follow::{chain::FollowedChain, follower};
 use crate::log::{LogFunction, LogLevel};
@@ -32,7 +32,7 @@ use crate::open_store::{OpenStoreError, StoreOpener};
 use crate::recompressor::Recompressor;
 use crate::request_bodies::RequestBodyLimits;
 use crate::server;
-use crate::service::OwnerService;
+use crate::service::OwnerHttpService;
 use crate::socket::SocketFile;
 
 /// Interval between attempts to open another owner's store, in milliseconds.
@@ -51,7 +51,7 @@ const DISK_THREADS: usize = MAX_READS + MAX_WRITES + 4;
 
 /// The stage of an owner's lifecycle, from waiting for the store to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnerState {
+pub enum OwnerLifecycleStage {
     /// Another owner has the store, or it cannot be opened.
     Waiting,
     /// The owner serves requests.
@@ -64,33 +64,33 @@ pub enum OwnerState {
 
 /// The handle of an owner that runs on its own threads. Dropping it does not end the owner.
 #[derive(Debug)]
-pub struct RunningOwner {
+pub struct RunningOwnerHandle {
     stop: watch::Sender<bool>,
-    owner_state: watch::Receiver<OwnerState>,
+    owner_state: watch::Receiver<OwnerLifecycleStage>,
     thread: Option<JoinHandle<()>>,
     ended: mpsc::Receiver<()>,
 }
 
-impl RunningOwner {
+impl RunningOwnerHandle {
     /// Starts an owner on threads of its own; it serves once `open` has opened the store.
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub fn start_owner(
+    pub fn start_owner_threads(
         config: OwnerConfig,
         open: StoreOpener,
         log: LogFunction,
     ) -> Result<Self, std::io::Error> {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = mpsc::channel();
-        let (entered, state) = watch::channel(OwnerState::Waiting);
-        let life = OwnerLifecycle {
+        let (entered, state) = watch::channel(OwnerLifecycleStage::Waiting);
+        let life = OwnerMainThread {
             config,
             log,
             stop: stopped,
             state: entered,
         };
-        let thread = start_without_signals(|| {
+        let thread = start_with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("sszip-owner".into())
                 .spawn(move || {
@@ -108,20 +108,22 @@ impl RunningOwner {
     }
 
     /// Returns the present state of the owner.
-    pub fn owner_state(&self) -> OwnerState {
+    pub fn owner_lifecycle_state(&self) -> OwnerLifecycleStage {
         *self.owner_state.borrow()
     }
 
     /// Waits until the owner serves or has ended, for `limit` at most.
-    pub fn wait_until_serving(&self, limit: Duration) {
+    pub fn wait_until_owner_serves(&self, limit: Duration) {
         let since = std::time::Instant::now();
-        while self.owner_state() == OwnerState::Waiting && since.elapsed() < limit {
+        while self.owner_lifecycle_state() == OwnerLifecycleStage::Waiting
+            && since.elapsed() < limit
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// Returns a function that stops the owner, from any thread.
-    pub fn create_stop_function(&self) -> impl Fn() + Send + 'static {
+    pub fn create_owner_stop_function(&self) -> impl Fn() + Send + 'static {
         let stop = self.stop.clone();
         move || {
             // no receiver: the owner has ended
@@ -130,19 +132,21 @@ impl RunningOwner {
     }
 
     /// Waits until the owner has ended, which without a stop happens only if it cannot serve.
-    pub fn wait_until_ended(&mut self) {
+    pub fn wait_until_owner_ended(&mut self) {
         self.wait_for_end(Duration::MAX);
     }
 
     /// Stops the owner, and waits for `limit` at most. Returns whether it has ended.
-    pub fn stop_within(&mut self, limit: Duration) -> bool {
-        self.create_stop_function()();
+    pub fn stop_owner_within(&mut self, limit: Duration) -> bool {
+        self.create_owner_stop_function()();
         self.wait_for_end(limit)
     }
 
     fn wait_for_end(&mut self, limit: Duration) -> bool {
         let timeout = Err(mpsc::RecvTimeoutError::Timeout);
-        if self.owner_state() != OwnerState::Ended && self.ended.recv_timeout(limit) == timeout {
+        if self.owner_lifecycle_state() != OwnerLifecycleStage::Ended
+            && self.ended.recv_timeout(limit) == timeout
+        {
             return false;
         }
         if let Some(thread) = self.thread.take() {
@@ -154,7 +158,7 @@ impl RunningOwner {
 }
 
 /// Calls `start` with all signals blocked, which threads that it starts inherit.
-fn start_without_signals<T>(
+fn start_with_signals_blocked<T>(
     start: impl FnOnce() -> Result<T, std::io::Error>,
 ) -> Result<T, std::io::Error> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
@@ -165,19 +169,19 @@ fn start_without_signals<T>(
 
 /// The part of an owner that runs on its own thread: it waits for the store, serves, and stores
 /// what its memory has at the end.
-struct OwnerLifecycle {
+struct OwnerMainThread {
     config: OwnerConfig,
     log: LogFunction,
     stop: watch::Receiver<bool>,
-    state: watch::Sender<OwnerState>,
+    state: watch::Sender<OwnerLifecycleStage>,
 }
 
-impl OwnerLifecycle {
+impl OwnerMainThread {
     fn run_owner(&self, open: StoreOpener) {
         if let Err(error) = self.open_and_serve(open) {
             (self.log)(LogLevel::Error, &error.to_string());
         }
-        self.state.send_replace(OwnerState::Ended);
+        self.state.send_replace(OwnerLifecycleStage::Ended);
     }
 
     fn open_and_serve(&self, mut open: StoreOpener) -> Result<(), std::io::Error> {
@@ -199,10 +203,10 @@ impl OwnerLifecycle {
             false => None,
         };
         let served = runtime.block_on(self.serve_requests(Arc::clone(&owner), coder));
-        self.state.send_replace(OwnerState::Closing);
+        self.state.send_replace(OwnerLifecycleStage::Closing);
         // ends the remaining connections and the calls that wait for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
-        if let Err(error) = owner.store_remaining_entries(read_clocks()) {
+        if let Err(error) = owner.write_memory_to_store(read_clocks()) {
             (self.log)(
                 LogLevel::Error,
                 &format!("cannot write all entries to the store before the end: {error}"),
@@ -261,26 +265,26 @@ impl OwnerLifecycle {
             .map_err(|error| {
                 std::io::Error::new(error.kind(), format!("cannot listen on {path}: {error}"))
             })?;
-        owner.record_listening_start(read_clocks());
+        owner.record_owner_listening_start(read_clocks());
         // before any request is served: no block is final until it is known to be
         let follow = |(name, follow): &(String, HeadSource)| {
-            let namespace = namespace_for_name(name.as_bytes());
+            let namespace = named_cache_namespace(name.as_bytes());
             let heights = match follow.api {
-                NodeApi::Execution => HeightKind::Blocks,
-                NodeApi::Beacon => HeightKind::Slots,
+                NodeApi::Execution => HeightUnit::Blocks,
+                NodeApi::Beacon => HeightUnit::Slots,
             };
-            owner.follow_chain(namespace, heights, read_clocks());
-            owner.set_identity_unchecked(&namespace, true);
+            owner.start_following_chain(namespace, heights, read_clocks());
+            owner.set_identity_check_pending(&namespace, true);
             Arc::new(FollowedChain::new(namespace, name))
         };
         let chains: Vec<_> = config.follows.iter().map(follow).collect();
-        let engine = Arc::new(OwnerEngine::new(owner, chains.clone(), coder));
-        let service = Arc::new(OwnerService::new(Arc::clone(&engine), limits));
+        let engine = Arc::new(OwnerRequestExecutor::new(owner, chains.clone(), coder));
+        let service = Arc::new(OwnerHttpService::new(Arc::clone(&engine), limits));
         // all of them end with this set
         let mut tasks = JoinSet::new();
         tasks.spawn({
             let engine = Arc::clone(&engine);
-            async move { engine.run_expiry_timer().await }
+            async move { engine.run_lease_and_purge_timer().await }
         });
         tasks.spawn({
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
@@ -291,7 +295,7 @@ impl OwnerLifecycle {
             let engine = Arc::clone(&engine);
             tasks.spawn(async move { engine.run_inactivity_expiry(inactive).await });
         }
-        self.state.send_replace(OwnerState::Serving);
+        self.state.send_replace(OwnerLifecycleStage::Serving);
         (self.log)(LogLevel::Notice, &format!("serving on {path}"));
         for (chain, (name, follow)) in chains.into_iter().zip(&config.follows) {
             let line = format!("follows {name} at {}", follow.url_origin());

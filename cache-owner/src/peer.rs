@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use sszip_core::cache::owner::processes::ProcessName;
+use sszip_core::cache::owner::processes::OwnerClientName;
 use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,45 +15,45 @@ use tokio::net::UnixStream;
 /// The client of one connection, observed so that a lease that it was granted and never read is
 /// released.
 #[derive(Debug, Default)]
-pub struct ConnectionPeer(Mutex<PeerState>);
+pub struct LeaseDeliveryMonitor(Mutex<LeaseDeliveryState>);
 
 /// The lease that the last response granted, and whether the client has closed the connection.
 #[derive(Debug, Default)]
-struct PeerState {
-    granted: Option<(CacheKey, ProcessName)>,
+struct LeaseDeliveryState {
+    granted: Option<(CacheKey, OwnerClientName)>,
     has_left: bool,
 }
 
-impl ConnectionPeer {
+impl LeaseDeliveryMonitor {
     /// Records that a request has started, so that the client has read the previous response.
-    pub fn begin_request(&self) {
+    pub fn record_request_start(&self) {
         lock_ignoring_poison(&self.0).granted = None;
     }
 
     /// Records that the response grants the client a lease on `key`.
-    pub fn record_lease_grant(&self, key: CacheKey, process: ProcessName) {
+    pub fn record_lease_grant(&self, key: CacheKey, process: OwnerClientName) {
         lock_ignoring_poison(&self.0).granted = Some((key, process));
     }
 
     /// Returns the lease that the client was granted and has not read, if it closed the connection.
-    pub fn take_unread_lease(&self) -> Option<(CacheKey, ProcessName)> {
+    pub fn take_unread_lease(&self) -> Option<(CacheKey, OwnerClientName)> {
         let mut state = lock_ignoring_poison(&self.0);
         state.granted.take().filter(|_| state.has_left)
     }
 }
 
-/// The socket of a connection, which reports to a [`ConnectionPeer`] that the client has closed it.
+/// The socket of a connection, which reports to a [`LeaseDeliveryMonitor`] that the client has closed it.
 /// A socket that the client closes with unread bytes, or before bytes are written to it, reports an
 /// error at this end (`unix(7)`).
 #[derive(Debug)]
-pub struct WatchedSocket {
+pub struct CloseReportingSocket {
     socket: UnixStream,
-    peer: Arc<ConnectionPeer>,
+    peer: Arc<LeaseDeliveryMonitor>,
 }
 
-impl WatchedSocket {
+impl CloseReportingSocket {
     /// Creates the socket whose closing by the client is reported to `peer`.
-    pub fn new(socket: UnixStream, peer: Arc<ConnectionPeer>) -> Self {
+    pub fn new(socket: UnixStream, peer: Arc<LeaseDeliveryMonitor>) -> Self {
         Self { socket, peer }
     }
 
@@ -67,7 +67,7 @@ impl WatchedSocket {
     }
 }
 
-impl AsyncRead for WatchedSocket {
+impl AsyncRead for CloseReportingSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl AsyncRead for WatchedSocket {
     }
 }
 
-impl AsyncWrite for WatchedSocket {
+impl AsyncWrite for CloseReportingSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

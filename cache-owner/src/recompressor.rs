@@ -8,7 +8,7 @@ use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::entry::recompress::{is_recompressible, recompress_entry};
+use sszip_core::cache::entry::recompress::{is_entry_recompressible, recompress_entry};
 use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use tokio::sync::oneshot;
 
@@ -55,8 +55,8 @@ impl Recompressor {
     /// Recompresses an entry at a higher level. Returns `None` if the entry is to stay unchanged.
     pub async fn recompress_entry(&self, entry: &Arc<OwnerMemoryEntry>) -> Option<Vec<u8>> {
         // entries that may change soon are not worth it
-        if entry.store_attributes().class != LifetimeClass::Immutable
-            || !is_recompressible(entry.encoded_bytes())
+        if entry.entry_store_attributes().class != LifetimeClass::Immutable
+            || !is_entry_recompressible(entry.encoded_bytes())
         {
             return None;
         }

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use sszip_core::cache::chain::ShownBlock;
 use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::MAX_METHOD_LENGTH;
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes as EntryAbout};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes as EntryAbout};
 use sszip_core::cache::freshness::FinalityUpgrade;
-use sszip_core::cache::owner::processes::ProcessName;
+use sszip_core::cache::owner::processes::OwnerClientName;
 use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_core::status::StatusReportFormat;
 
@@ -45,7 +45,7 @@ pub enum OwnerHttpRequest {
         /// Key of the lease.
         key: CacheKey,
         /// Holder of the lease.
-        process: ProcessName,
+        process: OwnerClientName,
     },
     /// Purge entries; the body has the [scope](parse_purge_scope).
     Purge,
@@ -56,10 +56,10 @@ pub enum OwnerHttpRequest {
         /// The shown block.
         sighting: ShownBlock,
     },
-    /// Acknowledge purges up to the [generation](parse_generation) in the body.
-    Acknowledge(ProcessName),
+    /// Acknowledge purges up to the [generation](parse_acknowledged_generation) in the body.
+    Acknowledge(OwnerClientName),
     /// Open the event stream.
-    Events(ProcessName),
+    Events(OwnerClientName),
     /// Query the status of the owner.
     Status(StatusReportFormat),
 }
@@ -76,7 +76,7 @@ pub struct PutRequest {
     /// Milliseconds since the node was queried.
     pub age: u64,
     /// Process that stores the entry.
-    pub process: Option<ProcessName>,
+    pub process: Option<OwnerClientName>,
     /// Conditions under which the entry is final.
     pub if_final: Option<FinalityUpgrade>,
 }
@@ -85,7 +85,7 @@ pub struct PutRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRequest {
     /// The process that requests it.
-    pub process: ProcessName,
+    pub process: OwnerClientName,
     /// Duration in milliseconds.
     pub time: u64,
     /// Maximum wait for the end of another process's lease, in milliseconds.
@@ -94,7 +94,7 @@ pub struct LeaseRequest {
 
 /// The chain whose state a process requests with any reply, as the headers of its request name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainQuery {
+pub struct ChainStateRequest {
     /// Namespace of the chain.
     pub namespace: CacheNamespace,
     /// Number of the state that the client knows.
@@ -226,13 +226,13 @@ pub fn decode_owner_request(head: &Parts) -> Result<OwnerHttpRequest, ProblemDet
 ///
 /// # Errors
 /// [`ProblemDetails`].
-pub fn decode_chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, ProblemDetails> {
+pub fn decode_chain_query(fields: &HeaderMap) -> Result<Option<ChainStateRequest>, ProblemDetails> {
     let known = parse_header_number(fields, "sszip-chain-known")?;
     match header_text(fields, "sszip-namespace")?
         .map(parse_namespace)
         .transpose()?
     {
-        Some(namespace) => Ok(Some(ChainQuery { namespace, known })),
+        Some(namespace) => Ok(Some(ChainStateRequest { namespace, known })),
         None if known.is_some() => Err(bad_request_problem(
             "sszip-chain-known needs sszip-namespace",
         )),
@@ -335,7 +335,7 @@ pub fn parse_keys(body: &[u8]) -> Result<Vec<CacheKey>, ProblemDetails> {
 ///
 /// # Errors
 /// [`ProblemDetails`].
-pub fn parse_generation(body: &[u8]) -> Result<u64, ProblemDetails> {
+pub fn parse_acknowledged_generation(body: &[u8]) -> Result<u64, ProblemDetails> {
     std::str::from_utf8(body)
         .ok()
         .map(|text| text.trim_ascii_end())
@@ -358,7 +358,7 @@ struct PurgeRequestBody {
 
 /// Returns the namespace in the body of a purge that a process requests because its node has
 /// another chain.
-pub fn wrong_chain_namespace(body: &[u8]) -> Option<CacheNamespace> {
+pub fn parse_wrong_chain_namespace(body: &[u8]) -> Option<CacheNamespace> {
     let object: PurgeRequestBody = serde_json::from_slice(body).ok()?;
     parse_namespace(&object.wrong_chain?).ok()
 }
@@ -428,8 +428,8 @@ fn parse_namespace(text: &str) -> Result<CacheNamespace, ProblemDetails> {
         .ok_or_else(|| bad_request_problem("a namespace must be 32 lower-case hex digits"))
 }
 
-fn parse_process_name(text: &str) -> Result<ProcessName, ProblemDetails> {
-    ProcessName::new(text).ok_or_else(|| {
+fn parse_process_name(text: &str) -> Result<OwnerClientName, ProblemDetails> {
+    OwnerClientName::new(text).ok_or_else(|| {
         bad_request_problem(
             "a process must be 1 to 64 letters, digits, dashes, dots and underscores",
         )
@@ -513,13 +513,13 @@ impl<'a> QueryParameters<'a> {
             .transpose()
     }
 
-    fn name_parameter(&self, name: &str) -> Result<Option<ProcessName>, ProblemDetails> {
+    fn name_parameter(&self, name: &str) -> Result<Option<OwnerClientName>, ProblemDetails> {
         self.find_parameter(name)
             .map(parse_process_name)
             .transpose()
     }
 
-    fn process_parameter(&self) -> Result<ProcessName, ProblemDetails> {
+    fn process_parameter(&self) -> Result<OwnerClientName, ProblemDetails> {
         self.name_parameter("process")?
             .ok_or_else(|| bad_request_problem("process=PROCESS is missing"))
     }

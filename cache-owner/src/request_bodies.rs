@@ -46,7 +46,7 @@ impl RequestBodyReader {
     ///
     /// # Errors
     /// [`ProblemDetails`].
-    pub async fn read_body(
+    pub async fn read_limited_body(
         &self,
         body: &mut Incoming,
         most: usize,

@@ -22,7 +22,7 @@ use sszip_core::status::StatusReportFormat;
 use crate::engine::CompletedPurge;
 use crate::events::OwnerEventStream;
 use crate::follow::chain::FollowedChain;
-use crate::request::{ChainQuery, ProblemDetails};
+use crate::request::{ChainStateRequest, ProblemDetails};
 
 /// The body of an owner's HTTP response: pieces of known length, or an event stream.
 pub enum OwnerResponseBody {
@@ -49,7 +49,7 @@ impl Body for OwnerResponseBody {
         match self.get_mut() {
             Self::Whole(pieces) => Poll::Ready(pieces.pop_front().map(Frame::data).map(Ok)),
             Self::Events(stream) => stream
-                .poll_next_events(context)
+                .poll_event_stream_text(context)
                 .map(|bytes| bytes.map(Frame::data).map(Ok)),
         }
     }
@@ -77,10 +77,10 @@ const LEASE_HEADER: HeaderName = HeaderName::from_static("sszip-lease");
 
 /// Sets the headers of every response of an owner: the purge generation, and the state of a chain
 /// if the request names one. A chain that is not followed has no state.
-pub fn set_reply_headers(
+pub fn set_owner_reply_headers(
     fields: &mut HeaderMap,
     generation: u64,
-    chain: Option<(ChainQuery, Option<(u64, ChainState)>)>,
+    chain: Option<(ChainStateRequest, Option<(u64, ChainState)>)>,
 ) {
     fields
         .entry(GENERATION_HEADER)
@@ -94,7 +94,7 @@ pub fn set_reply_headers(
     };
     fields.insert(CHAIN_HEADER, number.into());
     if about.known != Some(number) {
-        let text = owner_event::serialize_chain_state(&about.namespace, &state);
+        let text = owner_event::chain_event_data(&about.namespace, &state);
         // JSON can always be a header
         if let Ok(text) = HeaderValue::try_from(text) {
             fields.insert(CHAIN_STATE_HEADER, text);
@@ -133,7 +133,7 @@ impl AsRef<[u8]> for BorrowedEntryBytes {
 pub fn entry_response(found: OwnerHit, now: ClockReading) -> Response<OwnerResponseBody> {
     let entry = found.kept;
     let (fresh, age) = (entry.remaining_ttl(now), entry.age_ms(now) / 1_000);
-    let class = entry.store_attributes().class.name();
+    let class = entry.entry_store_attributes().class.name();
     let body = OwnerResponseBody::from_bytes(Bytes::from_owner(BorrowedEntryBytes(entry)));
     let mut response = response_with_type(StatusCode::OK, "application/vnd.sszip.entry", body);
     let fields = response.headers_mut();

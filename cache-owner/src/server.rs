@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::file_limit::max_connections;
 use crate::log::{LogFunction, LogLevel};
-use crate::peer::{ConnectionPeer, WatchedSocket};
-use crate::service::OwnerService;
+use crate::peer::{CloseReportingSocket, LeaseDeliveryMonitor};
+use crate::service::OwnerHttpService;
 
 /// Maximum number of connections. Further ones wait to be accepted.
 const CONNECTION_LIMIT: usize = 4_096;
@@ -39,7 +39,7 @@ const MAX_HEADERS: usize = 64;
 /// The listener cannot be used at all.
 pub async fn serve_connections(
     listener: StdListener,
-    service: Arc<OwnerService>,
+    service: Arc<OwnerHttpService>,
     idle: Duration,
     mut stop: watch::Receiver<bool>,
     log: LogFunction,
@@ -79,7 +79,7 @@ pub async fn serve_connections(
         }
     }
     drop(listener);
-    service.engine.stop_serving();
+    service.engine.end_streams_and_lease_waits();
     let all = async { while connections.join_next().await.is_some() {} };
     // connections that have not ended by then are dropped with the set
     let _ = timeout(STOP_LIMIT, all).await;
@@ -88,15 +88,16 @@ pub async fn serve_connections(
 
 async fn serve_connection(
     socket: UnixStream,
-    service: Arc<OwnerService>,
+    service: Arc<OwnerHttpService>,
     idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
     service.connections.fetch_add(1, Ordering::Relaxed);
-    let peer = Arc::<ConnectionPeer>::default();
-    let socket = WatchedSocket::new(socket, Arc::clone(&peer));
-    let answer =
-        service_fn(|request| Arc::clone(&service).respond_to_request(Arc::clone(&peer), request));
+    let peer = Arc::<LeaseDeliveryMonitor>::default();
+    let socket = CloseReportingSocket::new(socket, Arc::clone(&peer));
+    let answer = service_fn(|request| {
+        Arc::clone(&service).respond_to_owner_request(Arc::clone(&peer), request)
+    });
     let connection = http1::Builder::new()
         .auto_date_header(false)
         .max_buf_size(MAX_HEAD_BYTES)

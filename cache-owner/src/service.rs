@@ -11,27 +11,27 @@ use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::state::EntryRejection;
 
 use crate::clock::read_clocks;
-use crate::engine::{EngineError, OwnerEngine};
+use crate::engine::{OwnerExecutionError, OwnerRequestExecutor};
 use crate::events::OwnerEventStream;
-use crate::peer::ConnectionPeer;
-use crate::request::{self, ChainQuery, OwnerHttpRequest, ProblemDetails};
+use crate::peer::LeaseDeliveryMonitor;
+use crate::request::{self, ChainStateRequest, OwnerHttpRequest, ProblemDetails};
 use crate::request_bodies::{RequestBodyLimits, RequestBodyReader};
 use crate::response::{self, OwnerResponseBody};
 
 /// The HTTP service of an owner: it decodes each request, calls the engine, and encodes the
 /// response.
-pub struct OwnerService {
+pub struct OwnerHttpService {
     /// The engine that the requests call.
-    pub engine: Arc<OwnerEngine>,
+    pub engine: Arc<OwnerRequestExecutor>,
     bodies: RequestBodyReader,
     started: u64,
     /// Number of open connections.
     pub connections: AtomicUsize,
 }
 
-impl OwnerService {
+impl OwnerHttpService {
     /// Creates the HTTP service of an engine.
-    pub fn new(engine: Arc<OwnerEngine>, limits: RequestBodyLimits) -> Self {
+    pub fn new(engine: Arc<OwnerRequestExecutor>, limits: RequestBodyLimits) -> Self {
         Self {
             engine,
             bodies: RequestBodyReader::new(limits),
@@ -44,12 +44,12 @@ impl OwnerService {
     ///
     /// # Errors
     /// Never.
-    pub async fn respond_to_request(
+    pub async fn respond_to_owner_request(
         self: Arc<Self>,
-        peer: Arc<ConnectionPeer>,
+        peer: Arc<LeaseDeliveryMonitor>,
         request: HttpRequest<Incoming>,
     ) -> Result<Response<OwnerResponseBody>, Infallible> {
-        peer.begin_request();
+        peer.record_request_start();
         let (head, mut body) = request.into_parts();
         // first: an entry may be newer than a purge that the response does not report, but never
         // older than a purge that it reports
@@ -76,13 +76,17 @@ impl OwnerService {
         // a request that was not understood gets no headers of an owner: the client may need
         // an owner of another version
         if let Some(about) = about {
-            let with_state = |about: ChainQuery| {
+            let with_state = |about: ChainStateRequest| {
                 (
                     about,
                     self.engine.owner.published_chain_state(&about.namespace),
                 )
             };
-            response::set_reply_headers(answer.headers_mut(), generation, about.map(with_state));
+            response::set_owner_reply_headers(
+                answer.headers_mut(),
+                generation,
+                about.map(with_state),
+            );
         }
         Ok(answer)
     }
@@ -91,7 +95,7 @@ impl OwnerService {
     async fn execute_owner_request(
         &self,
         request: OwnerHttpRequest,
-        peer: &ConnectionPeer,
+        peer: &LeaseDeliveryMonitor,
         body: &mut Incoming,
     ) -> Result<Response<OwnerResponseBody>, ProblemDetails> {
         let engine = &self.engine;
@@ -113,7 +117,7 @@ impl OwnerService {
             OwnerHttpRequest::LookUps => {
                 let body = self
                     .bodies
-                    .read_body(body, request::MAX_SMALL_BODY_BYTES)
+                    .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
                     .await?;
                 let found = engine.lookup_keys(request::parse_keys(&body)?).await?;
                 Ok(response::entries_response(found, read_clocks()))
@@ -121,7 +125,7 @@ impl OwnerService {
             OwnerHttpRequest::Put(put) => {
                 let body = match self
                     .bodies
-                    .read_body(body, self.bodies.limits.max_entry)
+                    .read_limited_body(body, self.bodies.limits.max_entry)
                     .await
                 {
                     Ok(body) => body,
@@ -146,10 +150,10 @@ impl OwnerService {
             OwnerHttpRequest::Purge => {
                 let body = self
                     .bodies
-                    .read_body(body, request::MAX_SMALL_BODY_BYTES)
+                    .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
                     .await?;
                 let scope = request::parse_purge_scope(&body)?;
-                let suspends = request::wrong_chain_namespace(&body);
+                let suspends = request::parse_wrong_chain_namespace(&body);
                 if let Some(namespace) = suspends {
                     engine.owner.suspend_namespace(namespace, read_clocks());
                     engine.wake_lookups_and_streams();
@@ -164,9 +168,9 @@ impl OwnerService {
             OwnerHttpRequest::Acknowledge(process) => {
                 let body = self
                     .bodies
-                    .read_body(body, request::MAX_SMALL_BODY_BYTES)
+                    .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
                     .await?;
-                let generation = request::parse_generation(&body)?;
+                let generation = request::parse_acknowledged_generation(&body)?;
                 engine
                     .acknowledge_purges(&process, generation)
                     .map_err(|_| {
@@ -185,7 +189,7 @@ impl OwnerService {
                 Ok(response::empty_response(StatusCode::NO_CONTENT))
             }
             OwnerHttpRequest::Events(process) => {
-                let (stream, waker) = engine.open_event_stream(&process).map_err(|_| {
+                let (stream, waker) = engine.open_process_event_stream(&process).map_err(|_| {
                     ProblemDetails::new(
                         StatusCode::SERVICE_UNAVAILABLE,
                         "too many processes are connected",
@@ -208,11 +212,13 @@ impl OwnerService {
     }
 }
 
-impl From<EngineError> for ProblemDetails {
-    fn from(failure: EngineError) -> Self {
+impl From<OwnerExecutionError> for ProblemDetails {
+    fn from(failure: OwnerExecutionError) -> Self {
         let status = match failure {
-            EngineError::Disk(_) => StatusCode::INSUFFICIENT_STORAGE,
-            EngineError::Broken(_) | EngineError::Closed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            OwnerExecutionError::Disk(_) => StatusCode::INSUFFICIENT_STORAGE,
+            OwnerExecutionError::Broken(_) | OwnerExecutionError::Closed(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         };
         Self::new(status, failure.to_string())
     }

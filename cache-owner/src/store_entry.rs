@@ -10,7 +10,7 @@ use sszip_core::cache::owner::Owner;
 use sszip_core::cache::CacheKey;
 
 use crate::clock::read_clocks;
-use crate::engine::OwnerEngine;
+use crate::engine::OwnerRequestExecutor;
 
 /// An entry that a background task reads strictly, recompresses and writes to the store. If it is
 /// not written, it is offered again on its next request, or at the end of the owner.
@@ -27,7 +27,7 @@ impl Drop for PendingEntryWrite {
     }
 }
 
-impl OwnerEngine {
+impl OwnerRequestExecutor {
     /// Returns the form of a found entry that may be sent, if any, and stores the entry in the
     /// background if needed. `room` is the number of bytes that may still be [read at
     /// once](crate::engine::INLINE_CHECK_BYTES).
@@ -37,13 +37,13 @@ impl OwnerEngine {
         mut found: OwnerHit,
         room: &mut u64,
     ) -> Option<OwnerHit> {
-        if let Some(length) = found.kept.unchecked_length() {
+        if let Some(length) = found.kept.length_if_unchecked() {
             if length <= *room {
                 *room -= length;
                 found.kept = self.owner.check_entry_strictly(&key, &found.kept)?;
             }
         }
-        if found.is_to_be_stored || found.kept.unchecked_length().is_some() {
+        if found.is_to_be_stored || found.kept.length_if_unchecked().is_some() {
             self.check_and_store_entry(key, Arc::clone(&found.kept), found.is_to_be_stored);
         }
         Some(found)
@@ -78,7 +78,7 @@ impl OwnerEngine {
     /// Reads a pending entry strictly, recompresses it, and writes it to the store. Returns `None`
     /// if it is no valid entry, or was purged or filled again in the meantime.
     async fn run_pending_write(&self, key: CacheKey, mut waits: PendingEntryWrite) -> Option<()> {
-        if waits.entry.unchecked_length().is_some() {
+        if waits.entry.length_if_unchecked().is_some() {
             let read = move |owner: &Owner| {
                 waits.entry = owner.check_entry_strictly(&key, &waits.entry)?;
                 Some(waits)
@@ -111,7 +111,7 @@ impl OwnerEngine {
         entry: Arc<OwnerMemoryEntry>,
         if_final: FinalityUpgrade,
     ) {
-        let chain = self.find_followed_chain(&entry.store_attributes().namespace);
+        let chain = self.find_followed_chain(&entry.entry_store_attributes().namespace);
         let Some(node) = chain.and_then(|chain| chain.node_client()) else {
             return;
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout, Instant};
 
 use crate::clock::read_clocks;
-use crate::engine::OwnerEngine;
+use crate::engine::OwnerRequestExecutor;
 use crate::log::{LogFunction, LogLevel};
 
 /// Maximum interval between ticks of the owner, in milliseconds.
@@ -22,16 +22,19 @@ const WRITE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 const MIN_EXPIRY_INTERVAL: u64 = 50;
 const MAX_EXPIRY_INTERVAL: u64 = 60_000;
 
-impl OwnerEngine {
+impl OwnerRequestExecutor {
     /// Expires leases and completes purges whenever they are due. Never returns.
-    pub async fn run_expiry_timer(&self) {
+    pub async fn run_lease_and_purge_timer(&self) {
         loop {
             let now = read_clocks().monotonic;
-            let next = self.owner.next_expiry_time().unwrap_or(u64::MAX);
+            let next = self
+                .owner
+                .next_lease_or_purge_deadline()
+                .unwrap_or(u64::MAX);
             let wait = next.saturating_sub(now).min(MAX_TICK_MS);
             // sooner, if the next tick may have changed
             let _ = timeout(Duration::from_millis(wait), self.stirred.notified()).await;
-            self.run_owner_tick();
+            self.process_due_leases_and_purges();
         }
     }
 

@@ -15,14 +15,14 @@ use sszip_core::cache::entry::{
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::log::LogFunction;
 use sszip_owner::open_store::create_store_opener;
-use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
+use sszip_owner::owner_lifecycle::{OwnerLifecycleStage, RunningOwnerHandle};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// An owner that serves on its own threads, with its store in a temporary folder.
 struct ServingOwner {
     folder: tempfile::TempDir,
-    running: RunningOwner,
+    running: RunningOwnerHandle,
 }
 
 impl ServingOwner {
@@ -32,20 +32,20 @@ impl ServingOwner {
         Self { folder, running }
     }
 
-    fn run(folder: &Path, change: impl Fn(&mut OwnerConfig)) -> RunningOwner {
+    fn run(folder: &Path, change: impl Fn(&mut OwnerConfig)) -> RunningOwnerHandle {
         let mut config =
             OwnerConfig::from_socket_and_store_paths(folder.join("socket"), folder.join("store"));
         config.max_size = 64 << 20;
         change(&mut config);
         let log: LogFunction = Arc::new(|_, _| {});
         let open = create_store_opener(&config.path, config.max_size, Arc::clone(&log));
-        let running = RunningOwner::start_owner(config, open, log).unwrap();
-        wait_until(|| running.owner_state() == OwnerState::Serving);
+        let running = RunningOwnerHandle::start_owner_threads(config, open, log).unwrap();
+        wait_until(|| running.owner_lifecycle_state() == OwnerLifecycleStage::Serving);
         running
     }
 
     fn restart(&mut self) {
-        assert!(self.running.stop_within(LIMIT));
+        assert!(self.running.stop_owner_within(LIMIT));
         self.running = Self::run(self.folder.path(), |_| {});
     }
 
@@ -130,7 +130,7 @@ fn entry(n: u8, length: usize) -> Vec<u8> {
     };
     let text = text(n, length);
     let entry = CacheEntry::from_fetched_result(
-        EnvelopeBytes::empty_envelope(),
+        EnvelopeBytes::envelope_without_bytes(),
         &text,
         gate,
         EntryMetadata::default(),
@@ -142,7 +142,7 @@ fn entry(n: u8, length: usize) -> Vec<u8> {
 
 fn decompress_entry(bytes: &[u8]) -> Vec<u8> {
     match decode_cache_entry(bytes, 0, 0, 1).unwrap().stored_payload() {
-        EntryPayload::Open(open) => open.inflate().unwrap(),
+        EntryPayload::Open(open) => open.decompress_open_stream().unwrap(),
         EntryPayload::Raw(bytes) => bytes.to_vec(),
     }
 }
@@ -173,7 +173,7 @@ fn stored_entry_is_recompressed_once_and_stays_so_after_a_restart() {
     // it was requested once, and the end of an owner stores such entries
     assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
-    assert!(owner.running.stop_within(LIMIT));
+    assert!(owner.running.stop_owner_within(LIMIT));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn recompression_thread_has_the_lowest_priority() {
         !nice.is_empty() && nice.iter().all(|nice| *nice == 19)
     };
     wait_until(nice_of_coder);
-    assert!(owner.running.stop_within(LIMIT));
+    assert!(owner.running.stop_owner_within(LIMIT));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn entry_purged_during_its_recompression_is_not_found() {
         assert!(owner.get(n).is_none(), "{n} after a restart");
     }
     assert!(owner.get(20).is_some());
-    assert!(owner.running.stop_within(LIMIT));
+    assert!(owner.running.stop_owner_within(LIMIT));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn entries_are_stored_under_load_recompressed_or_not() {
     let smaller = |n: &u8| owner.get(*n).unwrap().len() < entry(*n, 60_000).len();
     assert_eq!((0..100).filter(smaller).count() as u64, recompressed);
     assert!(recompressed > 0);
-    assert!(owner.running.stop_within(LIMIT));
+    assert!(owner.running.stop_owner_within(LIMIT));
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn stop_during_recompression_stores_the_waiting_entries() {
         for n in 0..4 {
             assert_eq!(decompress_entry(&owner.get(n).unwrap()), text(n, 4_000_000));
         }
-        assert!(owner.running.stop_within(LIMIT));
+        assert!(owner.running.stop_owner_within(LIMIT));
     }
 }
 
@@ -262,7 +262,7 @@ fn entry_is_stored_unchanged_without_recompression() {
     wait_until(|| owner.status("stores.done") == 1);
     assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
-    assert!(owner.running.stop_within(LIMIT));
+    assert!(owner.running.stop_owner_within(LIMIT));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
         std::thread::sleep(Duration::from_millis(1_500));
         let found = owner.get(1);
         if requested_at.elapsed() >= Duration::from_millis(3_900) {
-            assert!(owner.running.stop_within(LIMIT));
+            assert!(owner.running.stop_owner_within(LIMIT));
             return false;
         }
         found.unwrap();
@@ -305,6 +305,6 @@ fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
     owner.restart();
     assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
     assert!(owner.get(2).is_none());
-    assert!(owner.running.stop_within(LIMIT));
+    assert!(owner.running.stop_owner_within(LIMIT));
     true
 }

@@ -8,16 +8,16 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError,
-    StoreStatus,
+    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreStatus,
+    StoreWriteRejection,
 };
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use sszip_core::cache::owner::ClockReading;
 use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_owner::config::OwnerConfig;
-use sszip_owner::owner_lifecycle::{OwnerState, RunningOwner};
+use sszip_owner::owner_lifecycle::{OwnerLifecycleStage, RunningOwnerHandle};
 
 /// A gate that blocks the store's reads and writes until it is opened.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl OwnerStore for SlowStore {
         self.0.pass();
         Some(DiskEntry {
             header: EntryRecordAttributes {
-                about: StoreAttributes {
+                about: StoredEntryAttributes {
                     class: sszip_core::cache::class::LifetimeClass::Immutable,
                     namespace: [0; 16],
                     method: None,
@@ -87,17 +87,17 @@ impl OwnerStore for SlowStore {
         _: &CacheKey,
         _: &EntryRecordAttributes,
         _: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         self.0.pass();
         Ok(())
     }
 
-    fn purge_entries(&self, _: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, _: &PurgeScope) -> Result<u64, StoreWriteRejection> {
         self.0.pass();
         Ok(6)
     }
 
-    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
         Ok(ChainRecord::default())
     }
 
@@ -105,7 +105,7 @@ impl OwnerStore for SlowStore {
         &self,
         _: &CacheNamespace,
         _: &ChainIdentity,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -113,19 +113,19 @@ impl OwnerStore for SlowStore {
         &self,
         _: &CacheNamespace,
         _: Option<&FinalityMark>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
-    fn is_entry_purged(&self, _: &CacheKey, _: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, _: &CacheKey, _: &StoredEntryAttributes) -> bool {
         false
     }
 
-    fn record_fill(&self, _: &CacheKey, _: ClockReading) -> bool {
+    fn record_fill_for_admission(&self, _: &CacheKey, _: ClockReading) -> bool {
         true
     }
 
-    fn flush_memtables(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -185,14 +185,14 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
         max_entry: 1 << 20,
         ..OwnerConfig::from_socket_and_store_paths(socket.clone(), folder.path().join("store"))
     };
-    let mut owner = RunningOwner::start_owner(
+    let mut owner = RunningOwnerHandle::start_owner_threads(
         config,
         Box::new(move |_| Ok(Box::new(SlowStore(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),
     )
     .unwrap();
-    owner.wait_until_serving(Duration::from_secs(120));
-    assert_eq!(owner.owner_state(), OwnerState::Serving);
+    owner.wait_until_owner_serves(Duration::from_secs(120));
+    assert_eq!(owner.owner_lifecycle_state(), OwnerLifecycleStage::Serving);
 
     // more than there are threads, of each kind
     let reads: Vec<_> = (0..100)
@@ -230,5 +230,5 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
     for purge in &purges {
         assert!(answer(purge).starts_with("HTTP/1.1 200 "));
     }
-    assert!(owner.stop_within(Duration::from_secs(30)));
+    assert!(owner.stop_owner_within(Duration::from_secs(30)));
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sszip_core::ssz::{Fork, JsonInputForm, Preset};
+use sszip_core::ssz::{Fork, JsonEnvelopeForm, Preset};
 
 /// Converts the JSON of Ethereum APIs to SSZ and back, checks SSZ, and computes its root. Exits
 /// with 1 if the data is invalid, with 2 if the usage is.
@@ -21,17 +21,17 @@ pub enum CliCommand {
     /// Convert JSON to SSZ: a value, or an API's response with one
     Json2ssz {
         #[command(flatten)]
-        type_arguments: TypeArguments,
+        type_arguments: SszTypeOptions,
         #[command(flatten)]
         files: InputOutputFiles,
         /// Whether the input is the value itself, or a response with it
-        #[arg(long, value_enum, default_value_t = JsonForm::Auto)]
-        form: JsonForm,
+        #[arg(long, value_enum, default_value_t = JsonInputEnvelope::Auto)]
+        form: JsonInputEnvelope,
     },
     /// Convert SSZ to JSON
     Ssz2json {
         #[command(flatten)]
-        type_arguments: TypeArguments,
+        type_arguments: SszTypeOptions,
         #[command(flatten)]
         files: InputOutputFiles,
         /// Only this part of the value: message.body.attestations[3].data
@@ -48,14 +48,14 @@ pub enum CliCommand {
     /// Check that SSZ is a valid value of its type
     Check {
         #[command(flatten)]
-        type_arguments: TypeArguments,
+        type_arguments: SszTypeOptions,
         #[command(flatten)]
         input: InputFile,
     },
     /// Print the root (hash_tree_root) of SSZ
     Root {
         #[command(flatten)]
-        type_arguments: TypeArguments,
+        type_arguments: SszTypeOptions,
         #[command(flatten)]
         input: InputFile,
         /// Only the root of this part of the value: message
@@ -78,7 +78,7 @@ pub enum CliCommand {
 
 /// The options that name the type of the input, its fork and its preset.
 #[derive(Debug, Args)]
-pub struct TypeArguments {
+pub struct SszTypeOptions {
     /// Name in the specs: SignedBeaconBlock, ExecutionWitness; or an expression of the
     /// specs: "List[Withdrawal, 16]"; or LightClientUpdates, the response of
     /// light_client/updates
@@ -133,7 +133,7 @@ pub struct InputFile {
 
 /// The form of a JSON input: the value itself, or a response with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum JsonForm {
+pub enum JsonInputEnvelope {
     /// The value, if its first name is one of the type's fields; otherwise a
     /// response
     Auto,
@@ -143,12 +143,12 @@ pub enum JsonForm {
     Answer,
 }
 
-impl From<JsonForm> for JsonInputForm {
-    fn from(form: JsonForm) -> Self {
+impl From<JsonInputEnvelope> for JsonEnvelopeForm {
+    fn from(form: JsonInputEnvelope) -> Self {
         match form {
-            JsonForm::Auto => Self::Either,
-            JsonForm::Value => Self::Bare,
-            JsonForm::Answer => Self::Enveloped,
+            JsonInputEnvelope::Auto => Self::Either,
+            JsonInputEnvelope::Value => Self::Bare,
+            JsonInputEnvelope::Answer => Self::Enveloped,
         }
     }
 }

@@ -2,25 +2,25 @@
 
 use serde_json::Value;
 use sszip_core::ssz::{
-    check_ssz, read_envelope_version, Fork, JsonInputForm, JsonToSsz, Preset, SszError,
+    check_ssz, read_envelope_version, Fork, JsonEnvelopeForm, JsonToSsz, Preset, SszError,
     SszErrorKind,
 };
 
-use crate::args::TypeArguments;
-use crate::input::InputPieceReader;
+use crate::args::SszTypeOptions;
+use crate::input::InputFileReader;
 
 /// Maximum number of characters of a node's error message that are shown.
 const MAX_SHOWN_CHARACTERS: usize = 1000;
 
 /// Returns the error message for an input that should be JSON, with a hint at its cause.
-pub fn explain_json_error(
-    type_arguments: &TypeArguments,
-    form: JsonInputForm,
-    pieces: &mut InputPieceReader,
+pub fn explain_invalid_json_input(
+    type_arguments: &SszTypeOptions,
+    form: JsonEnvelopeForm,
+    pieces: &mut InputFileReader,
     error: &SszError,
 ) -> String {
     let (json, is_whole) = pieces.read_input_start();
-    if let Some(nature) = describe_content(json) {
+    if let Some(nature) = describe_unsupported_input(json) {
         return format!("{error}; the input is {nature}");
     }
     if json.contains(&0) {
@@ -35,7 +35,7 @@ pub fn explain_json_error(
     if *error.error_kind() == SszErrorKind::NoValue {
         return match (type_arguments.fork, form) {
             (None, _) => format!("{error}; a value without an envelope needs --fork"),
-            (_, JsonInputForm::Either) => {
+            (_, JsonEnvelopeForm::Either) => {
                 format!("{error}; if the input is the value itself, add --form value")
             }
             _ => error.to_string(),
@@ -43,7 +43,7 @@ pub fn explain_json_error(
     }
     if let (Some(fork), Ok(Some(version))) = (type_arguments.fork, read_envelope_version(json)) {
         let named = version.parse::<Fork>().ok();
-        if form != JsonInputForm::Bare && named.is_some_and(|named| named != fork) {
+        if form != JsonEnvelopeForm::Bare && named.is_some_and(|named| named != fork) {
             return format!("the response's version is {version:?}, not {fork}");
         }
     }
@@ -51,15 +51,19 @@ pub fn explain_json_error(
     let read = |fork, preset| {
         let (schema, ty) = type_arguments.resolve_in_fork(fork, preset).ok()?;
         let mut reader = JsonToSsz::new(&schema, ty, form);
-        reader.push_piece(json).ok()?;
+        reader.feed_json_piece(json).ok()?;
         reader.finish().ok()
     };
     format!("{error}{}", hint_other_forks(type_arguments, read))
 }
 
 /// Returns the error message for an input that should be SSZ, with a hint at its cause.
-pub fn explain_ssz_error(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
-    if let Some(nature) = describe_content(ssz) {
+pub fn explain_invalid_ssz_input(
+    type_arguments: &SszTypeOptions,
+    ssz: &[u8],
+    error: &SszError,
+) -> String {
+    if let Some(nature) = describe_unsupported_input(ssz) {
         return format!("{error}; the input is {nature}");
     }
     let begin = &ssz[..ssz.len().min(64)];
@@ -87,7 +91,7 @@ pub fn explain_ssz_error(type_arguments: &TypeArguments, ssz: &[u8], error: &Ssz
 /// Returns the error message for an input that should be a JSON array, or `None` if there is no
 /// hint.
 pub fn explain_missing_array(json: &[u8]) -> Option<String> {
-    if let Some(nature) = describe_content(json) {
+    if let Some(nature) = describe_unsupported_input(json) {
         return Some(format!("not an array: the input is {nature}"));
     }
     let text = find_node_error(json)?;
@@ -95,7 +99,7 @@ pub fn explain_missing_array(json: &[u8]) -> Option<String> {
 }
 
 /// Describes the content of an input that is neither JSON nor SSZ, such as gzip or HTML.
-pub fn describe_content(bytes: &[u8]) -> Option<&'static str> {
+pub fn describe_unsupported_input(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [] => "empty",
         [0x1f, 0x8b, ..] => "gzip; decompress it with gunzip",
@@ -135,7 +139,7 @@ fn find_node_error(json: &[u8]) -> Option<String> {
 /// Returns a hint that names the other forks, or else the other presets, in which the input is
 /// valid; of the forks, the newest one and those with the same result.
 fn hint_other_forks<T: PartialEq>(
-    type_arguments: &TypeArguments,
+    type_arguments: &SszTypeOptions,
     read: impl Fn(Fork, Preset) -> Option<T>,
 ) -> String {
     let Some(named) = type_arguments.fork else {

@@ -20,7 +20,7 @@ const MAX_PREFIX: usize = 4 << 20;
 
 /// The reader of the input file or standard input, which reads pieces and shows a progress bar for
 /// large inputs.
-pub struct InputPieceReader {
+pub struct InputFileReader {
     from: Box<dyn Read>,
     prefix: Vec<u8>,
     buffers_prefix: bool,
@@ -30,7 +30,7 @@ pub struct InputPieceReader {
     progress: Option<ProgressBar>,
 }
 
-impl InputPieceReader {
+impl InputFileReader {
     /// Opens a file, or standard input if `path` is `-` or absent.
     pub fn open_input(path: Option<&Path>) -> Result<Self, CommandError> {
         let path = path.filter(|path| *path != Path::new("-"));
@@ -58,7 +58,7 @@ impl InputPieceReader {
     }
 
     /// Reads the next piece, or `None` at the end of the input.
-    pub fn read_piece(&mut self) -> Result<Option<&[u8]>, CommandError> {
+    pub fn read_input_piece(&mut self) -> Result<Option<&[u8]>, CommandError> {
         loop {
             match self.from.read(&mut self.room) {
                 Ok(0) => {
@@ -90,7 +90,7 @@ impl InputPieceReader {
 
     /// Buffers the first pieces for [`Self::read_input_start`], by which error messages
     /// describe an invalid input.
-    pub fn buffer_prefix(mut self) -> Self {
+    pub fn buffer_input_prefix(mut self) -> Self {
         self.buffers_prefix = true;
         self
     }
@@ -98,7 +98,7 @@ impl InputPieceReader {
     /// Returns the start of the input, and whether that is all of it. Reads on if needed.
     pub fn read_input_start(&mut self) -> (&[u8], bool) {
         while self.read <= MAX_PREFIX as u64 {
-            match self.read_piece() {
+            match self.read_input_piece() {
                 Ok(Some(_)) => {}
                 Ok(None) => return (&self.prefix, true),
                 Err(_) => break,
@@ -123,9 +123,9 @@ impl InputPieceReader {
 
 /// Reads the whole input into memory.
 pub fn read_input(path: Option<&Path>) -> Result<Vec<u8>, CommandError> {
-    let mut pieces = InputPieceReader::open_input(path)?;
+    let mut pieces = InputFileReader::open_input(path)?;
     let mut all = Vec::new();
-    while let Some(piece) = pieces.read_piece()? {
+    while let Some(piece) = pieces.read_input_piece()? {
         all.extend_from_slice(piece);
     }
     Ok(all)

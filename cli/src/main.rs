@@ -13,11 +13,11 @@ mod updates;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sszip_core::ssz::{check_ssz, hash_tree_root, select_path, Fork, SszError, SszToJson};
+use sszip_core::ssz::{check_ssz, hash_tree_root, locate_value_at_path, Fork, SszError, SszToJson};
 
 use crate::args::{CliArguments, CliCommand};
-use crate::input::{InputPieceReader, READ_BYTES};
-use crate::output::CommandOutput;
+use crate::input::{InputFileReader, READ_BYTES};
+use crate::output::CommandOutputWriter;
 
 /// The reason why a command stops before its end, which determines the exit code.
 enum CommandError {
@@ -51,14 +51,14 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             files,
             form,
         } => {
-            let pieces = InputPieceReader::open_input(files.input.as_deref())?.buffer_prefix();
+            let pieces = InputFileReader::open_input(files.input.as_deref())?.buffer_input_prefix();
             let ssz = match updates::is_updates_type(&type_arguments)? {
                 true => updates::updates_to_ssz(&type_arguments, pieces)?,
                 false => to_ssz::json_to_ssz(&type_arguments, pieces, form.into())?,
             };
-            let mut output = CommandOutput::open_output(files.output.as_deref())?;
+            let mut output = CommandOutputWriter::open_output(files.output.as_deref())?;
             output.write(&ssz)?;
-            output.finish_output()
+            output.flush_and_commit_output()
         }
         CliCommand::Ssz2json {
             type_arguments,
@@ -70,23 +70,27 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             let path = path.as_deref().unwrap_or("");
             if updates::is_updates_type(&type_arguments)? {
                 let octets = input::read_input(files.input.as_deref())?;
-                let output = || CommandOutput::open_output(files.output.as_deref());
+                let output = || CommandOutputWriter::open_output(files.output.as_deref());
                 return updates::updates_to_json(&type_arguments, &octets, path, output);
             }
-            let (schema, ty, fork) = type_arguments.resolve_type()?;
+            let (schema, ty, fork) = type_arguments.resolve_type_arguments()?;
             if envelope && fork.is_none() {
                 return Err(CommandError::Usage("--envelope needs --fork".into()));
             }
             let ssz = input::read_input(files.input.as_deref())?;
             let wrong = |error: SszError| {
-                CommandError::Data(explain::explain_ssz_error(&type_arguments, &ssz, &error))
+                CommandError::Data(explain::explain_invalid_ssz_input(
+                    &type_arguments,
+                    &ssz,
+                    &error,
+                ))
             };
-            let (ty, range) = select_path(&schema, ty, &ssz, path).map_err(wrong)?;
+            let (ty, range) = locate_value_at_path(&schema, ty, &ssz, path).map_err(wrong)?;
             let mut json = SszToJson::new(&schema, ty, &ssz[range]).map_err(wrong)?;
             if rlp_keys {
-                json = json.with_rlp_keys();
+                json = json.with_empty_witness_keys();
             }
-            let mut output = CommandOutput::open_output(files.output.as_deref())?;
+            let mut output = CommandOutputWriter::open_output(files.output.as_deref())?;
             if let (true, Some(fork)) = (envelope, fork) {
                 output.write(format!("{{\"version\":\"{fork}\",\"data\":").as_bytes())?;
             }
@@ -99,7 +103,7 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
                 output.write(&room[..len])?;
             }
             output.write(if envelope { b"}\n" } else { b"\n" })?;
-            output.finish_output()
+            output.flush_and_commit_output()
         }
         CliCommand::Check {
             type_arguments,
@@ -109,11 +113,15 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             if updates::is_updates_type(&type_arguments)? {
                 return updates::check_updates(&type_arguments, &input::read_input(input)?);
             }
-            let (schema, ty, _) = type_arguments.resolve_type()?;
+            let (schema, ty, _) = type_arguments.resolve_type_arguments()?;
             let ssz = input::read_input(input)?;
             let checked = check_ssz(&schema, ty, &ssz);
             checked.map_err(|error| {
-                CommandError::Data(explain::explain_ssz_error(&type_arguments, &ssz, &error))
+                CommandError::Data(explain::explain_invalid_ssz_input(
+                    &type_arguments,
+                    &ssz,
+                    &error,
+                ))
             })
         }
         CliCommand::Root {
@@ -126,25 +134,29 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             let root = if updates::is_updates_type(&type_arguments)? {
                 updates::root_of_update_part(&type_arguments, path, || input::read_input(input))?
             } else {
-                let (schema, ty, _) = type_arguments.resolve_type()?;
+                let (schema, ty, _) = type_arguments.resolve_type_arguments()?;
                 let ssz = input::read_input(input)?;
                 let wrong = |error: SszError| {
-                    CommandError::Data(explain::explain_ssz_error(&type_arguments, &ssz, &error))
+                    CommandError::Data(explain::explain_invalid_ssz_input(
+                        &type_arguments,
+                        &ssz,
+                        &error,
+                    ))
                 };
-                let (ty, range) = select_path(&schema, ty, &ssz, path).map_err(wrong)?;
+                let (ty, range) = locate_value_at_path(&schema, ty, &ssz, path).map_err(wrong)?;
                 hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?
             };
-            let mut output = CommandOutput::open_output(None)?;
+            let mut output = CommandOutputWriter::open_output(None)?;
             output.write(format!("0x{}\n", const_hex::encode(root)).as_bytes())?;
-            output.finish_output()
+            output.flush_and_commit_output()
         }
         CliCommand::Types { fork, preset, name } => {
             let newest = Fork::ALL.last().copied().unwrap_or(Fork::Phase0);
-            let text = types::list_types(fork.unwrap_or(newest), preset, name.as_deref());
+            let text = types::format_type_listing(fork.unwrap_or(newest), preset, name.as_deref());
             let text = text.map_err(CommandError::Usage)?;
-            let mut output = CommandOutput::open_output(None)?;
+            let mut output = CommandOutputWriter::open_output(None)?;
             output.write(text.as_bytes())?;
-            output.finish_output()
+            output.flush_and_commit_output()
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::{stdout_state, CommandError};
 
 /// The output of a command: standard output, or a file that is replaced at the end.
-pub struct CommandOutput {
+pub struct CommandOutputWriter {
     writer: BufWriter<Box<dyn Write>>,
     name: String,
     temporary: Option<TemporaryFile>,
@@ -24,11 +24,11 @@ struct TemporaryFile {
     place: PathBuf,
 }
 
-impl CommandOutput {
+impl CommandOutputWriter {
     /// Opens the output to a file, or to standard output if `path` is `-` or absent.
     pub fn open_output(path: Option<&Path>) -> Result<Self, CommandError> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            if stdout_state::was_stdout_closed() {
+            if stdout_state::was_stdout_closed_at_start() {
                 return Err(CommandError::Data(
                     "cannot write the output: it is closed".into(),
                 ));
@@ -56,7 +56,7 @@ impl CommandOutput {
     }
 
     /// Flushes the output, and replaces the output file.
-    pub fn finish_output(mut self) -> Result<(), CommandError> {
+    pub fn flush_and_commit_output(mut self) -> Result<(), CommandError> {
         let mut written = self.writer.flush();
         if let Some(temporary) = &self.temporary {
             written = written.and_then(|()| temporary.replace_target());

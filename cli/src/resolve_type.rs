@@ -3,7 +3,7 @@
 use sszip_core::ssz::schema::SchemaError;
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
-use crate::args::TypeArguments;
+use crate::args::SszTypeOptions;
 use crate::CommandError;
 
 /// Words in type expressions other than names of types and constants.
@@ -23,9 +23,9 @@ const WORDS: [&str; 13] = [
     "Vector",
 ];
 
-impl TypeArguments {
+impl SszTypeOptions {
     /// Resolves the arguments to a schema and a type, and returns the fork if they name one.
-    pub fn resolve_type(&self) -> Result<(Schema, TypeId, Option<Fork>), CommandError> {
+    pub fn resolve_type_arguments(&self) -> Result<(Schema, TypeId, Option<Fork>), CommandError> {
         let fork = match self.fork {
             Some(fork) => fork,
             None if Schema::is_fork_independent(&self.name) => Fork::Phase0,
@@ -50,7 +50,7 @@ impl TypeArguments {
             .iter()
             .map(|(name, number)| (name.as_str(), *number))
             .collect();
-        let mut schema = Schema::with_constants(fork, preset, &limits)?;
+        let mut schema = Schema::compile_with_constants(fork, preset, &limits)?;
         let ty = schema.parse_type(&self.name)?;
         Ok((schema, ty))
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether standard output was closed when the program started.
-pub fn was_stdout_closed() -> bool {
+pub fn was_stdout_closed_at_start() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
 

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use sszip_core::ssz::{
-    read_envelope_version, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind,
-    TypeId,
+    read_envelope_version, Fork, JsonEnvelopeForm, JsonToSsz, Preset, Schema, SszError,
+    SszErrorKind, TypeId,
 };
 
-use crate::args::TypeArguments;
+use crate::args::SszTypeOptions;
 use crate::explain;
-use crate::input::InputPieceReader;
+use crate::input::InputFileReader;
 use crate::CommandError;
 
 /// The reason why a conversion to SSZ fails: the input cannot be read, or is no value of the type.
@@ -43,21 +43,21 @@ impl fmt::Display for ConversionError {
 
 /// Converts JSON to SSZ: a value, or a response with a value.
 pub fn json_to_ssz(
-    type_arguments: &TypeArguments,
-    mut pieces: InputPieceReader,
-    form: JsonInputForm,
+    type_arguments: &SszTypeOptions,
+    mut pieces: InputFileReader,
+    form: JsonEnvelopeForm,
 ) -> Result<Vec<u8>, CommandError> {
     let is_known =
         type_arguments.fork.is_some() || Schema::is_fork_independent(&type_arguments.name);
     let read = match is_known {
         true => {
-            let (schema, ty, fork) = type_arguments.resolve_type()?;
+            let (schema, ty, fork) = type_arguments.resolve_type_arguments()?;
             convert_with_schema(&schema, ty, fork, &mut pieces, form)
         }
         false if !type_arguments.limits.is_empty() => {
             return Err(CommandError::Usage("--limit needs --fork".into()));
         }
-        false if form == JsonInputForm::Bare => {
+        false if form == JsonEnvelopeForm::Bare => {
             let why = "a value without an envelope needs --fork";
             return Err(CommandError::Usage(why.into()));
         }
@@ -65,7 +65,7 @@ pub fn json_to_ssz(
     };
     read.map_err(|no| match no {
         ConversionError::Failure(failure) => failure,
-        ConversionError::Value(error) => CommandError::Data(explain::explain_json_error(
+        ConversionError::Value(error) => CommandError::Data(explain::explain_invalid_json_input(
             type_arguments,
             form,
             &mut pieces,
@@ -78,13 +78,13 @@ fn convert_with_schema(
     schema: &Schema,
     ty: TypeId,
     fork: Option<Fork>,
-    pieces: &mut InputPieceReader,
-    form: JsonInputForm,
+    pieces: &mut InputFileReader,
+    form: JsonEnvelopeForm,
 ) -> Result<Vec<u8>, ConversionError> {
     let mut reader = JsonToSsz::new(schema, ty, form);
     let mut read = Ok(());
-    while let (Ok(()), Some(piece)) = (&read, pieces.read_piece()?) {
-        read = reader.push_piece(piece);
+    while let (Ok(()), Some(piece)) = (&read, pieces.read_input_piece()?) {
+        read = reader.feed_json_piece(piece);
     }
     if let (Some(fork), Some(version)) = (fork, reader.envelope_version()) {
         if version != fork.name() {
@@ -100,24 +100,24 @@ fn convert_with_schema(
 /// converted as it streams; Lodestar sends the version after it, and the text is buffered until
 /// then.
 fn convert_by_version(
-    type_arguments: &TypeArguments,
-    pieces: &mut InputPieceReader,
+    type_arguments: &SszTypeOptions,
+    pieces: &mut InputFileReader,
 ) -> Result<Vec<u8>, ConversionError> {
     let mut reader =
-        JsonToSsz::for_envelope_version(type_arguments.preset, type_arguments.known_type_name()?);
+        JsonToSsz::for_versioned_envelope(type_arguments.preset, type_arguments.known_type_name()?);
     let mut buffered = Vec::new();
-    while let Some(piece) = pieces.read_piece()? {
+    while let Some(piece) = pieces.read_input_piece()? {
         if reader.envelope_version().is_none() {
             buffered.extend_from_slice(piece);
         }
-        match reader.push_piece(piece) {
+        match reader.feed_json_piece(piece) {
             Ok(()) if reader.envelope_version().is_some() => buffered = Vec::new(),
             Ok(()) => {}
             Err(error) if *error.error_kind() == SszErrorKind::NoVersion => {
-                while let Some(piece) = pieces.read_piece()? {
+                while let Some(piece) = pieces.read_input_piece()? {
                     buffered.extend_from_slice(piece);
                 }
-                return convert_buffered_response(
+                return convert_buffered_by_version(
                     type_arguments.preset,
                     &type_arguments.name,
                     &buffered,
@@ -132,7 +132,7 @@ fn convert_by_version(
 
 /// Converts a buffered response whose `version`, before or after the value, names the fork; returns
 /// the fork too.
-pub fn convert_buffered_response(
+pub fn convert_buffered_by_version(
     preset: Preset,
     name: &str,
     json: &[u8],
@@ -149,7 +149,7 @@ pub fn convert_buffered_response(
     let Some(ty) = schema.find_type(name) else {
         return Err(wrong(format!("{fork} has no type {name}")));
     };
-    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
-    reader.push_piece(json)?;
+    let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Enveloped);
+    reader.feed_json_piece(json)?;
     Ok((fork, reader.finish()?))
 }

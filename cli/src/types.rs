@@ -8,7 +8,11 @@ use sszip_core::ssz::{Fork, Preset, Schema};
 use crate::resolve_type::suggest_type;
 
 /// Lists the types with their sizes, or the fields of one.
-pub fn list_types(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, String> {
+pub fn format_type_listing(
+    fork: Fork,
+    preset: Preset,
+    name: Option<&str>,
+) -> Result<String, String> {
     let schema = Schema::for_fork(fork, preset);
     let Some(name) = name else {
         let width = schema

@@ -7,14 +7,15 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 use sszip_core::ssz::{
-    check_ssz, hash_tree_root, select_path, Fork, Preset, Schema, SszError, SszToJson, TypeId,
+    check_ssz, hash_tree_root, locate_value_at_path, Fork, Preset, Schema, SszError, SszToJson,
+    TypeId,
 };
 
-use crate::args::{NetworkName, TypeArguments};
+use crate::args::{NetworkName, SszTypeOptions};
 use crate::explain;
-use crate::input::{InputPieceReader, READ_BYTES};
-use crate::output::CommandOutput;
-use crate::to_ssz::convert_buffered_response;
+use crate::input::{InputFileReader, READ_BYTES};
+use crate::output::CommandOutputWriter;
+use crate::to_ssz::convert_buffered_by_version;
 use crate::CommandError;
 
 /// The name of the sequence on the command line.
@@ -43,7 +44,7 @@ const SLOTS_PER_EPOCH: u64 = 32;
 ///
 /// # Errors
 /// The other arguments do not fit the type.
-pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, CommandError> {
+pub fn is_updates_type(type_arguments: &SszTypeOptions) -> Result<bool, CommandError> {
     if type_arguments.name == UPDATES_TYPE {
         return ForkDigestTable::from_arguments(type_arguments).map(|_| true);
     }
@@ -58,12 +59,12 @@ pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, CommandEr
 
 /// Converts light client updates from a JSON array to the octet stream of the Beacon API.
 pub fn updates_to_ssz(
-    type_arguments: &TypeArguments,
-    mut pieces: InputPieceReader,
+    type_arguments: &SszTypeOptions,
+    mut pieces: InputFileReader,
 ) -> Result<Vec<u8>, CommandError> {
     let digests = ForkDigestTable::from_arguments(type_arguments)?;
     let mut json = Vec::new();
-    while let Some(piece) = pieces.read_piece()? {
+    while let Some(piece) = pieces.read_input_piece()? {
         json.extend_from_slice(piece);
     }
     let items: Vec<&RawValue> = match serde_json::from_slice(&json) {
@@ -78,10 +79,10 @@ pub fn updates_to_ssz(
         let item = item.get().as_bytes();
         let begin = item.as_ptr() as usize - json.as_ptr() as usize;
         let wrong = |why: String| CommandError::Data(format!("[{n}], at byte {begin}: {why}"));
-        let read = convert_buffered_response(type_arguments.preset, UPDATE_TYPE, item);
+        let read = convert_buffered_by_version(type_arguments.preset, UPDATE_TYPE, item);
         let (fork, update) = read.map_err(|no| wrong(no.to_string()))?;
         let digest = digests
-            .digest_of_update(type_arguments.preset, fork, &update)
+            .fork_digest_of_update(type_arguments.preset, fork, &update)
             .map_err(wrong)?;
         let len = (DIGEST_BYTES + update.len()) as u64;
         octets.extend(len.to_le_bytes());
@@ -93,19 +94,19 @@ pub fn updates_to_ssz(
 
 /// Converts light client updates from an octet stream to JSON: all updates, or the part at `path`.
 pub fn updates_to_json(
-    type_arguments: &TypeArguments,
+    type_arguments: &SszTypeOptions,
     octets: &[u8],
     path: &str,
-    output: impl FnOnce() -> Result<CommandOutput, CommandError>,
+    output: impl FnOnce() -> Result<CommandOutputWriter, CommandError>,
 ) -> Result<(), CommandError> {
-    let updates = LightClientUpdate::parse_updates(type_arguments, octets)?;
+    let updates = EncodedLightClientUpdate::parse_updates(type_arguments, octets)?;
     let mut room = vec![0; READ_BYTES];
     if !path.is_empty() {
-        let (update, ty, part) = LightClientUpdate::find_update_part(&updates, path)?;
+        let (update, ty, part) = EncodedLightClientUpdate::find_update_part(&updates, path)?;
         let mut output = output()?;
         update.write_part_json(ty, part, &mut room, &mut output)?;
         output.write(b"\n")?;
-        return output.finish_output();
+        return output.flush_and_commit_output();
     }
     let mut output = output()?;
     output.write(b"[")?;
@@ -117,17 +118,17 @@ pub fn updates_to_json(
         output.write(b"}")?;
     }
     output.write(b"]\n")?;
-    output.finish_output()
+    output.flush_and_commit_output()
 }
 
 /// Checks that octets are a valid stream of light client updates.
-pub fn check_updates(type_arguments: &TypeArguments, octets: &[u8]) -> Result<(), CommandError> {
-    LightClientUpdate::parse_updates(type_arguments, octets).map(|_| ())
+pub fn check_updates(type_arguments: &SszTypeOptions, octets: &[u8]) -> Result<(), CommandError> {
+    EncodedLightClientUpdate::parse_updates(type_arguments, octets).map(|_| ())
 }
 
 /// Computes the hash tree root of a part of the updates; the sequence itself has none.
 pub fn root_of_update_part(
-    type_arguments: &TypeArguments,
+    type_arguments: &SszTypeOptions,
     path: &str,
     octets: impl FnOnce() -> Result<Vec<u8>, CommandError>,
 ) -> Result<[u8; 32], CommandError> {
@@ -138,13 +139,13 @@ pub fn root_of_update_part(
         return Err(CommandError::Usage(why));
     }
     let octets = octets()?;
-    let updates = LightClientUpdate::parse_updates(type_arguments, &octets)?;
-    let (update, ty, part) = LightClientUpdate::find_update_part(&updates, path)?;
+    let updates = EncodedLightClientUpdate::parse_updates(type_arguments, &octets)?;
+    let (update, ty, part) = EncodedLightClientUpdate::find_update_part(&updates, path)?;
     hash_tree_root(update.schema, ty, part).map_err(|error| update.invalid_update_error(&error))
 }
 
 /// One update of a `LightClientUpdates` sequence: its fork, its type and its SSZ bytes.
-struct LightClientUpdate<'o> {
+struct EncodedLightClientUpdate<'o> {
     n: usize,
     /// Offset of its SSZ.
     at: usize,
@@ -154,9 +155,9 @@ struct LightClientUpdate<'o> {
     ssz: &'o [u8],
 }
 
-impl<'o> LightClientUpdate<'o> {
+impl<'o> EncodedLightClientUpdate<'o> {
     fn parse_updates(
-        type_arguments: &TypeArguments,
+        type_arguments: &SszTypeOptions,
         octets: &'o [u8],
     ) -> Result<Vec<Self>, CommandError> {
         let digests = ForkDigestTable::from_arguments(type_arguments)?;
@@ -166,7 +167,7 @@ impl<'o> LightClientUpdate<'o> {
             let n = all.len();
             let at = octets.len() - rest.len();
             let wrong = |why: String| {
-                let content_hint = explain::describe_content(octets);
+                let content_hint = explain::describe_unsupported_input(octets);
                 let content_hint =
                     content_hint.map_or(String::new(), |nature| format!("; the input is {nature}"));
                 CommandError::Data(format!("[{n}], byte {at}: {why}{content_hint}"))
@@ -227,7 +228,7 @@ impl<'o> LightClientUpdate<'o> {
         };
         let rest = rest.strip_prefix('.').unwrap_or(rest);
         let (ty, range): (TypeId, Range<usize>) =
-            select_path(update.schema, update.ty, update.ssz, rest)
+            locate_value_at_path(update.schema, update.ty, update.ssz, rest)
                 .map_err(|error| update.invalid_update_error(&error))?;
         Ok((update, ty, &update.ssz[range]))
     }
@@ -237,7 +238,7 @@ impl<'o> LightClientUpdate<'o> {
         ty: TypeId,
         ssz: &[u8],
         room: &mut [u8],
-        output: &mut CommandOutput,
+        output: &mut CommandOutputWriter,
     ) -> Result<(), CommandError> {
         let wrong = |error: SszError| self.invalid_update_error(&error);
         let mut json = SszToJson::new(self.schema, ty, ssz).map_err(wrong)?;
@@ -257,11 +258,11 @@ impl<'o> LightClientUpdate<'o> {
 
 /// The fork digests by which updates name their forks, from the arguments and the built-in network.
 struct ForkDigestTable<'w> {
-    type_arguments: &'w TypeArguments,
+    type_arguments: &'w SszTypeOptions,
 }
 
 impl<'w> ForkDigestTable<'w> {
-    fn from_arguments(type_arguments: &'w TypeArguments) -> Result<Self, CommandError> {
+    fn from_arguments(type_arguments: &'w SszTypeOptions) -> Result<Self, CommandError> {
         let usage = |why: &str| Err(CommandError::Usage(why.into()));
         if type_arguments.fork.is_some() {
             return usage("--fork is not allowed here: each update names its own fork");
@@ -281,7 +282,7 @@ impl<'w> ForkDigestTable<'w> {
     }
 
     /// Iterates over the digests on the command line, then the network's.
-    fn known_fork_digests(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST_BYTES])> + '_ {
+    fn fork_digests_from_arguments(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST_BYTES])> + '_ {
         let named = self.type_arguments.fork_digests.iter().copied();
         let network = self
             .type_arguments
@@ -293,7 +294,7 @@ impl<'w> ForkDigestTable<'w> {
 
     fn fork_for_digest(&self, digest: [u8; DIGEST_BYTES]) -> Result<Fork, String> {
         let found = self
-            .known_fork_digests()
+            .fork_digests_from_arguments()
             .find(|(_, known)| *known == digest);
         found.map(|(fork, _)| fork).ok_or_else(|| {
             format!(
@@ -304,7 +305,7 @@ impl<'w> ForkDigestTable<'w> {
     }
 
     /// Returns the fork digest of an update, by its fork and the epoch of its attested header.
-    fn digest_of_update(
+    fn fork_digest_of_update(
         &self,
         preset: Preset,
         fork: Fork,
@@ -326,7 +327,9 @@ impl<'w> ForkDigestTable<'w> {
         let schema = Schema::for_fork(fork, preset);
         let slot = schema
             .find_type(UPDATE_TYPE)
-            .and_then(|ty| select_path(schema, ty, ssz, "attested_header.beacon.slot").ok())
+            .and_then(|ty| {
+                locate_value_at_path(schema, ty, ssz, "attested_header.beacon.slot").ok()
+            })
             .and_then(|(_, range)| ssz.get(range)?.first_chunk())
             .map(|slot| u64::from_le_bytes(*slot))
             .ok_or("no slot")?;

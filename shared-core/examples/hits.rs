@@ -12,9 +12,9 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead, ResponseHeadAction};
 
 /// Settings of an operator in addition to `cache on`, separated by `;`.
@@ -51,7 +51,7 @@ fn main() {
     };
     let calls = calls.unwrap().parse().unwrap();
     let config = config(&settings);
-    store(&config, calls);
+    store_responses(&config, calls);
     let body = body(calls);
     let mut sent = 0;
     for _ in 0..times.unwrap().parse().unwrap() {
@@ -61,7 +61,7 @@ fn main() {
 }
 
 fn config(settings: &str) -> Arc<RouteConfig> {
-    let mut directives = ConfigBlock::default();
+    let mut directives = RouteConfigBlock::default();
     let all = "enable on;cache on;cache_namespace main";
     for line in all
         .split(';')
@@ -73,7 +73,7 @@ fn config(settings: &str) -> Arc<RouteConfig> {
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
         directives.set_directive(name, &values).unwrap();
     }
-    let process = ProcessHandle::default();
+    let process = ProcessResources::default();
     process.shared.start_hot_tier(64 << 20, 1 << 20, 1);
     Arc::new(directives.resolve_route_config(process))
 }
@@ -110,13 +110,13 @@ fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, HostSte
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBody::Whole(body), asked)
+        .lookup_under_policy(RequestBodyAvailability::Whole(body), asked)
         .unwrap();
     (driver, step)
 }
 
 /// Stores a response to each call.
-fn store(config: &Arc<RouteConfig>, calls: usize) {
+fn store_responses(config: &Arc<RouteConfig>, calls: usize) {
     for n in 1..=calls {
         let (mut driver, step) = looked_up(config, call(n).as_bytes());
         assert!(matches!(step, HostStep::Forward));
@@ -143,7 +143,7 @@ fn store(config: &Arc<RouteConfig>, calls: usize) {
             exchange.observe_passed_piece(said.as_bytes()).unwrap();
             let mut fill = exchange.take_complete_fill().unwrap();
             fill.build_collected_entries();
-            fill.publish_entries(0);
+            fill.store_and_publish_entries(0);
         });
     }
 }

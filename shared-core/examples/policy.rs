@@ -3,13 +3,15 @@
 
 use std::hint::black_box;
 
-use sszip_core::jsonrpc::method_rules::{MethodRuleAction, MethodRuleDecision, MethodRules};
-use sszip_core::jsonrpc::request::{parse_request, JsonRpcRequest};
+use sszip_core::jsonrpc::method_rules::{
+    MethodAccessDecision, MethodAccessRuleAction, MethodAccessRules,
+};
+use sszip_core::jsonrpc::request::{parse_jsonrpc_request, JsonRpcRequestBody};
 
 fn main() {
     let times = std::env::args().nth(1);
     let times: usize = times.and_then(|times| times.parse().ok()).unwrap_or(100);
-    let mut rules = MethodRules::default();
+    let mut rules = MethodAccessRules::default();
     for name in [
         "debug_*",
         "admin_*",
@@ -33,7 +35,7 @@ fn main() {
         "eth_newFilter",
     ] {
         if rules
-            .add_rule(name.as_bytes(), MethodRuleAction::Deny)
+            .add_rule(name.as_bytes(), MethodAccessRuleAction::Deny)
             .is_err()
         {
             std::process::exit(1);
@@ -48,15 +50,15 @@ fn main() {
     let body = format!("[{}]", calls.join(","));
     let mut denied = 0;
     for _ in 0..times {
-        if let Ok(JsonRpcRequest::Batch(calls)) =
-            parse_request(black_box(body.as_bytes()), usize::MAX)
+        if let Ok(JsonRpcRequestBody::Batch(calls)) =
+            parse_jsonrpc_request(black_box(body.as_bytes()), usize::MAX)
         {
             denied += calls
                 .iter()
                 .filter(|call| {
                     matches!(
                         rules.evaluate_method(call.method),
-                        MethodRuleDecision::Denied
+                        MethodAccessDecision::Denied
                     )
                 })
                 .count();

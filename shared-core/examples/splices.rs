@@ -21,7 +21,7 @@ const SIZES: [usize; 9] = [
 ];
 
 /// Ids of each kind, with a name.
-fn ids() -> Vec<(&'static str, String)> {
+fn named_call_ids() -> Vec<(&'static str, String)> {
     let ids = [
         ("number", "1"),
         ("zero", "0"),
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = arguments.next().ok_or("which directory?")?;
     let mut results: Vec<(String, Vec<u8>)> = SIZES
         .iter()
-        .map(|size| (size.to_string(), json(*size)))
+        .map(|size| (size.to_string(), generate_json_like_text(*size)))
         .collect();
     for (n, path) in arguments.enumerate() {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -56,9 +56,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut batch = Vec::new();
     for (name, result) in &results {
         let ids = if name == "2000" {
-            ids()
+            named_call_ids()
         } else {
-            ids().split_off(10)
+            named_call_ids().split_off(10)
         };
         for level in LEVELS {
             // this level takes minutes
@@ -114,7 +114,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Text like JSON, of `length` bytes.
-fn json(length: usize) -> Vec<u8> {
+fn generate_json_like_text(length: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(length + 64);
     for n in 0u64.. {
         if body.len() >= length {
@@ -156,7 +156,7 @@ fn entry(
 }
 
 fn answer(entry: &CacheEntry, result: &[u8], id: &str) -> Vec<u8> {
-    let envelope = entry.envelope_bytes();
+    let envelope = entry.response_envelope();
     let (first, second) = match envelope.id {
         ResponseIdPosition::BeforeResult => (id.as_bytes(), result),
         _ => (result, id.as_bytes()),

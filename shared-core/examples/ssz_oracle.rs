@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 use sszip_core::ssz::schema::TypeKind;
 use sszip_core::ssz::to_json::MIN_JSON_BUFFER;
-use sszip_core::ssz::{self, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszToJson, TypeId};
+use sszip_core::ssz::{self, Fork, JsonEnvelopeForm, JsonToSsz, Preset, Schema, SszToJson, TypeId};
 
 #[derive(Deserialize)]
 struct OracleRequest {
@@ -72,7 +72,7 @@ fn schema<'t>(
         return Ok(Schema::for_fork(fork, preset));
     };
     if !tables.contains_key(text) {
-        tables.insert(text.clone(), Schema::from_table(text)?);
+        tables.insert(text.clone(), Schema::compile_type_table(text)?);
     }
     Ok(&tables[text])
 }
@@ -110,9 +110,9 @@ fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> OracleRespo
 }
 
 fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8], piece: usize) -> OracleResponse {
-    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Bare);
     for piece in json.chunks(piece.max(1)) {
-        reader.push_piece(piece)?;
+        reader.feed_json_piece(piece)?;
     }
     reader.finish()
 }

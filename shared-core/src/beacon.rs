@@ -1,10 +1,10 @@
 //! Routes of the Beacon API (ethereum/beacon-APIs), and the lifetime of their responses where
 //! the node sends no cache directives.
 
-use crate::cache::chain::{DispatchMark, HeightKind};
+use crate::cache::chain::{DispatchMark, HeightUnit};
 use crate::cache::class::LifetimeClass;
-use crate::cache::freshness::{CacheClassification, CacheLifetimes};
-use crate::jsonrpc::response::{classify_result, first_object_member, ResultContent};
+use crate::cache::freshness::{CacheLifetimes, ResponseClassification};
+use crate::jsonrpc::response::{classify_result_content, find_object_member, ResultEmptiness};
 use crate::jsonrpc::scan;
 use crate::ssz::EnvelopeFlags;
 
@@ -14,7 +14,7 @@ const API_PATH_ROOT: &[u8] = b"/eth/";
 /// The kind of data that a route of the Beacon API returns, which determines the lifetime of the
 /// response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BeaconRouteKind {
+pub enum BeaconRouteLifetimeKind {
     /// Constants of the chain: equal for every request.
     Constant,
     /// Build and settings of the node, including the scheduled forks.
@@ -98,39 +98,41 @@ pub(crate) fn api_path_prefix(target: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the path of another `route`, below `/eth/`, under the prefix of this target.
-pub(crate) fn sibling_route(target: &[u8], route: &str) -> Option<Vec<u8>> {
+pub(crate) fn route_under_same_prefix(target: &[u8], route: &str) -> Option<Vec<u8>> {
     let before = api_path_prefix(target)?;
     Some([before, API_PATH_ROOT, route.as_bytes()].concat())
 }
 
-impl BeaconRouteKind {
+impl BeaconRouteLifetimeKind {
     /// Returns the kind of data that a target (path and query) requests, as the client sent it.
-    pub fn from_target(target: &[u8]) -> Self {
+    pub fn classify_beacon_target(target: &[u8]) -> Self {
         let Some((_version, mut segments)) = split_api_path(target) else {
-            return BeaconRouteKind::Other;
+            return BeaconRouteLifetimeKind::Other;
         };
         let mut next = || segments.next().unwrap_or_default();
         match (next(), next()) {
-            (b"config", b"deposit_contract") | (b"beacon", b"genesis") => BeaconRouteKind::Constant,
-            (b"config", b"spec" | b"fork_schedule") => BeaconRouteKind::Config,
+            (b"config", b"deposit_contract") | (b"beacon", b"genesis") => {
+                BeaconRouteLifetimeKind::Constant
+            }
+            (b"config", b"spec" | b"fork_schedule") => BeaconRouteLifetimeKind::Config,
             (
                 b"beacon",
                 b"states" | b"headers" | b"blocks" | b"blinded_blocks" | b"blob_sidecars"
                 | b"blobs",
-            ) => route_for_block_id(next()),
+            ) => route_kind_of_block_id(next()),
             (b"beacon", b"rewards") => {
                 let _kind = next();
-                route_for_block_id(next())
+                route_kind_of_block_id(next())
             }
-            (b"debug", b"beacon") if next() == b"states" => route_for_block_id(next()),
-            _ => BeaconRouteKind::Other,
+            (b"debug", b"beacon") if next() == b"states" => route_kind_of_block_id(next()),
+            _ => BeaconRouteLifetimeKind::Other,
         }
     }
 
     /// Returns the slot in the path of a target whose response shows a block. `None` for other
     /// targets; `Some(None)` without a slot. The response to other routes may contain a slot
     /// that the client chose.
-    pub fn shown_slot(target: &[u8]) -> Option<Option<u64>> {
+    pub fn slot_in_block_target(target: &[u8]) -> Option<Option<u64>> {
         let (_version, mut segments) = split_api_path(target)?;
         let mut next = || segments.next().unwrap_or_default();
         let id = match (next(), next()) {
@@ -138,8 +140,8 @@ impl BeaconRouteKind {
             (b"debug", b"beacon") if next() == b"heads" => b"",
             _ => return None,
         };
-        match route_for_block_id(id) {
-            BeaconRouteKind::Named(slot) => Some(slot),
+        match route_kind_of_block_id(id) {
+            BeaconRouteLifetimeKind::Named(slot) => Some(slot),
             _ => Some(None),
         }
     }
@@ -147,8 +149,8 @@ impl BeaconRouteKind {
     /// Whether the response depends on the head while the namespace follows an execution node,
     /// so that a new slot would not be noticed.
     pub fn depends_on_unfollowed_api(self, mark: Option<&DispatchMark>) -> bool {
-        self == BeaconRouteKind::Moving
-            && mark.is_some_and(|mark| mark.heights != HeightKind::Slots)
+        self == BeaconRouteLifetimeKind::Moving
+            && mark.is_some_and(|mark| mark.heights != HeightUnit::Slots)
     }
 
     /// Returns the class and lifetime of a response's body; `None` if it is not cached. `mark` is
@@ -158,18 +160,18 @@ impl BeaconRouteKind {
         body: &[u8],
         valid: &CacheLifetimes,
         mark: Option<&DispatchMark>,
-    ) -> Option<CacheClassification> {
-        if self == BeaconRouteKind::Other || scan::check_json(body).is_err() {
+    ) -> Option<ResponseClassification> {
+        if self == BeaconRouteLifetimeKind::Other || scan::check_json(body).is_err() {
             return None;
         }
-        let flag = |name| match first_object_member(body, name) {
+        let flag = |name| match find_object_member(body, name) {
             Some(b"true") => Some(true),
             Some(b"false") => Some(false),
             _ => None,
         };
-        let is_empty = match classify_result(first_object_member(body, "data")?) {
-            ResultContent::Null => return None,
-            ResultContent::EmptyArray => true,
+        let is_empty = match classify_result_content(find_object_member(body, "data")?) {
+            ResultEmptiness::Null => return None,
+            ResultEmptiness::EmptyArray => true,
             _ => false,
         };
         let flags = EnvelopeFlags {
@@ -187,17 +189,19 @@ impl BeaconRouteKind {
         is_empty: bool,
         valid: &CacheLifetimes,
         mark: Option<&DispatchMark>,
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         if mark.is_some_and(|mark| mark.is_wrong) || self.depends_on_unfollowed_api(mark) {
             return None;
         }
         let known = mark.map(|mark| mark.is_known);
-        let mark = mark.filter(|mark| mark.heights == HeightKind::Slots);
+        let mark = mark.filter(|mark| mark.heights == HeightUnit::Slots);
         let class = match self {
-            BeaconRouteKind::Other => return None,
-            BeaconRouteKind::Constant => LifetimeClass::Immutable,
-            BeaconRouteKind::Config => LifetimeClass::Config,
-            BeaconRouteKind::Named(_) | BeaconRouteKind::Moving | BeaconRouteKind::Checkpoint => {
+            BeaconRouteLifetimeKind::Other => return None,
+            BeaconRouteLifetimeKind::Constant => LifetimeClass::Immutable,
+            BeaconRouteLifetimeKind::Config => LifetimeClass::Config,
+            BeaconRouteLifetimeKind::Named(_)
+            | BeaconRouteLifetimeKind::Moving
+            | BeaconRouteLifetimeKind::Checkpoint => {
                 // blocks that the execution client has not verified may be invalid
                 let (false, finalized) = (flags.execution_optimistic?, flags.finalized?) else {
                     return None;
@@ -205,12 +209,12 @@ impl BeaconRouteKind {
                 match self {
                     // the node may be syncing or lag; the members of an empty list may have been
                     // pruned
-                    BeaconRouteKind::Named(slot)
+                    BeaconRouteLifetimeKind::Named(slot)
                         if finalized && !is_empty && is_slot_final(slot, mark) =>
                     {
                         LifetimeClass::Immutable
                     }
-                    BeaconRouteKind::Named(_) => LifetimeClass::Unfinalized,
+                    BeaconRouteLifetimeKind::Named(_) => LifetimeClass::Unfinalized,
                     _ => LifetimeClass::Tip,
                 }
             }
@@ -221,17 +225,17 @@ impl BeaconRouteKind {
             (class, _) => class,
         };
         let slot = match self {
-            BeaconRouteKind::Named(slot) => slot,
+            BeaconRouteLifetimeKind::Named(slot) => slot,
             _ => None,
         };
         let milliseconds = match self {
             // no event reports a change of these
-            BeaconRouteKind::Checkpoint => valid
+            BeaconRouteLifetimeKind::Checkpoint => valid
                 .lifetime_for_class(class)
                 .min(class.default_lifetime_ms()),
             _ => valid.lifetime_for_class(class),
         };
-        (milliseconds > 0).then_some(CacheClassification {
+        (milliseconds > 0).then_some(ResponseClassification {
             class,
             valid: milliseconds,
             block: slot,
@@ -239,7 +243,7 @@ impl BeaconRouteKind {
                 LifetimeClass::Tip => mark.map(|mark| mark.seen),
                 _ => slot,
             },
-            ..CacheClassification::new(class, milliseconds, None)
+            ..ResponseClassification::new(class, milliseconds, None)
         })
     }
 }
@@ -260,42 +264,42 @@ fn is_api_version(segment: &[u8]) -> bool {
 }
 
 /// Returns the kind of data for the identifier of a state or block in a path.
-fn route_for_block_id(id: &[u8]) -> BeaconRouteKind {
+fn route_kind_of_block_id(id: &[u8]) -> BeaconRouteLifetimeKind {
     let is_slot = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
     let is_root =
         id.len() == 66 && id.starts_with(b"0x") && id[2..].iter().all(u8::is_ascii_hexdigit);
     match std::str::from_utf8(id) {
-        Ok("genesis") => BeaconRouteKind::Named(Some(0)),
-        Ok("justified" | "finalized") => BeaconRouteKind::Checkpoint,
+        Ok("genesis") => BeaconRouteLifetimeKind::Named(Some(0)),
+        Ok("justified" | "finalized") => BeaconRouteLifetimeKind::Checkpoint,
         Ok(slot) if is_slot => match slot.parse() {
-            Ok(slot) => BeaconRouteKind::Named(Some(slot)),
+            Ok(slot) => BeaconRouteLifetimeKind::Named(Some(slot)),
             // no such slot exists
-            Err(_) => BeaconRouteKind::Moving,
+            Err(_) => BeaconRouteLifetimeKind::Moving,
         },
-        _ if is_root => BeaconRouteKind::Named(None),
-        _ => BeaconRouteKind::Moving,
+        _ if is_root => BeaconRouteLifetimeKind::Named(None),
+        _ => BeaconRouteLifetimeKind::Moving,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BeaconRouteKind, CacheLifetimes, HeightKind, LifetimeClass};
+    use super::{BeaconRouteLifetimeKind, CacheLifetimes, HeightUnit, LifetimeClass};
     use crate::cache::chain::{ChainState, NamespaceChain};
 
     #[test]
     fn head_of_a_namespace_that_follows_an_execution_node_is_not_stored() {
         let mark = |heights| {
-            NamespaceChain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark()
+            NamespaceChain::new(ChainState::new_without_blocks(heights, 0)).chain_mark_at_dispatch()
         };
         let body = br#"{"execution_optimistic":false,"finalized":false,"data":{}}"#;
         for (target, heights, is_other) in [
-            ("/eth/v1/beacon/headers/head", HeightKind::Blocks, true),
-            ("/eth/v1/beacon/headers/head", HeightKind::Slots, false),
-            ("/eth/v1/beacon/headers/7", HeightKind::Blocks, false),
-            ("/eth/v1/beacon/genesis", HeightKind::Blocks, false),
+            ("/eth/v1/beacon/headers/head", HeightUnit::Blocks, true),
+            ("/eth/v1/beacon/headers/head", HeightUnit::Slots, false),
+            ("/eth/v1/beacon/headers/7", HeightUnit::Blocks, false),
+            ("/eth/v1/beacon/genesis", HeightUnit::Blocks, false),
         ] {
             let (route, mark) = (
-                BeaconRouteKind::from_target(target.as_bytes()),
+                BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes()),
                 mark(heights),
             );
             assert_eq!(
@@ -314,7 +318,7 @@ mod tests {
         "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
     fn class(target: &str, body: &str) -> Option<LifetimeClass> {
-        BeaconRouteKind::from_target(target.as_bytes())
+        BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes())
             .classify_beacon_response(body.as_bytes(), &CacheLifetimes::default(), None)
             .map(|judged| judged.class)
     }
@@ -359,7 +363,7 @@ mod tests {
         for (id, expected) in [("head", 12_000), ("justified", 1_000), ("finalized", 1_000)] {
             for route in ["states/ID/root", "headers/ID", "rewards/blocks/ID"] {
                 let target = format!("/eth/v1/beacon/{}", route.replace("ID", id));
-                let judged = BeaconRouteKind::from_target(target.as_bytes())
+                let judged = BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes())
                     .classify_beacon_response(body, &valid, None);
                 assert_eq!(
                     judged.map(|judged| judged.valid),
@@ -456,10 +460,10 @@ mod tests {
             ("/eth/eth/v1/x", "/eth"),
             ("//eth/v1/x", "/"),
         ] {
-            let sibling = super::sibling_route(target.as_bytes(), route).unwrap();
+            let sibling = super::route_under_same_prefix(target.as_bytes(), route).unwrap();
             assert_eq!(sibling, format!("{before}/eth/{route}").into_bytes());
         }
-        assert_eq!(super::sibling_route(b"/x?/eth/v1/y", route), None);
+        assert_eq!(super::route_under_same_prefix(b"/x?/eth/v1/y", route), None);
     }
 
     #[test]

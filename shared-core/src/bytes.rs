@@ -26,7 +26,7 @@ impl SharedBytes {
 
     /// Returns `bytes` from `start` on, without a copy if few bytes precede it. `None` if memory
     /// is refused, or `bytes` are shorter than `start`.
-    pub fn try_from_offset(bytes: Vec<u8>, start: usize) -> Option<Self> {
+    pub fn try_tail_from_offset(bytes: Vec<u8>, start: usize) -> Option<Self> {
         let rest = bytes.get(start..)?;
         if rest.len() / MIN_VISIBLE_RATIO < start {
             return Self::try_copy_from(rest);
@@ -113,7 +113,7 @@ mod tests {
             (4, true),
             (201, true),
         ] {
-            let rest = SharedBytes::try_from_offset(bytes.clone(), start).unwrap();
+            let rest = SharedBytes::try_tail_from_offset(bytes.clone(), start).unwrap();
             assert!(rest.is_same_allocation(&rest.clone()));
             assert_eq!(&rest[..], &bytes[start..]);
             assert_eq!(rest, SharedBytes::try_copy_from(&bytes[start..]).unwrap());
@@ -122,6 +122,6 @@ mod tests {
                 bytes.len() - if is_copied { start } else { 0 }
             );
         }
-        assert!(SharedBytes::try_from_offset(bytes, 202).is_none());
+        assert!(SharedBytes::try_tail_from_offset(bytes, 202).is_none());
     }
 }

@@ -6,7 +6,7 @@
 
 /// A failure that a test build can inject into this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InjectedFault {
+pub(crate) enum InjectedTestFault {
     /// Panic while a response head is evaluated.
     PanicHead,
     /// Panic while a piece of a body is buffered.
@@ -39,33 +39,33 @@ pub(crate) enum InjectedFault {
 /// Whether `fault` is injected in this process.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
-pub(crate) fn is_fault_injected(_fault: InjectedFault) -> bool {
+pub(crate) fn is_fault_injected(_fault: InjectedTestFault) -> bool {
     false
 }
 
 /// Whether `fault` is injected in this process.
 #[cfg(feature = "faults")]
-pub(crate) fn is_fault_injected(fault: InjectedFault) -> bool {
+pub(crate) fn is_fault_injected(fault: InjectedTestFault) -> bool {
     use std::sync::OnceLock;
 
-    static CHOSEN: OnceLock<Option<InjectedFault>> = OnceLock::new();
+    static CHOSEN: OnceLock<Option<InjectedTestFault>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| match std::env::var("SSZIP_FAULT").as_deref() {
-        Ok("panic-head") => Some(InjectedFault::PanicHead),
-        Ok("panic-body") => Some(InjectedFault::PanicBody),
-        Ok("panic-compress") => Some(InjectedFault::PanicCompress),
-        Ok("panic-stream") => Some(InjectedFault::PanicStream),
-        Ok("fail-compress") => Some(InjectedFault::FailCompress),
-        Ok("fail-alloc") => Some(InjectedFault::FailAlloc),
+        Ok("panic-head") => Some(InjectedTestFault::PanicHead),
+        Ok("panic-body") => Some(InjectedTestFault::PanicBody),
+        Ok("panic-compress") => Some(InjectedTestFault::PanicCompress),
+        Ok("panic-stream") => Some(InjectedTestFault::PanicStream),
+        Ok("fail-compress") => Some(InjectedTestFault::FailCompress),
+        Ok("fail-alloc") => Some(InjectedTestFault::FailAlloc),
         #[cfg(feature = "store")]
-        Ok("die-unflushed") => Some(InjectedFault::DieUnflushed),
+        Ok("die-unflushed") => Some(InjectedTestFault::DieUnflushed),
         #[cfg(feature = "store")]
-        Ok("die-written") => Some(InjectedFault::DieWritten),
+        Ok("die-written") => Some(InjectedTestFault::DieWritten),
         #[cfg(feature = "store")]
-        Ok("die-made") => Some(InjectedFault::DieMade),
+        Ok("die-made") => Some(InjectedTestFault::DieMade),
         #[cfg(feature = "store")]
-        Ok("die-opening") => Some(InjectedFault::DieOpening),
+        Ok("die-opening") => Some(InjectedTestFault::DieOpening),
         #[cfg(feature = "store")]
-        Ok("fail-flush") => Some(InjectedFault::FailFlush),
+        Ok("fail-flush") => Some(InjectedTestFault::FailFlush),
         _ => None,
     });
     *chosen == Some(fault)
@@ -74,7 +74,7 @@ pub(crate) fn is_fault_injected(fault: InjectedFault) -> bool {
 /// Panics if `fault` is injected.
 #[inline(always)]
 #[allow(clippy::panic)] // the purpose of this function
-pub(crate) fn panic_if_injected(fault: InjectedFault) {
+pub(crate) fn panic_if_injected(fault: InjectedTestFault) {
     if is_fault_injected(fault) {
         panic!("injected fault: {fault:?}");
     }
@@ -83,7 +83,7 @@ pub(crate) fn panic_if_injected(fault: InjectedFault) {
 /// Aborts the process if `fault` is injected, as `kill -9` would.
 #[cfg(feature = "store")]
 #[inline(always)]
-pub(crate) fn abort_if_injected(fault: InjectedFault) {
+pub(crate) fn abort_if_injected(fault: InjectedTestFault) {
     if is_fault_injected(fault) {
         std::process::abort();
     }
@@ -92,7 +92,7 @@ pub(crate) fn abort_if_injected(fault: InjectedFault) {
 /// Whether `fault` is injected; `true` for the first call only.
 #[cfg(feature = "store")]
 #[inline(always)]
-pub(crate) fn is_fault_injected_once(fault: InjectedFault) -> bool {
+pub(crate) fn is_fault_injected_once(fault: InjectedTestFault) -> bool {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     static HAPPENED: AtomicBool = AtomicBool::new(false);

@@ -11,19 +11,19 @@ use std::sync::LazyLock;
 
 /// A map of the standard library, with the hash keys of the process.
 #[allow(clippy::disallowed_types)] // the one use
-pub type HashMap<K, V> = std::collections::HashMap<K, V, ProcessKeys>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, ProcessHashKeys>;
 
 /// A set of the standard library, with the hash keys of the process.
 #[allow(clippy::disallowed_types)] // the one use
-pub type HashSet<T> = std::collections::HashSet<T, ProcessKeys>;
+pub type HashSet<T> = std::collections::HashSet<T, ProcessHashKeys>;
 
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// The hash keys of all maps of the process, chosen at random once.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ProcessKeys;
+pub struct ProcessHashKeys;
 
-impl BuildHasher for ProcessKeys {
+impl BuildHasher for ProcessHashKeys {
     type Hasher = DefaultHasher;
 
     fn build_hasher(&self) -> DefaultHasher {

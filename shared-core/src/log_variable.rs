@@ -43,7 +43,7 @@ impl LogVariable {
     ];
 
     /// Name of the variable in hosts.
-    pub const fn variable_name(self) -> &'static str {
+    pub const fn log_variable_name(self) -> &'static str {
         match self {
             LogVariable::Mode => "sszip_mode",
             LogVariable::Ratio => "sszip_ratio",
@@ -75,13 +75,12 @@ impl LogVariable {
             LogVariable::CacheReason => exchange.cache_reason().name().as_bytes().into(),
             LogVariable::CacheKey => const_hex::encode(exchange.cache_key()?).into_bytes().into(),
             LogVariable::RpcMethod => match exchange.rpc_method() {
-                b"" => exchange.rpc_methods().into(),
+                b"" => exchange.batch_method_names().into(),
                 method => method.into(),
             },
             LogVariable::BatchSize => decimal_text(batch_call_count(exchange)?),
-            LogVariable::BatchHits => {
-                batch_call_count(exchange).map(|_| decimal_text(exchange.batch_hits()))?
-            }
+            LogVariable::BatchHits => batch_call_count(exchange)
+                .map(|_| decimal_text(exchange.cached_batch_call_count()))?,
             LogVariable::Denied => match exchange.denied_call_count() {
                 0 => return None,
                 calls => decimal_text(calls),
@@ -130,7 +129,12 @@ mod tests {
         for variable in LogVariable::ALL {
             let text = variable.log_text(None);
             let expected = (variable == LogVariable::Mode).then_some(&b"off"[..]);
-            assert_eq!(text.as_deref(), expected, "{}", variable.variable_name());
+            assert_eq!(
+                text.as_deref(),
+                expected,
+                "{}",
+                variable.log_variable_name()
+            );
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn set_memory_short(short: bool) {
 
 /// Whether `bytes` could be allocated now. For callers that are about to allocate them in a way
 /// that can't report a refusal; another thread may allocate them meanwhile.
-pub fn can_allocate(bytes: usize) -> bool {
+pub fn can_allocate_now(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
     // the compiler may otherwise remove the allocation
     black_box(&mut room).try_reserve_exact(bytes).is_ok()
@@ -69,7 +69,7 @@ const DRAIN_PIECE_BYTES: usize = 1 << 20;
 /// Passes a long body, or a part of one, to a host that copies it. Its memory is released piece
 /// by piece, so that little of it exists twice; the contents of `bytes` are undefined
 /// afterwards.
-pub(crate) fn drain_body_bytes(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
+pub(crate) fn drain_body_to_host(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
     for piece in bytes.chunks_mut(DRAIN_PIECE_BYTES) {
         to(piece);
         release_pages(piece);
@@ -130,7 +130,7 @@ impl MemoryBudget {
 
     /// Reserves `bytes`, unless more than `limit` would then be in use.
     pub fn reserve_bytes(&self, bytes: usize, limit: usize) -> Option<MemoryReservation> {
-        self.take_bytes(bytes, limit).then(|| {
+        self.take_budget_bytes(bytes, limit).then(|| {
             self.0.holders.fetch_add(1, Ordering::Relaxed);
             MemoryReservation {
                 memory_budget: self.clone(),
@@ -140,12 +140,12 @@ impl MemoryBudget {
     }
 
     /// Adds `bytes` to those in use, unless more than `limit` would then be in use.
-    fn take_bytes(&self, bytes: usize, limit: usize) -> bool {
-        self.take_bytes_leaving(bytes, limit, 0)
+    fn take_budget_bytes(&self, bytes: usize, limit: usize) -> bool {
+        self.take_budget_bytes_leaving(bytes, limit, 0)
     }
 
     /// Adds `bytes` to those in use, unless less than `left` of `limit` would then be free.
-    fn take_bytes_leaving(&self, bytes: usize, limit: usize, left: usize) -> bool {
+    fn take_budget_bytes_leaving(&self, bytes: usize, limit: usize, left: usize) -> bool {
         let limit = limit.saturating_sub(left);
         let more = |used: usize| used.checked_add(bytes).filter(|total| *total <= limit);
         let used = &self.0.bytes;
@@ -176,7 +176,7 @@ impl MemoryReservation {
     /// Never shrinks it.
     pub fn grow_reservation_to(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.reserved_bytes);
-        let grows = self.memory_budget.take_bytes(more, limit);
+        let grows = self.memory_budget.take_budget_bytes(more, limit);
         if grows {
             self.reserved_bytes += more;
         }
@@ -188,7 +188,10 @@ impl MemoryReservation {
     /// equal holders one part of `n + 1`.
     pub fn grow_within_share(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.reserved_bytes);
-        let grows = more == 0 || self.memory_budget.take_bytes_leaving(more, limit, bytes);
+        let grows = more == 0
+            || self
+                .memory_budget
+                .take_budget_bytes_leaving(more, limit, bytes);
         if grows {
             self.reserved_bytes += more;
         }
@@ -240,7 +243,7 @@ mod tests {
             5000..9000,
         ] {
             let (mut body, mut copy) = (all.clone(), Vec::new());
-            super::drain_body_bytes(&mut body[part.clone()], |piece| {
+            super::drain_body_to_host(&mut body[part.clone()], |piece| {
                 copy.extend_from_slice(piece);
             });
             assert!(copy == all[part.clone()]);

@@ -5,7 +5,7 @@
 
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::upstream_errors::{UpstreamErrorKind, ERROR_KINDS};
-use crate::cache::process::{ProcessHandle, ProcessState};
+use crate::cache::process::{ProcessCacheState, ProcessResources};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::jsonrpc::methods;
@@ -14,7 +14,7 @@ use crate::response_mode::ResponseMode;
 /// A counter that is not one of a family such as modes, reasons or methods. The first five are also
 /// counters of Envoy's compressor.
 #[derive(Clone, Copy)]
-enum TotalCounter {
+enum UnlabelledCounter {
     Compressed,
     NotCompressed,
     TooSmall,
@@ -71,8 +71,8 @@ pub const COUNTER_COUNT: usize = FIRST_UPSTREAM_ERROR + ERROR_KINDS;
 /// answered, hits by cache status, and misses by cache status.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) const HISTORY_COUNTERS: [usize; 7] = [
-    TotalCounter::Requests as usize,
-    TotalCounter::NodeRequests as usize,
+    UnlabelledCounter::Requests as usize,
+    UnlabelledCounter::NodeRequests as usize,
     FIRST_STATUS_COUNTER + CacheStatus::Hit as usize,
     FIRST_STATUS_COUNTER + CacheStatus::Updating as usize,
     FIRST_STATUS_COUNTER + CacheStatus::Stale as usize,
@@ -109,7 +109,7 @@ pub(crate) fn all_counter_names() -> impl Iterator<Item = Option<String>> {
     let errors = UpstreamErrorKind::ALL.iter();
     // method names keep their case
     let of_methods = |family: &'static str| {
-        let names = methods::all_method_rows()
+        let names = methods::all_method_table_rows()
             .iter()
             .map(|row| row.name)
             .chain([OTHER_METHODS_NAME]);
@@ -153,12 +153,12 @@ pub const GAUGES: [&str; 8] = [
 
 /// Returns the present values, in the order of [`GAUGES`]; `waiting` is the number of jobs that
 /// wait for a thread of the host.
-pub fn gauge_values(process: &ProcessHandle, waiting: usize) -> [u64; GAUGES.len()] {
+pub fn gauge_values(process: &ProcessResources, waiting: usize) -> [u64; GAUGES.len()] {
     let hot = process.shared.hot_tier();
     [
         process.budget.reserved_bytes() as u64,
         process.budget.reservation_count() as u64,
-        hot.map_or(0, |hot| hot.total_weight()),
+        hot.map_or(0, |hot| hot.total_entry_weight()),
         hot.map_or(0, |hot| hot.entry_count() as u64),
         process.transcodings.reserved_bytes() as u64,
         waiting as u64,
@@ -167,7 +167,7 @@ pub fn gauge_values(process: &ProcessHandle, waiting: usize) -> [u64; GAUGES.len
             .owner_client()
             .is_some_and(OwnerClient::is_owner_reachable)
             .into(),
-        process.shared.flights.waiter_count() as u64,
+        process.shared.flights.total_waiter_count() as u64,
     ]
 }
 
@@ -188,7 +188,7 @@ pub(crate) struct ExchangeMetrics<'a> {
     pub(crate) calls: Option<usize>,
     pub(crate) hits: usize,
     /// Calls of a batch that was looked up.
-    pub(crate) each: &'a [BatchCallMetrics],
+    pub(crate) each: &'a [BatchCallOutcome],
     /// Whether the request was forwarded to the node.
     pub(crate) is_forwarded: bool,
     /// Status of the node's response; `None` without a response.
@@ -206,7 +206,7 @@ pub(crate) struct ExchangeMetrics<'a> {
 
 impl ExchangeMetrics<'_> {
     /// Whether the node has responded, with another status than 5xx.
-    fn is_answered_by_node(&self) -> bool {
+    fn has_node_answered(&self) -> bool {
         self.node_status.is_some_and(|status| status < 500)
     }
 
@@ -219,12 +219,12 @@ impl ExchangeMetrics<'_> {
 
 /// The method of one call of a batch, and whether the cache had its response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BatchCallMetrics {
+pub(crate) struct BatchCallOutcome {
     method: u16,
     is_hit: bool,
 }
 
-impl BatchCallMetrics {
+impl BatchCallOutcome {
     /// Returns the entry of a call for the metrics, by its method as written in the request.
     pub(crate) fn new(method: &[u8], is_hit: bool) -> Self {
         Self {
@@ -236,7 +236,7 @@ impl BatchCallMetrics {
 
 /// Returns the position of a method in the method table.
 fn method_index(method: &[u8]) -> usize {
-    methods::method_row_index(method).unwrap_or(methods::METHOD_COUNT)
+    methods::method_table_index(method).unwrap_or(methods::METHOD_COUNT)
 }
 
 /// The numbers that one exchange adds to the counters and histograms when it ends.
@@ -247,20 +247,20 @@ pub struct ExchangeMetricsTally {
     /// Counters of the calls of a batch.
     more: Vec<(u16, u64)>,
     length: Option<u64>,
-    response_latency: Option<(LatencyKind, u64)>,
+    response_latency: Option<(HitOrMissLatency, u64)>,
     hit_age: Option<u64>,
 }
 
 /// The kind of a response whose latency is recorded: from the cache, or from the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LatencyKind {
+pub enum HitOrMissLatency {
     /// Latency of responses from the cache.
     Hit,
     /// Latency of responses of the node.
     Miss,
 }
 
-impl LatencyKind {
+impl HitOrMissLatency {
     /// All kinds.
     pub const ALL: [Self; 2] = [Self::Hit, Self::Miss];
 
@@ -282,20 +282,20 @@ impl ExchangeMetricsTally {
             tally.add_body_lengths(answered);
         }
         if answered.mode != ResponseMode::Off || answered.status != CacheStatus::None {
-            tally.add_total_counter(TotalCounter::Requests, 1);
+            tally.add_total_counter(UnlabelledCounter::Requests, 1);
             tally.add_total_counter(
-                TotalCounter::NodeRequests,
-                answered.is_answered_by_node().into(),
+                UnlabelledCounter::NodeRequests,
+                answered.has_node_answered().into(),
             );
             tally.add_upstream_response(answered);
             let kind = match (answered.is_forwarded, answered.is_hit()) {
-                (true, _) => Some(LatencyKind::Miss),
-                (false, true) => Some(LatencyKind::Hit),
+                (true, _) => Some(HitOrMissLatency::Miss),
+                (false, true) => Some(HitOrMissLatency::Hit),
                 // the client has disconnected
                 (false, false) => None,
             };
             tally.response_latency = kind.zip(answered.elapsed);
-            let is_one = kind == Some(LatencyKind::Hit) && answered.calls.is_none();
+            let is_one = kind == Some(HitOrMissLatency::Hit) && answered.calls.is_none();
             tally.hit_age = answered.age.filter(|_| is_one).map(|age| age / 100);
         }
         tally.add_cache_result(answered);
@@ -313,15 +313,15 @@ impl ExchangeMetricsTally {
 
     fn add_body_lengths(&mut self, answered: &ExchangeMetrics<'_>) {
         match answered.mode {
-            ResponseMode::Hit => self.add_total_counter(TotalCounter::HitBytes, answered.sent),
-            _ if answered.is_compressed => self.add_total_counter(TotalCounter::Compressed, 1),
-            _ => self.add_total_counter(TotalCounter::NotCompressed, 1),
+            ResponseMode::Hit => self.add_total_counter(UnlabelledCounter::HitBytes, answered.sent),
+            _ if answered.is_compressed => self.add_total_counter(UnlabelledCounter::Compressed, 1),
+            _ => self.add_total_counter(UnlabelledCounter::NotCompressed, 1),
         }
         match answered.mode {
-            ResponseMode::TooSmall => self.add_total_counter(TotalCounter::TooSmall, 1),
+            ResponseMode::TooSmall => self.add_total_counter(UnlabelledCounter::TooSmall, 1),
             ResponseMode::Oneshot | ResponseMode::Stream => {
-                self.add_total_counter(TotalCounter::UncompressedBytes, answered.received);
-                self.add_total_counter(TotalCounter::CompressedBytes, answered.sent);
+                self.add_total_counter(UnlabelledCounter::UncompressedBytes, answered.received);
+                self.add_total_counter(UnlabelledCounter::CompressedBytes, answered.sent);
             }
             _ => {}
         }
@@ -337,22 +337,21 @@ impl ExchangeMetricsTally {
         }
         match answered.calls {
             Some(calls) => {
-                self.add_total_counter(TotalCounter::Batches, 1);
-                self.add_total_counter(TotalCounter::BatchCalls, calls as u64);
-                self.add_total_counter(TotalCounter::BatchHits, answered.hits as u64);
-                self.add_total_counter(TotalCounter::CallsSaved, answered.hits as u64);
+                self.add_total_counter(UnlabelledCounter::Batches, 1);
+                self.add_total_counter(UnlabelledCounter::BatchCalls, calls as u64);
+                self.add_total_counter(UnlabelledCounter::BatchHits, answered.hits as u64);
+                self.add_total_counter(UnlabelledCounter::CallsSaved, answered.hits as u64);
             }
             None => {
                 let is_saved = answered.is_hit() && !answered.is_forwarded;
-                self.add_total_counter(TotalCounter::CallsSaved, is_saved.into());
+                self.add_total_counter(UnlabelledCounter::CallsSaved, is_saved.into());
             }
         }
         if !answered.method.is_empty() {
             let row = method_index(answered.method);
             self.add_counter(FIRST_METHOD_COUNTER + row, 1);
             if answered.is_forwarded {
-                if let (Some(elapsed), true) =
-                    (answered.node_elapsed, answered.is_answered_by_node())
+                if let (Some(elapsed), true) = (answered.node_elapsed, answered.has_node_answered())
                 {
                     self.add_counter(FIRST_METHOD_FORWARD + row, 1);
                     self.add_counter(FIRST_METHOD_LATENCY + row, elapsed);
@@ -372,16 +371,16 @@ impl ExchangeMetricsTally {
 
     /// Returns the values that the process has recorded outside of exchanges since the last
     /// call, if there are any: verified hits, upstream errors.
-    pub fn from_process_state(shared: &ProcessState) -> Option<Self> {
+    pub fn take_process_tally(shared: &ProcessCacheState) -> Option<Self> {
         let mut tally = Self::default();
-        tally.add_process_metrics(shared);
+        tally.add_counts_outside_exchanges(shared);
         (!tally.more.is_empty()).then_some(tally)
     }
 
     /// Adds the values that the process has recorded outside of exchanges.
-    pub(crate) fn add_process_metrics(&mut self, shared: &ProcessState) {
+    pub(crate) fn add_counts_outside_exchanges(&mut self, shared: &ProcessCacheState) {
         if let Some(counts) = shared.verified.take_verdict_counts() {
-            self.add_consecutive_counters(TotalCounter::Verified as usize, counts);
+            self.add_consecutive_counters(UnlabelledCounter::Verified as usize, counts);
         }
         if let Some(counts) = shared.upstream_errors.take_error_counts() {
             self.add_consecutive_counters(FIRST_UPSTREAM_ERROR, counts);
@@ -398,7 +397,7 @@ impl ExchangeMetricsTally {
     /// Adds the number of entries that were evicted from the hot tier since the last call.
     pub(crate) fn add_eviction_count(&mut self, count: u64) {
         if count > 0 {
-            self.more.push((TotalCounter::Evicted as u16, count));
+            self.more.push((UnlabelledCounter::Evicted as u16, count));
         }
     }
 
@@ -406,11 +405,11 @@ impl ExchangeMetricsTally {
     /// response.
     pub(crate) fn add_invalid_entry_count(&mut self, count: u64) {
         if count > 0 {
-            self.more.push((TotalCounter::Invalid as u16, count));
+            self.more.push((UnlabelledCounter::Invalid as u16, count));
         }
     }
 
-    fn add_total_counter(&mut self, total: TotalCounter, count: u64) {
+    fn add_total_counter(&mut self, total: UnlabelledCounter, count: u64) {
         self.add_counter(total as usize, count);
     }
 
@@ -430,17 +429,17 @@ impl ExchangeMetricsTally {
     }
 
     /// Latency of the response in microseconds, if the host measures it.
-    pub fn response_latency(&self) -> Option<(LatencyKind, u64)> {
+    pub fn response_latency(&self) -> Option<(HitOrMissLatency, u64)> {
         self.response_latency
     }
 
     /// Age of the entry of a hit, in tenths of a second.
-    pub fn hit_age(&self) -> Option<u64> {
+    pub fn hit_age_tenths(&self) -> Option<u64> {
         self.hit_age
     }
 
     /// Values that the exchange adds to each of [`HISTOGRAMS`], if it has one.
-    pub fn histogram_values(&self) -> [Option<u64>; HISTOGRAMS.len()] {
+    pub fn histogram_observations(&self) -> [Option<u64>; HISTOGRAMS.len()] {
         [self.length]
     }
 }

@@ -1,6 +1,6 @@
 //! Request bodies that clients have compressed (RFC 9110, 8.4), and their decompression.
 
-use crate::gzip::inflate::{gunzip_available, gunzip_within, InflateError};
+use crate::gzip::inflate::{gunzip_truncated, gunzip_within, InflateError};
 use crate::negotiate::list_header::list_header_members;
 use crate::zstd::{decompress_truncated_zstd, decompress_zstd};
 
@@ -60,7 +60,7 @@ impl SupportedContentCoding {
         may_take: impl FnMut(usize) -> bool,
     ) -> Result<Vec<u8>, InflateError> {
         match self {
-            SupportedContentCoding::Gzip => gunzip_available(body, cap, may_take),
+            SupportedContentCoding::Gzip => gunzip_truncated(body, cap, may_take),
             SupportedContentCoding::Zstd => decompress_truncated_zstd(body, cap, may_take),
         }
     }
@@ -80,7 +80,7 @@ pub enum BodyContentCoding {
 
 impl BodyContentCoding {
     /// Updates the coding with one line of `Content-Encoding`; a second coding makes it `Other`.
-    pub fn add_content_encoding_line(&mut self, value: &[u8]) {
+    pub fn update_from_coding_line(&mut self, value: &[u8]) {
         for name in list_header_members(value) {
             *self = match (*self, SupportedContentCoding::from_coding_name(name)) {
                 (BodyContentCoding::None, Some(coded)) => BodyContentCoding::Coded(coded),
@@ -98,7 +98,7 @@ impl BodyContentCoding {
                 let is_coding = |name: &&[u8]| !name.eq_ignore_ascii_case(b"identity");
                 names
                     .filter(is_coding)
-                    .for_each(|name| coding.add_content_encoding_line(name));
+                    .for_each(|name| coding.update_from_coding_line(name));
             }
         }
         coding
@@ -123,7 +123,7 @@ mod tests {
             let mut coding = BodyContentCoding::None;
             lines
                 .iter()
-                .for_each(|line| coding.add_content_encoding_line(line.as_bytes()));
+                .for_each(|line| coding.update_from_coding_line(line.as_bytes()));
             coding
         };
         for lines in [&[][..], &[""], &[" , "]] {

@@ -70,7 +70,7 @@ mod replaced {
         static TIMES: OnceLock<Vec<(String, u64)>> = OnceLock::new();
         let times = TIMES.get_or_init(|| {
             let text = std::env::var("SSZIP_TIMES").unwrap_or_default();
-            parse_time_overrides(&text).unwrap_or_else(|error| {
+            parse_time_constant_overrides(&text).unwrap_or_else(|error| {
                 let _ = writeln!(std::io::stderr(), "SSZIP_TIMES=\"{text}\": {error}");
                 // no panic, because a host would survive it
                 std::process::abort()
@@ -83,7 +83,7 @@ mod replaced {
     }
 
     /// Parses `SSZIP_TIMES`, which is `NAME=TIME ...`; a time has the unit `ms` or `s`.
-    fn parse_time_overrides(text: &str) -> Result<Vec<(String, u64)>, String> {
+    fn parse_time_constant_overrides(text: &str) -> Result<Vec<(String, u64)>, String> {
         text.split_whitespace()
             .map(|word| {
                 let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -104,14 +104,15 @@ mod replaced {
 
     #[cfg(test)]
     mod tests {
-        use super::parse_time_overrides;
+        use super::parse_time_constant_overrides;
 
         #[test]
         fn times_are_parsed_with_units_and_mistakes_are_errors() {
-            let times = parse_time_overrides("confirmation_delay=300ms  link_silence=30s").unwrap();
+            let times = parse_time_constant_overrides("confirmation_delay=300ms  link_silence=30s")
+                .unwrap();
             let expected = [("confirmation_delay", 300), ("link_silence", 30_000)];
             assert_eq!(times, expected.map(|(name, time)| (name.to_owned(), time)));
-            assert_eq!(parse_time_overrides(""), Ok(Vec::new()));
+            assert_eq!(parse_time_constant_overrides(""), Ok(Vec::new()));
             for wrong in [
                 "later=1s",
                 "link_silence",
@@ -120,7 +121,7 @@ mod replaced {
                 "link_silence=ms",
                 "link_silence=-1s",
             ] {
-                assert!(parse_time_overrides(wrong).is_err(), "{wrong}");
+                assert!(parse_time_constant_overrides(wrong).is_err(), "{wrong}");
             }
         }
     }

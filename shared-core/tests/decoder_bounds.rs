@@ -9,8 +9,8 @@ use std::sync::Arc;
 use sszip_core::allocator::faulty::peak_allocation;
 use sszip_core::allocator::ReserveAllocator;
 use sszip_core::cache::process::wake::WokenRequestQueue;
-use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 use sszip_core::memory::MemoryBudget;
 
@@ -29,7 +29,7 @@ const SLACK: usize = 4 * MIB;
 const BOMB: usize = 64 * MIB;
 
 fn config(lines: &[&str]) -> Arc<RouteConfig> {
-    let mut directives = ConfigBlock::default();
+    let mut directives = RouteConfigBlock::default();
     let all = [
         "enable on",
         "cache on",
@@ -120,7 +120,7 @@ fn run_exchange(
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBody::Whole(request), lookup_request)
+        .lookup_under_policy(RequestBodyAvailability::Whole(request), lookup_request)
         .unwrap();
     if !matches!(
         run_job(&mut driver, step),

@@ -14,8 +14,8 @@ use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::freshness::CacheLifetimes;
 use sszip_core::config::directive_page;
 use sszip_core::config::json_schema::settings_json_schema;
-use sszip_core::jsonrpc::method_spec::{format_method_row, ROW_WORD_FORMS};
-use sszip_core::jsonrpc::methods::{self, BlockParam, MethodRow, ResultBlockPosition};
+use sszip_core::jsonrpc::method_spec::{method_row_to_words, ROW_WORD_FORMS};
+use sszip_core::jsonrpc::methods::{self, BlockParamPosition, MethodRow, ResultBlockPosition};
 
 const INTRODUCTION: &str = "\
 <!-- Generated from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
@@ -128,18 +128,18 @@ fn is_never(row: &MethodRow) -> bool {
 fn block(row: &MethodRow) -> String {
     match row.at {
         _ if is_never(row) => String::new(),
-        BlockParam::None if row.in_result == ResultBlockPosition::Itself => {
+        BlockParamPosition::None if row.in_result == ResultBlockPosition::Itself => {
             "the head, whose number is the result".into()
         }
-        BlockParam::None => "none".into(),
-        BlockParam::Hash(n) => format!("`p[{n}]`, a hash"),
-        BlockParam::Number(n) => format!("`p[{n}]`, a number or a tag"),
-        BlockParam::Param(n) => format!("`p[{n}]`"),
-        BlockParam::ParamMember(n, member, _) => format!("`p[{n}].{member}`"),
-        BlockParam::Range(n, _) => {
+        BlockParamPosition::None => "none".into(),
+        BlockParamPosition::Hash(n) => format!("`p[{n}]`, a hash"),
+        BlockParamPosition::Number(n) => format!("`p[{n}]`, a number or a tag"),
+        BlockParamPosition::Param(n) => format!("`p[{n}]`"),
+        BlockParamPosition::ParamMember(n, member, _) => format!("`p[{n}].{member}`"),
+        BlockParamPosition::Range(n, _) => {
             format!("`p[{n}].fromBlock` and `.toBlock`, or `.blockHash`")
         }
-        BlockParam::Result => match row.in_result {
+        BlockParamPosition::Result => match row.in_result {
             ResultBlockPosition::None => "of the transaction; not in the result".into(),
             _ => "in the result".into(),
         },
@@ -150,17 +150,17 @@ fn finality(row: &MethodRow) -> &'static str {
     match (row.class, row.at) {
         (methods::MethodClass::Never, _) => "",
         (methods::MethodClass::Tip | methods::MethodClass::Config, _) => "-",
-        (methods::MethodClass::Immutable, BlockParam::None) => "always final",
-        (_, BlockParam::Hash(_)) => "the hash",
-        (_, BlockParam::Number(_)) => "final number",
-        (_, BlockParam::Range(..)) => {
+        (methods::MethodClass::Immutable, BlockParamPosition::None) => "always final",
+        (_, BlockParamPosition::Hash(_)) => "the hash",
+        (_, BlockParamPosition::Number(_)) => "final number",
+        (_, BlockParamPosition::Range(..)) => {
             "final `toBlock`, if the result contains an entry of it or was equal ten seconds \
              before; or the hash"
         }
-        (_, BlockParam::Result) if row.in_result == ResultBlockPosition::None => {
+        (_, BlockParamPosition::Result) if row.in_result == ResultBlockPosition::None => {
             "final block of the transaction, which is queried at the node"
         }
-        (_, BlockParam::Result) => "final block of the result",
+        (_, BlockParamPosition::Result) => "final block of the result",
         (_, _) => "final number, or the hash",
     }
 }
@@ -175,8 +175,8 @@ fn lifetime(row: &MethodRow) -> String {
         (methods::MethodClass::Never, _) => String::new(),
         (methods::MethodClass::Tip, _) => tip,
         (methods::MethodClass::Config, _) => of(LifetimeClass::Config),
-        (methods::MethodClass::Immutable, _) | (_, BlockParam::Hash(_)) => immutable,
-        (_, BlockParam::Result) => format!("{unfinalized}, final {immutable}"),
+        (methods::MethodClass::Immutable, _) | (_, BlockParamPosition::Hash(_)) => immutable,
+        (_, BlockParamPosition::Result) => format!("{unfinalized}, final {immutable}"),
         _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),
     }
 }
@@ -192,14 +192,14 @@ fn page() -> String {
         "| Method | Class | Block | Finality | Default time | Row of `sszip_cache_method` |\n",
     );
     page.push_str("|---|---|---|---|---|---|\n");
-    for row in methods::all_method_rows() {
+    for row in methods::all_method_table_rows() {
         let (class, block) = (class(row), block(row));
         let (finality, lifetime) = (finality(row), lifetime(row));
         writeln!(
             page,
             "| `{}` | {class} | {block} | {finality} | {lifetime} | `{}` |",
             row.name,
-            format_method_row(row)
+            method_row_to_words(row)
         )
         .unwrap();
     }

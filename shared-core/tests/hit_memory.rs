@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::reason::Reason;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::{
     BodyPieceAction, Exchange, Header, LookupAction, LookupRequest, RequestHead, ResponseHead,
     ResponseHeadAction,
@@ -22,19 +22,19 @@ const LONG: usize = 3 * MIB / 2;
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: ProcessHandle,
+    process: ProcessResources,
 }
 
 impl Host {
     fn new() -> Self {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for line in ["enable on", "cache on", "memory 4m", "hold 0 5ms"] {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
             directives.set_directive(name, &values).unwrap();
         }
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
         let config = Arc::new(directives.resolve_route_config(process.clone()));
         Self { config, process }
@@ -50,7 +50,7 @@ impl Host {
             .unwrap();
         let mut fill = exchange.take_complete_fill().unwrap();
         fill.build_collected_entries();
-        fill.publish_entries(0);
+        fill.store_and_publish_entries(0);
     }
 
     fn request(&self, body: &str, accept: &str) -> (Exchange, LookupAction) {

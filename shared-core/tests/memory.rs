@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::config::ConfigBlock;
+use sszip_core::config::RouteConfigBlock;
 use sszip_core::exchange::{Exchange, RequestHead, ResponseHead};
 use sszip_core::memory::MemoryBudget;
 use sszip_core::response_mode::ResponseMode;
@@ -51,7 +51,7 @@ fn resident_memory_is_stable_after_a_million_responses() {
     let configs: Vec<_> = [b"1", b"6", b"9"]
         .iter()
         .map(|level| {
-            let mut directives = ConfigBlock::default();
+            let mut directives = RouteConfigBlock::default();
             directives.set_directive("enable", &[b"on"]).unwrap();
             directives
                 .set_directive("comp_level", &[&level[..]])

@@ -15,8 +15,8 @@ use sszip_core::allocator::{self, ReserveAllocator, MAX_RESERVE_ALLOCATION};
 use sszip_core::bytes::SharedBytes;
 use sszip_core::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 use sszip_core::cache::process::hot::HotTier;
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::drive::{
     BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, RequiredBody,
 };
@@ -45,7 +45,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn config(settings: &[(&str, &str)]) -> Arc<RouteConfig> {
-    let mut directives = ConfigBlock::default();
+    let mut directives = RouteConfigBlock::default();
     for (name, value) in [("enable", "on"), ("cache", "on"), ("cache_valid", "tip 1h")]
         .iter()
         .chain(settings)
@@ -53,9 +53,9 @@ fn config(settings: &[(&str, &str)]) -> Arc<RouteConfig> {
         let values: Vec<&[u8]> = value.split(' ').map(str::as_bytes).collect();
         directives.set_directive(name, &values).unwrap();
     }
-    let process = ProcessHandle::default();
+    let process = ProcessResources::default();
     process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
-    sszip_core::exchange::initialize_shared_values();
+    sszip_core::exchange::initialize_process_globals();
     Arc::new(directives.resolve_route_config(process))
 }
 
@@ -284,7 +284,7 @@ fn exchange(
     step!({
         if let Some(mut fill) = exchange.take_complete_fill() {
             fill.build_collected_entries();
-            fill.publish_entries(now);
+            fill.store_and_publish_entries(now);
         }
     });
     let _ = passed;
@@ -405,7 +405,7 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
                     refusals.small > 0,
                     "{case:?} {warm:?}, refused after {passed}"
                 );
-                assert!(allocator::can_begin_new_work(|| {}));
+                assert!(allocator::has_memory_for_new_work(|| {}));
                 assert_eq!(config.process.budget.reserved_bytes(), 0);
                 // memory is available again
                 let (got, _) = exchange(&config, &case, (usize::MAX, 0));
@@ -453,7 +453,7 @@ fn hot_tier_tables_grow_in_preallocated_memory() {
         key[..8].copy_from_slice(&n.to_le_bytes());
         let payload = EntryPayload::Raw(SharedBytes::from(vec![b'1'; 10]));
         let entry = Arc::new(CacheEntry::new(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             payload,
             EntryMetadata::default(),
         ));
@@ -567,7 +567,7 @@ fn answered(mut exchange: Exchange, body: &[u8]) {
     }
     if let Some(mut fill) = exchange.take_complete_fill() {
         fill.build_collected_entries();
-        fill.publish_entries(1000);
+        fill.store_and_publish_entries(1000);
     }
 }
 
@@ -622,7 +622,7 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
             exchange.observe_passed_piece(body).unwrap();
             let mut fill = exchange.take_complete_fill().unwrap();
             fill.build_collected_entries();
-            fill.publish_entries(1000);
+            fill.store_and_publish_entries(1000);
             // the permanent entries are allocated
             assert_eq!(look_up(&batch).1, LookupAction::Respond);
         }
@@ -661,7 +661,7 @@ fn unread_response_head_passes_unless_the_client_accepts_only_ssz() {
             fields: fields.into_iter(),
         });
         result.unwrap();
-        let step = driver.handle_unavailable_head().unwrap();
+        let step = driver.handle_head_without_memory().unwrap();
         let exchange = driver.available_exchange().unwrap();
         assert_eq!(exchange.response_mode(), ResponseMode::Memory);
         assert!(exchange.head_edits().is_empty());

@@ -16,7 +16,7 @@ use sszip_core::bytes::SharedBytes;
 use sszip_core::cache::entry::{
     CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
 };
-use sszip_core::cache::process::ProcessState;
+use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::ffi::{sszip_calls_parse, sszip_header, sszip_status, sszip_str};
 use sszip_core::gzip::oneshot::gzip_oneshot;
 use sszip_core::script::{cached_responses, stored_values};
@@ -81,8 +81,8 @@ fn calls_of_a_long_batch_are_right_or_fail_when_allocations_are_refused() {
     assert!(repeat_with_refusals(from, &expected, || ids(Some(b"gzip"), &coded)) > 0);
 }
 
-fn shared() -> ProcessState {
-    let shared = ProcessState::default();
+fn shared() -> ProcessCacheState {
+    let shared = ProcessCacheState::default();
     shared.start_hot_tier(64 << 20, 64 << 20, 1);
     shared
 }

@@ -8,7 +8,7 @@ mod support;
 
 use sszip_core::allocator::{ReserveAllocator, MAX_RESERVE_ALLOCATION};
 use sszip_core::ssz::{
-    check_ssz, hash_tree_root, json_to_ssz, ssz_to_json, Fork, JsonInputForm, JsonToSsz, Preset,
+    check_ssz, hash_tree_root, json_to_ssz, ssz_to_json, Fork, JsonEnvelopeForm, JsonToSsz, Preset,
     Schema, SszError, SszToJson, TypeId,
 };
 
@@ -53,9 +53,9 @@ fn value() -> String {
 }
 
 fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
-    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Bare);
     for piece in json.chunks(3001) {
-        reader.push_piece(piece)?;
+        reader.feed_json_piece(piece)?;
     }
     reader.finish()
 }
@@ -92,7 +92,7 @@ fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
 
 #[test]
 fn walkers_are_right_or_fail_for_each_kind_of_list_when_allocations_are_refused() {
-    let schema = Schema::from_table(TABLE).unwrap();
+    let schema = Schema::compile_type_table(TABLE).unwrap();
     each_walker(
         &schema,
         schema.find_type("Whole").unwrap(),

@@ -20,8 +20,10 @@ use sszip_core::cache::entry::{
 use sszip_core::gzip::crc::crc32;
 use sszip_core::gzip::inflate::gunzip_reserved;
 use sszip_core::gzip::oneshot;
-use sszip_core::gzip::open_stream::{compress_to_open_stream, convert_to_open_stream, OpenStream};
-use sszip_core::gzip::splice::{assemble_gzip_member, SlicedBody, SplicedMemberPart};
+use sszip_core::gzip::open_stream::{
+    compress_to_open_stream, convert_to_open_stream, OpenDeflateStream,
+};
+use sszip_core::gzip::splice::{assemble_gzip_member, GzipMemberInput, SlicedBody};
 
 /// Ids that a client may send, raw, of each kind.
 const IDS: [&str; 12] = [
@@ -110,17 +112,17 @@ fn zlib(pieces: &[&[u8]], level: u32) -> Vec<u8> {
 }
 
 /// Compresses a body to open streams, by each available library and level.
-fn open_streams_of(plain: &[u8]) -> Vec<OpenStream> {
+fn open_streams_of(plain: &[u8]) -> Vec<OpenDeflateStream> {
     let few = plain.len() > 1 << 20;
     let levels = (0..=12).filter(|level| !few || *level == 1);
-    let mut opens: Vec<OpenStream> = levels
+    let mut opens: Vec<OpenDeflateStream> = levels
         .map(|level| compress_to_open_stream(plain, level).unwrap())
         .collect();
     // the lowest levels of libdeflate too, where igzip replaces it if it is installed
     for level in (1..=3).filter(|level| !few || *level == 1) {
         let stream = convert_to_open_stream(libdeflate(plain, level)).unwrap();
         let (crc, length) = (crc32(plain), plain.len() as u64);
-        opens.push(OpenStream::new(stream.into(), crc, length));
+        opens.push(OpenDeflateStream::new(stream.into(), crc, length));
     }
     opens
 }
@@ -129,7 +131,7 @@ fn envelope(id: ResponseIdPosition, end: &str) -> EnvelopeBytes {
     let (before, between) = match id {
         ResponseIdPosition::BeforeResult => ("{\"jsonrpc\":\"2.0\",\"id\":", ",\"result\":"),
         ResponseIdPosition::AfterResult => ("{\"jsonrpc\":\"2.0\",\"result\":", ",\"id\":"),
-        ResponseIdPosition::None => return EnvelopeBytes::empty_envelope(),
+        ResponseIdPosition::None => return EnvelopeBytes::envelope_without_bytes(),
     };
     EnvelopeBytes {
         id,
@@ -171,16 +173,16 @@ fn open_streams_of_0_to_20_mb_are_spliced_and_inflated() {
         for open in open_streams_of(&plain) {
             assert_eq!((open.length, open.crc), (size as u64, crc32(&plain)));
             let member = assemble_gzip_member([
-                SplicedMemberPart::Text(b"[1,"),
-                SplicedMemberPart::Open(&open),
-                SplicedMemberPart::Text(b"]\n"),
+                GzipMemberInput::Text(b"[1,"),
+                GzipMemberInput::Open(&open),
+                GzipMemberInput::Text(b"]\n"),
             ])
             .unwrap();
             assert!(
                 decoded(&member) == [b"[1,", &plain[..], b"]\n"].concat(),
                 "{size}"
             );
-            assert!(open.inflate().unwrap() == plain, "{size}");
+            assert!(open.decompress_open_stream().unwrap() == plain, "{size}");
         }
     }
 }
@@ -201,14 +203,11 @@ fn incompressible_bodies_become_open_streams_of_bounded_length() {
 fn texts_and_streams_are_spliced_in_any_order_and_number() {
     let open = compress_to_open_stream(&json(5000), 6).unwrap();
     let plain = json(5000);
-    let (text, stream) = (
-        SplicedMemberPart::Text(b"text"),
-        SplicedMemberPart::Open(&open),
-    );
-    let none: [SplicedMemberPart; 0] = [];
+    let (text, stream) = (GzipMemberInput::Text(b"text"), GzipMemberInput::Open(&open));
+    let none: [GzipMemberInput; 0] = [];
     assert_eq!(decoded(&assemble_gzip_member(none).unwrap()), b"");
     assert_eq!(
-        decoded(&assemble_gzip_member([SplicedMemberPart::Text(b"")]).unwrap()),
+        decoded(&assemble_gzip_member([GzipMemberInput::Text(b"")]).unwrap()),
         b""
     );
     assert_eq!(decoded(&assemble_gzip_member([text]).unwrap()), b"text");
@@ -223,7 +222,7 @@ fn texts_and_streams_are_spliced_in_any_order_and_number() {
     );
     assert_eq!(
         decoded(
-            &assemble_gzip_member([stream, text, SplicedMemberPart::Text(b""), stream, text])
+            &assemble_gzip_member([stream, text, GzipMemberInput::Text(b""), stream, text])
                 .unwrap()
         ),
         [&plain[..], b"text", &plain, b"text"].concat()
@@ -237,12 +236,9 @@ fn texts_are_split_into_full_stored_blocks() {
         let text = json(length);
         let (first, second) = text.split_at(length / 3);
         let blocks = length.div_ceil(65_535);
-        for end in [&[][..], &[SplicedMemberPart::Open(&open)]] {
+        for end in [&[][..], &[GzipMemberInput::Open(&open)]] {
             let parts = [
-                &[
-                    SplicedMemberPart::Text(first),
-                    SplicedMemberPart::Text(second),
-                ],
+                &[GzipMemberInput::Text(first), GzipMemberInput::Text(second)],
                 end,
             ]
             .concat();
@@ -259,9 +255,9 @@ fn texts_are_split_into_full_stored_blocks() {
 fn splice_references_open_streams_without_a_copy() {
     let open = compress_to_open_stream(&json(300_000), 1).unwrap();
     let member = assemble_gzip_member([
-        SplicedMemberPart::Text(b"a"),
-        SplicedMemberPart::Open(&open),
-        SplicedMemberPart::Text(b"b"),
+        GzipMemberInput::Text(b"a"),
+        GzipMemberInput::Open(&open),
+        GzipMemberInput::Text(b"b"),
     ])
     .unwrap();
     let slices: Vec<&[u8]> = member.body_slices().collect();
@@ -487,7 +483,7 @@ fn result_that_compression_does_not_shorten_is_stored_uncompressed() {
             level,
         };
         let entry = CacheEntry::from_fetched_result(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             &result,
             gate,
             EntryMetadata::default(),
@@ -501,7 +497,7 @@ fn result_that_compression_does_not_shorten_is_stored_uncompressed() {
         level: 13,
     };
     assert!(CacheEntry::from_fetched_result(
-        EnvelopeBytes::empty_envelope(),
+        EnvelopeBytes::envelope_without_bytes(),
         &result,
         gate,
         EntryMetadata::default()
@@ -520,12 +516,12 @@ fn entry_that_is_sent_twice_as_identity_keeps_both_codings() {
     assert!(weight < 50_000);
     let first = entry.response_for_identity_client(b"1").unwrap();
     assert_eq!(
-        (entry.bytes_to_decode(), entry.memory_weight()),
+        (entry.identity_bytes_to_decode(), entry.memory_weight()),
         (50_000, weight)
     );
     let second = entry.response_for_identity_client(b"2").unwrap();
     assert_eq!(
-        (entry.bytes_to_decode(), entry.memory_weight()),
+        (entry.identity_bytes_to_decode(), entry.memory_weight()),
         (0, weight + 50_000)
     );
     let third = entry.response_for_identity_client(b"3").unwrap();
@@ -548,7 +544,7 @@ fn damaged_entry_has_no_identity_body() {
         open.length = length;
         let payload = EntryPayload::Open(open.clone());
         let entry = CacheEntry::new(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             payload,
             EntryMetadata::default(),
         );
@@ -568,13 +564,17 @@ fn entry_keeps_the_meta_of_its_caller() {
         block_number: Some(0),
         ..EntryMetadata::default()
     };
-    let entry =
-        CacheEntry::from_fetched_result(EnvelopeBytes::empty_envelope(), b"{}", ANY, meta.clone())
-            .unwrap();
+    let entry = CacheEntry::from_fetched_result(
+        EnvelopeBytes::envelope_without_bytes(),
+        b"{}",
+        ANY,
+        meta.clone(),
+    )
+    .unwrap();
     assert_eq!(entry.response_metadata(), &meta);
     assert!(entry.is_fresh(0) && entry.is_fresh(1999) && !entry.is_fresh(2000));
     let bare = CacheEntry::from_fetched_result(
-        EnvelopeBytes::empty_envelope(),
+        EnvelopeBytes::envelope_without_bytes(),
         b"{}",
         ANY,
         EntryMetadata::default(),
@@ -625,7 +625,7 @@ fn batch_keeps_the_order_and_drops_newlines() {
     let mut expected = vec![error.trim_ascii_end().to_vec()];
     for ((entry, result), id) in stored.iter().zip(IDS.into_iter().cycle()) {
         elements.push((entry, id.as_bytes()).into());
-        let answer = answer(entry.envelope_bytes(), result, id);
+        let answer = answer(entry.response_envelope(), result, id);
         expected.push(answer.trim_ascii_end().to_vec());
     }
     elements.push(BatchResponseElement::RawJson(error));
@@ -643,7 +643,7 @@ fn batch_copies_short_entries_and_references_long_ones() {
     // short parts are copied, long parts are referenced
     for (n, is_long) in [(6 + 6, false), (6 + 6 + 6, true)] {
         let (entry, result) = &stored()[n];
-        let one = answer(entry.envelope_bytes(), result, "\"x\"");
+        let one = answer(entry.response_envelope(), result, "\"x\"");
         let one = one.trim_ascii_end();
         for count in [1, 2, 100] {
             let elements = vec![BatchResponseElement::from((entry, &b"\"x\""[..])); count];
@@ -671,7 +671,7 @@ fn batch_of_many_small_responses_is_compressed() {
         ids.iter().map(|id| (entry, id.as_bytes()).into()).collect();
     let answers = ids
         .iter()
-        .map(|id| answer(entry.envelope_bytes(), result, id));
+        .map(|id| answer(entry.response_envelope(), result, id));
     let expected = [b"[", &answers.collect::<Vec<_>>().join(&b","[..])[..], b"]"].concat();
     let body = assemble_gzip_batch(&elements, GATE).unwrap();
     assert!(decoded(&body) == expected);
@@ -687,7 +687,12 @@ fn batch_of_many_small_responses_is_compressed() {
     assert!(!body.is_gzip());
     assert_eq!(
         body.to_vec(),
-        [b"[", &answer(entry.envelope_bytes(), result, "0")[..], b"]"].concat()
+        [
+            b"[",
+            &answer(entry.response_envelope(), result, "0")[..],
+            b"]"
+        ]
+        .concat()
     );
 }
 
@@ -695,7 +700,7 @@ fn batch_of_many_small_responses_is_compressed() {
 fn incompressible_texts_and_compressed_entries_are_spliced_into_one_batch() {
     let (entry, result) = &stored()[18];
     assert!(entry.is_compressed());
-    let coded = answer(entry.envelope_bytes(), result, "1");
+    let coded = answer(entry.response_envelope(), result, "1");
     for length in [10, 65_000, 65_535, 200_000] {
         let text = noise(length);
         let text = text.trim_ascii();
@@ -759,8 +764,8 @@ proptest! {
         }
         let mut streams = streams.iter();
         let member = assemble_gzip_member(pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => SplicedMemberPart::Text(text),
-            Piece::Open(..) => SplicedMemberPart::Open(streams.next().unwrap()),
+            Piece::Text(text) => GzipMemberInput::Text(text),
+            Piece::Open(..) => GzipMemberInput::Open(streams.next().unwrap()),
         }));
         prop_assert!(decoded(&member.unwrap()) == expected);
     }

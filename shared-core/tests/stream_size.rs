@@ -5,7 +5,7 @@
 
 use sszip_core::allocator::faulty::peak_allocation;
 use sszip_core::allocator::ReserveAllocator;
-use sszip_core::gzip::stream::{CodecLibrary, FlushMode};
+use sszip_core::gzip::stream::{CodecLibraryKind, FlushMode};
 
 #[global_allocator]
 static ALLOCATOR: ReserveAllocator = ReserveAllocator;
@@ -33,7 +33,7 @@ fn body() -> Vec<u8> {
 fn encoder_allocates_the_reserved_size() {
     let body = body();
     let mut output = vec![0; 4096];
-    for coder in [CodecLibrary::Igzip, CodecLibrary::ZlibRs] {
+    for coder in [CodecLibraryKind::Igzip, CodecLibraryKind::ZlibRs] {
         for level in 1..=3 {
             let most = peak_allocation(|| {
                 // libisal.so.2 is installed by the setup

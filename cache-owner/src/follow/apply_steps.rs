@@ -7,19 +7,19 @@
 use std::sync::Arc;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::owner::tracker::{ChainChange, ChainIdentity, FinalityMark, TrackerStep};
+use sszip_core::cache::owner::tracker::{ChainChange, ChainIdentity, FinalityMark, TrackerAction};
 
 use super::chain::FollowedChain;
-use crate::engine::{EngineError, OwnerEngine};
+use crate::engine::{OwnerExecutionError, OwnerRequestExecutor};
 use crate::log::{LogFunction, LogLevel};
 
 /// The executor of a chain tracker's steps: it publishes chain changes, records finality marks and
 /// purges replaced blocks.
-pub struct TrackerStepRunner {
-    engine: Arc<OwnerEngine>,
+pub struct TrackerActionExecutor {
+    engine: Arc<OwnerRequestExecutor>,
     chain: Arc<FollowedChain>,
     log: LogFunction,
-    later: DeferredTrackerSteps,
+    later: TrackerActionsAwaitingDisk,
     /// Whether the disk has failed, and that was logged.
     has_failed: bool,
     published_final: Option<u64>,
@@ -29,7 +29,7 @@ pub struct TrackerStepRunner {
 
 /// The tracker's steps that wait for the disk, in the order in which they are run.
 #[derive(Default)]
-struct DeferredTrackerSteps {
+struct TrackerActionsAwaitingDisk {
     /// The lowest block to purge, with all above it.
     purge: Option<u64>,
     identity: Option<ChainIdentity>,
@@ -37,14 +37,18 @@ struct DeferredTrackerSteps {
     last: Option<u64>,
 }
 
-impl TrackerStepRunner {
+impl TrackerActionExecutor {
     /// Creates the runner of a chain's steps; it has no deferred steps.
-    pub fn new(engine: Arc<OwnerEngine>, chain: Arc<FollowedChain>, log: LogFunction) -> Self {
+    pub fn new(
+        engine: Arc<OwnerRequestExecutor>,
+        chain: Arc<FollowedChain>,
+        log: LogFunction,
+    ) -> Self {
         Self {
             engine,
             chain,
             log,
-            later: DeferredTrackerSteps::default(),
+            later: TrackerActionsAwaitingDisk::default(),
             has_failed: false,
             published_final: None,
             known: None,
@@ -68,23 +72,23 @@ impl TrackerStepRunner {
     /// Drops the deferred steps, because a purge removed the chain's record and the blocks that
     /// they concern.
     pub fn discard_deferred_steps(&mut self) {
-        self.later = DeferredTrackerSteps::default();
+        self.later = TrackerActionsAwaitingDisk::default();
         self.publish_identity(None);
     }
 
-    /// Runs a step at once, or queues it for [`run_deferred`](Self::run_deferred).
-    pub fn run_tracker_step(&mut self, step: TrackerStep) {
+    /// Runs a step at once, or queues it for [`run_deferred_tracker_steps`](Self::run_deferred_tracker_steps).
+    pub fn apply_or_defer_tracker_step(&mut self, step: TrackerAction) {
         match step {
-            TrackerStep::Log { is_error, text } => self.log_chain_line(is_error, &text),
-            TrackerStep::RecordIdentity(identity) => {
+            TrackerAction::Log { is_error, text } => self.log_chain_line(is_error, &text),
+            TrackerAction::RecordIdentity(identity) => {
                 self.later.identity = Some(identity);
                 self.later.mark = None;
             }
-            TrackerStep::RecordMark(mark) => self.later.mark = Some(mark),
-            TrackerStep::ChainChange(ChainChange::Final(Some(number))) => {
+            TrackerAction::RecordMark(mark) => self.later.mark = Some(mark),
+            TrackerAction::ChainChange(ChainChange::Final(Some(number))) => {
                 self.later.last = Some(number);
             }
-            TrackerStep::ChainChange(change) => {
+            TrackerAction::ChainChange(change) => {
                 match change {
                     ChainChange::Final(_) => {
                         self.later.last = None;
@@ -106,7 +110,7 @@ impl TrackerStepRunner {
     }
 
     /// Publishes the chain identity of the node, or none while its record is not written.
-    pub fn publish_recorded_identity(&mut self, identity: Option<ChainIdentity>) {
+    pub fn publish_recorded_chain_identity(&mut self, identity: Option<ChainIdentity>) {
         self.publish_identity(identity.filter(|_| self.later.identity.is_none()));
     }
 
@@ -126,7 +130,7 @@ impl TrackerStepRunner {
 
     /// Runs the deferred steps, which wait for the disk. A failed step is tried again at the next
     /// call.
-    pub async fn run_deferred(&mut self) {
+    pub async fn run_deferred_tracker_steps(&mut self) {
         match self.try_run_deferred().await {
             Ok(()) => {
                 if std::mem::take(&mut self.has_failed) {
@@ -156,10 +160,11 @@ impl TrackerStepRunner {
             self.later.purge = None;
             self.log_chain_line(false, &format!("block {from} and later are purged"));
         }
-        let unrecorded =
-            |error: EngineError| format!("the record of the chain can't be written: {error}");
+        let unrecorded = |error: OwnerExecutionError| {
+            format!("the record of the chain can't be written: {error}")
+        };
         if let Some(identity) = self.later.identity {
-            let write = self.engine.run_fallible_write(move |owner| {
+            let write = self.engine.try_store_write(move |owner| {
                 owner
                     .owner_store()
                     .record_chain_identity(&namespace, &identity)
@@ -168,7 +173,7 @@ impl TrackerStepRunner {
             self.later.identity = None;
         }
         if let Some(mark) = self.later.mark {
-            let write = self.engine.run_fallible_write(move |owner| {
+            let write = self.engine.try_store_write(move |owner| {
                 owner
                     .owner_store()
                     .record_finality_mark(&namespace, mark.as_ref())

@@ -32,7 +32,7 @@ pub async fn query_beacon_node(
             NodeResult::Block(block.filter(|block| block.number == slot))
         }
         NodeQuery::Finalized => {
-            let Some(checkpoints) = fetch_beacon_data(http, CHECKPOINTS).await? else {
+            let Some(checkpoints) = fetch_beacon_data_member(http, CHECKPOINTS).await? else {
                 return Ok(missing_value_result(CHECKPOINTS));
             };
             // the root is zero before the first finalized checkpoint
@@ -43,7 +43,7 @@ pub async fn query_beacon_node(
             })
         }
         NodeQuery::Syncing => {
-            let Some(syncing) = fetch_beacon_data(http, SYNCING).await? else {
+            let Some(syncing) = fetch_beacon_data_member(http, SYNCING).await? else {
                 return Ok(missing_value_result(SYNCING));
             };
             let is = |name: &str| syncing[name].as_bool();
@@ -52,11 +52,13 @@ pub async fn query_beacon_node(
             NodeResult::Syncing(is_syncing || is("is_optimistic") == Some(true))
         }
         NodeQuery::ChainId => {
-            let spec = fetch_beacon_data(http, SPEC).await?.unwrap_or_default();
+            let spec = fetch_beacon_data_member(http, SPEC)
+                .await?
+                .unwrap_or_default();
             let id = spec["DEPOSIT_CHAIN_ID"].as_str();
             NodeResult::ChainId(id.and_then(|id| id.parse().ok()))
         }
-        NodeQuery::Genesis => match fetch_beacon_data(http, GENESIS).await? {
+        NodeQuery::Genesis => match fetch_beacon_data_member(http, GENESIS).await? {
             Some(genesis) => {
                 NodeResult::Genesis(read_root_at(&genesis, "/genesis_validators_root")?)
             }
@@ -74,7 +76,10 @@ fn unexpected_value(at: &str) -> String {
 }
 
 /// Fetches the member `data` of the resource under a path, or `None` if the node has none.
-async fn fetch_beacon_data(http: &HttpNodeClient, path: &str) -> Result<Option<Value>, String> {
+async fn fetch_beacon_data_member(
+    http: &HttpNodeClient,
+    path: &str,
+) -> Result<Option<Value>, String> {
     /// The envelope of a Beacon API response.
     #[derive(Deserialize)]
     struct BeaconEnvelope {
@@ -102,7 +107,8 @@ async fn fetch_block_by_root(
 
 async fn fetch_beacon_header(http: &HttpNodeClient, id: &str) -> Result<Option<NodeBlock>, String> {
     const SLOT: &str = "/header/message/slot";
-    let Some(header) = fetch_beacon_data(http, &format!("/eth/v1/beacon/headers/{id}")).await?
+    let Some(header) =
+        fetch_beacon_data_member(http, &format!("/eth/v1/beacon/headers/{id}")).await?
     else {
         return Ok(None);
     };

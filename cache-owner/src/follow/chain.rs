@@ -28,7 +28,7 @@ const MAX_SHOWN_REORGS: usize = 5;
 /// The state of one followed chain as the owner's status reports it: head, finality and past
 /// reorganisations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FollowStatus {
+pub struct FollowedChainStatus {
     /// State of the tracker.
     pub state: State,
     /// The newest known block.
@@ -45,10 +45,10 @@ pub struct FollowStatus {
     pub error: Option<String>,
 }
 
-impl FollowStatus {
+impl FollowedChainStatus {
     /// Returns the status `next`, completed by the time of the last head and the past reorgs of
     /// this one; `from` is the lowest replaced block, if any.
-    pub fn merge_next_poll(&self, next: Self, from: Option<u64>, now: u64) -> Self {
+    pub fn merge_history_into_status(&self, next: Self, from: Option<u64>, now: u64) -> Self {
         let is_new = next.head.is_some() && next.head != self.head;
         let mut last_reorgs = self.last_reorgs.clone();
         if let (Some(from), true) = (from, next.reorgs > self.reorgs) {
@@ -80,7 +80,7 @@ pub struct FollowedChain {
     pub news: Arc<Notify>,
     is_forgotten: AtomicBool,
     node_client: Mutex<Option<Arc<NodeClient>>>,
-    follow_status: Mutex<FollowStatus>,
+    follow_status: Mutex<FollowedChainStatus>,
 }
 
 impl FollowedChain {
@@ -107,17 +107,17 @@ impl FollowedChain {
     }
 
     /// Returns the present state of the followed chain.
-    pub fn follow_status(&self) -> FollowStatus {
+    pub fn follow_status(&self) -> FollowedChainStatus {
         lock_ignoring_poison(&self.follow_status).clone()
     }
 
     /// Replaces the state that the owner's status reports for the chain.
-    pub fn publish_follow_status(&self, status: FollowStatus) {
+    pub fn set_follow_status(&self, status: FollowedChainStatus) {
         *lock_ignoring_poison(&self.follow_status) = status;
     }
 
     /// Records that the chain's record was purged, if `scope` covers it.
-    pub fn mark_record_purged(&self, scope: &PurgeScope) {
+    pub fn mark_chain_record_purged(&self, scope: &PurgeScope) {
         let is_covered = match scope {
             PurgeScope::Everything => true,
             PurgeScope::Namespace(namespace) => *namespace == self.namespace,
@@ -130,7 +130,7 @@ impl FollowedChain {
     }
 
     /// Returns whether the chain's record was purged since the last call.
-    pub fn take_record_purged(&self) -> bool {
+    pub fn take_chain_record_purged(&self) -> bool {
         self.is_forgotten.swap(false, Ordering::AcqRel)
     }
 }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use sszip_core::config::endpoint::{NodeEndpoint, NodeTransport};
+use sszip_core::config::endpoint::{NodeEndpoint, NodeSocketAddress};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
@@ -40,7 +40,7 @@ pub type NodeConnection = Box<dyn NodeStream>;
 /// The factory of connections to one followed node, over the transport that its URL selects.
 #[derive(Clone)]
 pub struct NodeConnector {
-    transport: NodeTransport,
+    transport: NodeSocketAddress,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Permit of the one request that resolves the node's name.
     resolving: Arc<Semaphore>,
@@ -54,7 +54,7 @@ impl NodeConnector {
     /// The node's name or the certificates are invalid. The message is for operators.
     pub fn new(endpoint: &NodeEndpoint, ca: Option<&Path>) -> Result<Self, String> {
         let tls = match &endpoint.transport {
-            NodeTransport::Tcp {
+            NodeSocketAddress::Tcp {
                 host,
                 is_secure: true,
                 ..
@@ -76,12 +76,12 @@ impl NodeConnector {
     ///
     /// # Errors
     /// The error of the system, or what is wrong with the node's certificate.
-    pub async fn open_connection(&self) -> io::Result<NodeConnection> {
+    pub async fn open_node_connection(&self) -> io::Result<NodeConnection> {
         let (host, port) = match &self.transport {
-            NodeTransport::Unix(path) => {
+            NodeSocketAddress::Unix(path) => {
                 return Ok(Box::new(UnixStream::connect(path).await?));
             }
-            NodeTransport::Tcp { host, port, .. } => (&host[..], *port),
+            NodeSocketAddress::Tcp { host, port, .. } => (&host[..], *port),
         };
         let stream = TcpStream::connect(&self.resolve_host(host, port).await?[..]).await?;
         stream.set_nodelay(true)?;
@@ -159,7 +159,7 @@ impl Service<Uri> for NodeConnector {
     /// Connects to the one node, whatever the URI is.
     fn call(&mut self, _: Uri) -> Self::Future {
         let connector = self.clone();
-        Box::pin(async move { connector.open_connection().await.map(TokioIo::new) })
+        Box::pin(async move { connector.open_node_connection().await.map(TokioIo::new) })
     }
 }
 

@@ -34,7 +34,7 @@ fn encode_rpc_call(method: &str, params: &str, id: u64) -> String {
 
 /// A JSON-RPC response of the node: a result or an error.
 #[derive(Deserialize)]
-struct RpcResponse<'a> {
+struct NodeRpcResponse<'a> {
     #[serde(borrow, default)]
     result: Option<&'a RawValue>,
     #[serde(default)]
@@ -52,7 +52,7 @@ struct RpcError {
 /// The members of an execution block that identify it and its parent.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BlockHeader {
+struct PolledBlockHeader {
     #[serde(deserialize_with = "deserialize_quantity")]
     number: u64,
     #[serde(deserialize_with = "deserialize_hash")]
@@ -84,7 +84,7 @@ pub(super) fn deserialize_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Blo
 /// # Errors
 /// The body is no response in JSON-RPC: the node fails, or the server is no node.
 pub fn decode_query_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, String> {
-    let response: RpcResponse<'_> =
+    let response: NodeRpcResponse<'_> =
         serde_json::from_slice(body).map_err(|error| malformed_response_error(body, &error))?;
     if let Some(RpcError { code, message }) = response.error {
         let message: String = message.chars().take(200).collect();
@@ -102,12 +102,12 @@ pub fn decode_query_response(query: NodeQuery, body: &Bytes) -> Result<NodeResul
             deserialize_quantity(&mut from).map(|id| NodeResult::ChainId(Some(id)))
         }
         NodeQuery::Genesis => {
-            serde_json::from_str(result).map(|block: Option<BlockHeader>| match block {
+            serde_json::from_str(result).map(|block: Option<PolledBlockHeader>| match block {
                 Some(block) => NodeResult::Genesis(block.hash),
                 None => NodeResult::Failed("the node has no block 0".into()),
             })
         }
-        _ => serde_json::from_str(result).map(|block: Option<BlockHeader>| {
+        _ => serde_json::from_str(result).map(|block: Option<PolledBlockHeader>| {
             NodeResult::Block(block.map(|block| NodeBlock {
                 number: block.number,
                 hash: block.hash,
@@ -119,7 +119,7 @@ pub fn decode_query_response(query: NodeQuery, body: &Bytes) -> Result<NodeResul
 }
 
 /// Encodes the request for a transaction's receipt, with this id.
-pub fn encode_receipt_request(transaction: &BlockHash, id: u64) -> String {
+pub fn encode_transaction_receipt_request(transaction: &BlockHash, id: u64) -> String {
     let params = format!("\"0x{}\"", hex::encode(transaction));
     encode_rpc_call("eth_getTransactionReceipt", &params, id)
 }
@@ -128,21 +128,21 @@ pub fn encode_receipt_request(transaction: &BlockHash, id: u64) -> String {
 ///
 /// # Errors
 /// The body is no response in JSON-RPC. The message is for operators.
-pub fn decode_receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
+pub fn decode_receipt_block_number(body: &Bytes) -> Result<Option<u64>, String> {
     /// A JSON-RPC response with a receipt.
     #[derive(Deserialize)]
-    struct RpcResponse {
+    struct ReceiptResponse {
         #[serde(default)]
-        result: Option<Receipt>,
+        result: Option<ReceiptBlockNumber>,
     }
     /// The member of a receipt that names its block.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Receipt {
+    struct ReceiptBlockNumber {
         #[serde(deserialize_with = "deserialize_quantity")]
         block_number: u64,
     }
-    let response: RpcResponse =
+    let response: ReceiptResponse =
         serde_json::from_slice(body).map_err(|error| malformed_response_error(body, &error))?;
     Ok(response.result.map(|receipt| receipt.block_number))
 }
@@ -154,7 +154,7 @@ pub fn encode_head_subscription(id: u64) -> String {
 
 /// The kind of a message that a node sends over a WebSocket: a response, a notification, another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebSocketMessageKind {
+pub enum RpcMessageKind {
     /// The response to the request with this id.
     Answer(u64),
     /// A notification of a new head.
@@ -164,10 +164,10 @@ pub enum WebSocketMessageKind {
 }
 
 /// Classifies a message of a node by its `id` and `method`.
-pub fn classify_websocket_message(text: &str) -> WebSocketMessageKind {
+pub fn classify_websocket_message(text: &str) -> RpcMessageKind {
     /// The members that distinguish a response from a notification.
     #[derive(Deserialize)]
-    struct WebSocketMessage {
+    struct RpcMessageMembers {
         #[serde(default)]
         id: Option<serde_json::Value>,
         #[serde(default)]
@@ -175,13 +175,13 @@ pub fn classify_websocket_message(text: &str) -> WebSocketMessageKind {
         #[serde(default, rename = "params")]
         _params: Option<IgnoredAny>,
     }
-    let Ok(any) = serde_json::from_str::<WebSocketMessage>(text) else {
-        return WebSocketMessageKind::Other;
+    let Ok(any) = serde_json::from_str::<RpcMessageMembers>(text) else {
+        return RpcMessageKind::Other;
     };
     match (any.id.and_then(|id| id.as_u64()), any.method) {
-        (Some(id), None) => WebSocketMessageKind::Answer(id),
-        (_, Some(method)) if method == "eth_subscription" => WebSocketMessageKind::Notification,
-        _ => WebSocketMessageKind::Other,
+        (Some(id), None) => RpcMessageKind::Answer(id),
+        (_, Some(method)) if method == "eth_subscription" => RpcMessageKind::Notification,
+        _ => RpcMessageKind::Other,
     }
 }
 
@@ -255,14 +255,14 @@ mod tests {
     #[test]
     fn messages_are_classified_by_id_and_method() {
         for (text, expected) in [
-            (r#"{"id":7,"result":null}"#, WebSocketMessageKind::Answer(7)),
+            (r#"{"id":7,"result":null}"#, RpcMessageKind::Answer(7)),
             (
                 r#"{"method":"eth_subscription","params":{"result":{}}}"#,
-                WebSocketMessageKind::Notification,
+                RpcMessageKind::Notification,
             ),
-            (r#"{"method":"other"}"#, WebSocketMessageKind::Other),
-            (r#"{"id":"x","result":1}"#, WebSocketMessageKind::Other),
-            ("[]", WebSocketMessageKind::Other),
+            (r#"{"method":"other"}"#, RpcMessageKind::Other),
+            (r#"{"id":"x","result":1}"#, RpcMessageKind::Other),
+            ("[]", RpcMessageKind::Other),
         ] {
             assert_eq!(classify_websocket_message(text), expected, "{text}");
         }
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn block_number_is_read_from_a_receipt() {
         let ends = format!("\"params\":[\"0x{}\"]}}", "07".repeat(32));
-        assert!(encode_receipt_request(&[7; 32], 5).ends_with(&ends));
+        assert!(encode_transaction_receipt_request(&[7; 32], 5).ends_with(&ends));
         for (text, expected) in [
             (
                 "{\"id\":1,\"result\":{\"blockNumber\":\"0x2a\",\"x\":1}}",
@@ -285,7 +285,11 @@ mod tests {
             ("{\"id\":1,\"result\":{}}", None),
             ("<html>", None),
         ] {
-            assert_eq!(decode_receipt_block(&text.into()).ok(), expected, "{text}");
+            assert_eq!(
+                decode_receipt_block_number(&text.into()).ok(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

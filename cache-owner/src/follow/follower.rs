@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sszip_core::cache::owner::tracker::{ChainChange, ChainRecord, ChainTracker, TrackerStep};
+use sszip_core::cache::owner::tracker::{ChainChange, ChainRecord, ChainTracker, TrackerAction};
 use sszip_core::config::head_source::HeadSource;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
 
-use super::apply_steps::TrackerStepRunner;
-use super::chain::{FollowStatus, FollowedChain};
+use super::apply_steps::TrackerActionExecutor;
+use super::chain::{FollowedChain, FollowedChainStatus};
 use super::node::NodeClient;
 use crate::clock::read_clocks;
-use crate::engine::OwnerEngine;
+use crate::engine::OwnerRequestExecutor;
 use crate::log::LogFunction;
 
 /// Maximum number of polls per interval when notifications arrive.
@@ -34,7 +34,7 @@ const MAX_POLL_TIME: Duration = Duration::from_secs(60);
 pub async fn follow_chain(
     follow: HeadSource,
     chain: Arc<FollowedChain>,
-    engine: Arc<OwnerEngine>,
+    engine: Arc<OwnerRequestExecutor>,
     log: LogFunction,
 ) {
     loop {
@@ -42,16 +42,19 @@ pub async fn follow_chain(
             follow: follow.clone(),
             chain: Arc::clone(&chain),
             engine: Arc::clone(&engine),
-            steps: TrackerStepRunner::new(
+            steps: TrackerActionExecutor::new(
                 Arc::clone(&engine),
                 Arc::clone(&chain),
                 Arc::clone(&log),
             ),
         };
-        let mut attempt = AbortOnDrop(tokio::spawn(follower.poll_until_stopped()));
+        let mut attempt = TaskAbortGuard(tokio::spawn(follower.poll_node_forever()));
         if let Err(error) = (&mut attempt.0).await {
-            let steps =
-                TrackerStepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
+            let steps = TrackerActionExecutor::new(
+                Arc::clone(&engine),
+                Arc::clone(&chain),
+                Arc::clone(&log),
+            );
             steps.log_chain_line(
                 true,
                 &format!("the chain follower failed and starts again: {error}"),
@@ -67,9 +70,9 @@ pub async fn follow_chain(
 }
 
 /// The handle of a task that is aborted when the handle is dropped.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
+struct TaskAbortGuard(tokio::task::JoinHandle<()>);
 
-impl Drop for AbortOnDrop {
+impl Drop for TaskAbortGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -79,18 +82,18 @@ impl Drop for AbortOnDrop {
 struct ChainFollower {
     follow: HeadSource,
     chain: Arc<FollowedChain>,
-    engine: Arc<OwnerEngine>,
-    steps: TrackerStepRunner,
+    engine: Arc<OwnerRequestExecutor>,
+    steps: TrackerActionExecutor,
 }
 
 impl ChainFollower {
     /// Polls the node without end, at each interval and sooner after a notification.
-    async fn poll_until_stopped(mut self) {
-        let _checking = AbortOnDrop(tokio::spawn({
+    async fn poll_node_forever(mut self) {
+        let _checking = TaskAbortGuard(tokio::spawn({
             let (engine, namespace) = (Arc::clone(&self.engine), self.chain.namespace);
             async move {
                 sleep(MAX_UNCHECKED_TIME).await;
-                engine.owner.set_identity_unchecked(&namespace, false);
+                engine.owner.set_identity_check_pending(&namespace, false);
             }
         }));
         let record = self.read_chain_record().await;
@@ -103,22 +106,22 @@ impl ChainFollower {
         );
         let node = self.create_node_client(&mut tracker).await;
         self.chain.set_node_client(&node);
-        let _listening = AbortOnDrop(tokio::spawn({
+        let _listening = TaskAbortGuard(tokio::spawn({
             let (node, news) = (Arc::clone(&node), Arc::clone(&self.chain.news));
             async move { node.listen_for_heads(&news).await }
         }));
         let interval = Duration::from_millis(self.follow.interval);
         loop {
             let began = Instant::now();
-            if self.chain.take_record_purged() {
+            if self.chain.take_chain_record_purged() {
                 self.steps.discard_deferred_steps();
-                tracker.reset_after_purge(read_clocks().monotonic);
+                tracker.reset_tracker_after_purge(read_clocks().monotonic);
             }
             poll_node(&mut tracker, &node).await;
             self.run_tracker_steps(&mut tracker).await;
             self.engine
                 .owner
-                .set_identity_unchecked(&self.chain.namespace, false);
+                .set_identity_check_pending(&self.chain.namespace, false);
             tokio::select! {
                 () = sleep_until(began + interval) => {}
                 () = self.chain.news.notified() => {
@@ -135,7 +138,7 @@ impl ChainFollower {
         loop {
             let read = self
                 .engine
-                .run_fallible_write(move |owner| owner.owner_store().read_chain_record(&namespace));
+                .try_store_write(move |owner| owner.owner_store().read_chain_record(&namespace));
             match read.await {
                 Ok(record) => return record,
                 Err(error) => {
@@ -144,7 +147,7 @@ impl ChainFollower {
                     if !std::mem::replace(&mut has_failed, true) {
                         self.steps.log_chain_line(true, &error);
                     }
-                    self.chain.publish_follow_status(FollowStatus {
+                    self.chain.set_follow_status(FollowedChainStatus {
                         error: Some(error),
                         ..self.chain.follow_status()
                     });
@@ -178,29 +181,29 @@ impl ChainFollower {
         let owner = &self.engine.owner;
         owner.set_recent_blocks(&self.chain.namespace, blocks);
         let mut from = None;
-        while let Some(step) = tracker.next_tracker_step() {
-            if let TrackerStep::ChainChange(ChainChange::Reorg { from: first }) = step {
+        while let Some(step) = tracker.take_next_tracker_step() {
+            if let TrackerAction::ChainChange(ChainChange::Reorg { from: first }) = step {
                 from = Some(first);
             }
-            self.steps.run_tracker_step(step);
+            self.steps.apply_or_defer_tracker_step(step);
         }
         // no process waits for the disk before it is notified
         self.engine.wake_lookups_and_streams();
-        self.steps.run_deferred().await;
+        self.steps.run_deferred_tracker_steps().await;
         self.steps
-            .publish_recorded_identity(tracker.confirmed_identity());
+            .publish_recorded_chain_identity(tracker.confirmed_identity());
         self.engine.wake_lookups_and_streams();
-        let next = FollowStatus {
+        let next = FollowedChainStatus {
             state: tracker.tracker_state(),
             head: tracker.newest_known_block().map(|head| head.number),
             last_final: self.steps.published_final_block(),
             reorgs: tracker.reorg_count(),
             error: tracker.last_poll_error().map(str::to_owned),
-            ..FollowStatus::default()
+            ..FollowedChainStatus::default()
         };
         let before = self.chain.follow_status();
-        let status = before.merge_next_poll(next, from, read_clocks().monotonic);
-        self.chain.publish_follow_status(status);
+        let status = before.merge_history_into_status(next, from, read_clocks().monotonic);
+        self.chain.set_follow_status(status);
     }
 }
 

@@ -113,7 +113,7 @@ impl HttpNodeClient {
     ///
     /// # Errors
     /// The reason why there is no stream. The message is for operators.
-    pub async fn open_event_stream(&self, path: &str) -> Result<Incoming, String> {
+    pub async fn open_node_event_stream(&self, path: &str) -> Result<Incoming, String> {
         let mut request =
             self.build_request(Method::GET, &self.resource_path(path), String::new())?;
         let events = HeaderValue::from_static("text/event-stream");

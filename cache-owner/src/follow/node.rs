@@ -99,16 +99,19 @@ impl NodeClient {
     ) -> Result<Option<u64>, String> {
         let body = match self {
             Self::Execution(http) => {
-                http.post_json(execution::encode_receipt_request(transaction, 1))
-                    .await?
+                http.post_json(execution::encode_transaction_receipt_request(
+                    transaction,
+                    1,
+                ))
+                .await?
             }
             Self::WebSocket(socket) => {
-                let request = |id| execution::encode_receipt_request(transaction, id);
+                let request = |id| execution::encode_transaction_receipt_request(transaction, id);
                 socket.send_call(request).await?
             }
             Self::Beacon(_) => return Ok(None),
         };
-        execution::decode_receipt_block(&body)
+        execution::decode_receipt_block_number(&body)
     }
 
     /// Notifies `news` of each event that the node sends. Never returns.
@@ -119,7 +122,7 @@ impl NodeClient {
         };
         loop {
             // the node is polled too: a missing stream is no error
-            if let Ok(mut body) = http.open_event_stream(beacon::EVENTS_PATH).await {
+            if let Ok(mut body) = http.open_node_event_stream(beacon::EVENTS_PATH).await {
                 while let Ok(Some(Ok(frame))) = timeout(SILENCE_TIMEOUT, body.frame()).await {
                     let is_event =
                         |bytes: &bytes::Bytes| bytes.windows(6).any(|part| part == b"event:");

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::WebSocketStream;
 
 use super::connect::{NodeConnection, NodeConnector};
-use super::execution::{self, WebSocketMessageKind as Kind};
+use super::execution::{self, RpcMessageKind as Kind};
 use super::format_error_causes;
 
 /// Maximum length of a message in bytes.
@@ -31,7 +31,7 @@ const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(15);
 const SUBSCRIPTION_ID: u64 = 0;
 
 /// A JSON-RPC call that waits to be written to the WebSocket, with the channel of its response.
-struct QueuedCall {
+struct QueuedWebSocketCall {
     id: u64,
     request: String,
     answer: oneshot::Sender<Bytes>,
@@ -46,15 +46,15 @@ pub struct WebSocketNodeClient {
     timeout: Duration,
     /// Notified of new heads.
     news: Arc<Notify>,
-    state: Mutex<WebSocketState>,
+    state: Mutex<WebSocketReconnectState>,
     opening: tokio::sync::Mutex<()>,
 }
 
 /// The state of the connection: its call queue while it is open, and the pause before the next
 /// attempt.
 #[derive(Default)]
-struct WebSocketState {
-    calls: Option<mpsc::UnboundedSender<QueuedCall>>,
+struct WebSocketReconnectState {
+    calls: Option<mpsc::UnboundedSender<QueuedWebSocketCall>>,
     id: u64,
     wait: Duration,
     not_before: Option<Instant>,
@@ -77,10 +77,10 @@ impl WebSocketNodeClient {
             fields,
             timeout,
             news,
-            state: Mutex::new(WebSocketState {
+            state: Mutex::new(WebSocketReconnectState {
                 id: SUBSCRIPTION_ID,
                 wait: FIRST_RECONNECT_PAUSE,
-                ..WebSocketState::default()
+                ..WebSocketReconnectState::default()
             }),
             opening: tokio::sync::Mutex::default(),
         }
@@ -92,7 +92,7 @@ impl WebSocketNodeClient {
     /// The reason why there is no response. The message is for operators.
     pub async fn send_call(&self, make: impl Fn(u64) -> String) -> Result<Bytes, String> {
         let called = async {
-            let calls = self.open_call_queue().await?;
+            let calls = self.open_websocket_call_queue().await?;
             let id = {
                 let mut state = lock_ignoring_poison(&self.state);
                 state.id += 1;
@@ -100,7 +100,7 @@ impl WebSocketNodeClient {
             };
             let (answer, answered) = oneshot::channel();
             let request = make(id);
-            let call = QueuedCall {
+            let call = QueuedWebSocketCall {
                 id,
                 request,
                 answer,
@@ -121,7 +121,9 @@ impl WebSocketNodeClient {
     }
 
     /// Returns the queue of the open connection, or opens a connection.
-    async fn open_call_queue(&self) -> Result<mpsc::UnboundedSender<QueuedCall>, String> {
+    async fn open_websocket_call_queue(
+        &self,
+    ) -> Result<mpsc::UnboundedSender<QueuedWebSocketCall>, String> {
         // one attempt at a time
         let _opening = self.opening.lock().await;
         {
@@ -141,7 +143,7 @@ impl WebSocketNodeClient {
                 "the connection was closed".clone_into(&mut state.why);
                 // reconnected at once only if it has worked for a while
                 state.not_before = Some(Instant::now() + state.wait);
-                tokio::spawn(run_websocket(stream, queue, Arc::clone(&self.news)));
+                tokio::spawn(run_node_websocket(stream, queue, Arc::clone(&self.news)));
                 Ok(calls)
             }
             Ok(Err(why)) => {
@@ -163,7 +165,7 @@ impl WebSocketNodeClient {
             .into_client_request()
             .map_err(|error| format_error_causes(&error))?;
         request.headers_mut().extend(self.fields.clone());
-        let stream = self.connector.open_connection().await;
+        let stream = self.connector.open_node_connection().await;
         let stream = stream.map_err(|error| format_error_causes(&error))?;
         let config = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE_BYTES))
@@ -191,9 +193,9 @@ impl WebSocketNodeClient {
 }
 
 /// Carries calls and responses until either side closes the connection.
-async fn run_websocket(
+async fn run_node_websocket(
     mut stream: WebSocketStream<NodeConnection>,
-    mut queue: mpsc::UnboundedReceiver<QueuedCall>,
+    mut queue: mpsc::UnboundedReceiver<QueuedWebSocketCall>,
     news: Arc<Notify>,
 ) {
     let mut waiting: HashMap<u64, oneshot::Sender<Bytes>> = HashMap::new();
@@ -205,7 +207,7 @@ async fn run_websocket(
     loop {
         tokio::select! {
             call = queue.recv() => {
-                let Some(QueuedCall { id, request, answer }) = call else {
+                let Some(QueuedWebSocketCall { id, request, answer }) = call else {
                     break;
                 };
                 // calls whose caller has stopped waiting

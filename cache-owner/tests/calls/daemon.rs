@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use hyper::http::request::Builder;
 use hyper::{Response, StatusCode};
-use sszip_core::cache::chain::{ChainChange, HeightKind};
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::chain::{ChainChange, HeightUnit};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::link::{OwnerReply, OwnerRequest};
 use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError,
-    StoreStatus,
+    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreStatus,
+    StoreWriteRejection,
 };
 use sszip_core::cache::owner::leases::LeaseDecision;
-use sszip_core::cache::owner::state::{EntryRejection, OwnerLookupResult};
+use sszip_core::cache::owner::state::{EntryRejection, OwnerMemoryLookupResult};
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::{CacheKey, CacheNamespace};
@@ -58,7 +58,7 @@ impl OwnerStore for ContentsStore {
         key: &CacheKey,
         header: &EntryRecordAttributes,
         body: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         assert!(header.about.class.is_storable_on_disk());
         let stored = DiskEntry {
             header: header.clone(),
@@ -69,14 +69,14 @@ impl OwnerStore for ContentsStore {
         Ok(())
     }
 
-    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
         let generation = self.purge_generation() + 1;
         let mut purges = self.0.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
         Ok(generation)
     }
 
-    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
         Ok(ChainRecord::default())
     }
 
@@ -84,7 +84,7 @@ impl OwnerStore for ContentsStore {
         &self,
         _: &CacheNamespace,
         _: &ChainIdentity,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -92,11 +92,11 @@ impl OwnerStore for ContentsStore {
         &self,
         _: &CacheNamespace,
         _: Option<&FinalityMark>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
-    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         let purges = self.0.purges.lock().unwrap();
         let mut purges = purges.iter();
         purges.any(|(generation, scope)| {
@@ -104,11 +104,11 @@ impl OwnerStore for ContentsStore {
         })
     }
 
-    fn record_fill(&self, _: &CacheKey, _: ClockReading) -> bool {
+    fn record_fill_for_admission(&self, _: &CacheKey, _: ClockReading) -> bool {
         true
     }
 
-    fn flush_memtables(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl SimulatedDaemon {
     /// Starts an owner that follows the chain and knows nothing of it.
     pub fn start(shelf: &Arc<StoreContents>, namespace: CacheNamespace, now: ClockReading) -> Self {
         let owner = Owner::new(Box::new(ContentsStore(Arc::clone(shelf))), 1 << 20, now);
-        owner.follow_chain(namespace, HeightKind::Blocks, now);
+        owner.start_following_chain(namespace, HeightUnit::Blocks, now);
         Self {
             owner,
             waiting: BTreeMap::new(),
@@ -185,7 +185,7 @@ impl SimulatedDaemon {
 
     /// Returns the responses to the lookups whose wait has ended.
     pub fn ended_lookups(&mut self, now: ClockReading) -> Vec<(RequestId, OwnerReply)> {
-        self.owner.expire_leases_and_purges(now);
+        self.owner.end_leases_and_complete_purges(now);
         let ended = self.owner.take_notifications().leases;
         let is_over = |_: &RequestId, it: &mut WaitingLookup| {
             it.until <= now.monotonic || ended.contains(&it.key)
@@ -225,10 +225,14 @@ impl SimulatedDaemon {
             Ok(RequestOutcome::Answer(response)) => response,
             Err(problem) => response::problem_response(&problem),
         };
-        let with_state = |about: request::ChainQuery| {
+        let with_state = |about: request::ChainStateRequest| {
             (about, self.owner.published_chain_state(&about.namespace))
         };
-        response::set_reply_headers(response.headers_mut(), generation, about.map(with_state));
+        response::set_owner_reply_headers(
+            response.headers_mut(),
+            generation,
+            about.map(with_state),
+        );
         Ok(to_owner_reply(response))
     }
 
@@ -242,8 +246,8 @@ impl SimulatedDaemon {
         let owner = &self.owner;
         Ok(RequestOutcome::Answer(match request {
             OwnerHttpRequest::LookUp { key, lease } => {
-                let found = match (owner.lookup_without_waiting(&key, now), lease) {
-                    (OwnerLookupResult::Found(found), _) => Ok(found),
+                let found = match (owner.lookup_without_disk_wait(&key, now), lease) {
+                    (OwnerMemoryLookupResult::Found(found), _) => Ok(found),
                     (_, None) => Err(None),
                     (_, Some(wanted)) => {
                         let leased = owner.acquire_lease(&key, &wanted.process, wanted.time, now);
@@ -266,8 +270,8 @@ impl SimulatedDaemon {
             OwnerHttpRequest::LookUps => {
                 let keys = request::parse_keys(body)?;
                 let found = keys.into_iter().filter_map(|key| {
-                    match owner.lookup_without_waiting(&key, now) {
-                        OwnerLookupResult::Found(found) => Some((key, found)),
+                    match owner.lookup_without_disk_wait(&key, now) {
+                        OwnerMemoryLookupResult::Found(found) => Some((key, found)),
                         _ => None,
                     }
                 });
@@ -328,7 +332,9 @@ fn to_owner_reply(response: Response<response::OwnerResponseBody>) -> OwnerReply
     let mut length = 0;
     for (name, value) in &head.headers {
         length += name.as_str().len() + value.len() + 4;
-        answer.read_header(name.as_str(), value.as_bytes()).unwrap();
+        answer
+            .parse_reply_header(name.as_str(), value.as_bytes())
+            .unwrap();
     }
     assert!(length < 3_000, "{length}");
     answer

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use sszip_core::cache::chain::{ChainChange, DispatchMark};
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::entry::wire::EncodedEntry;
 use sszip_core::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
-use sszip_core::cache::link::callout::{CalloutClient, CalloutId, CalloutLimits, OwnerCallout};
+use sszip_core::cache::link::callout::{
+    CalloutId, CalloutLimits, OwnerCallout, OwnerCalloutClient,
+};
 use sszip_core::cache::link::{OwnerReply, OwnerRequest};
 use sszip_core::cache::owner::ClockReading;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
-use sszip_core::cache::process::wake::{EventLoopId, RequestWaiter, WokenRequestQueue};
-use sszip_core::cache::process::ProcessState;
+use sszip_core::cache::process::owner_client::{OwnerClient, PendingFlightResponse};
+use sszip_core::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
+use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::{CacheKey, CacheNamespace};
 
 use crate::daemon::{RequestId, SimulatedDaemon, StoreContents};
@@ -109,9 +111,9 @@ struct NodeFetch {
 
 /// A simulated sandbox with its callout client, its clients and its fetches.
 struct SimulatedSandbox {
-    shared: ProcessState,
+    shared: ProcessCacheState,
     queue: Arc<WokenRequestQueue>,
-    calls: Arc<CalloutClient>,
+    calls: Arc<OwnerCalloutClient>,
     clients: BTreeMap<usize, WaitingClient>,
     /// The step at which each batch began.
     batches: BTreeMap<usize, u64>,
@@ -153,8 +155,8 @@ fn send_callout(
     requests.push((id, call.message));
 }
 
-fn waiter(id: usize) -> RequestWaiter {
-    EventLoopId::default().waiter_with_id(id)
+fn waiter(id: usize) -> WaitingRequestId {
+    EventLoopId::default().waiter_of_request(id)
 }
 
 impl SimulatedWorld {
@@ -177,7 +179,7 @@ impl SimulatedWorld {
             from_others: 0,
         };
         for n in 0..2 {
-            let shared = ProcessState::default();
+            let shared = ProcessCacheState::default();
             let queue = Arc::new(WokenRequestQueue::default());
             shared.add_event_loop(queue.clone());
             let bounds = CalloutLimits {
@@ -185,8 +187,8 @@ impl SimulatedWorld {
                 most_waits: 2,
                 ..CalloutLimits::default()
             };
-            let calls = Arc::new(CalloutClient::new(format!("vm-{n}"), bounds));
-            shared.connect_owner(calls.clone());
+            let calls = Arc::new(OwnerCalloutClient::new(format!("vm-{n}"), bounds));
+            shared.set_owner_client(calls.clone());
             world.vms.push(SimulatedSandbox {
                 shared,
                 queue,
@@ -413,11 +415,11 @@ impl SimulatedWorld {
         };
         let text = format!("{at} {of} {} {}", self.step, self.head);
         let payload = EntryPayload::Raw(text.into_bytes().into());
-        let entry = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload, meta);
+        let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta);
         vm.fetches.push(NodeFetch {
             token,
             key: of,
-            entry: entry.with_lifetime(self.now, 60_000),
+            entry: entry.with_stored_time_and_ttl(self.now, 60_000),
             generation: vm.calls.purge_generation(),
         });
     }
@@ -452,14 +454,16 @@ impl SimulatedWorld {
             (_, token) => {
                 let entry = entry.with_chain_dependency(vm.calls.followed_chains());
                 if let Some(stamp) = entry.chain_dependency() {
-                    stamp.record_entry_head();
+                    stamp.record_newer_entry_head();
                 }
                 let entry = Arc::new(entry);
-                let about = StoreAttributes::for_entry(&entry, SPACE, None, generation).unwrap();
+                let about =
+                    StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, generation)
+                        .unwrap();
                 vm.calls
                     .store_at_owner(key, Arc::clone(&entry), about, None);
                 if let Some(token) = token {
-                    vm.shared.publish_to_followers(PendingFlightPublish {
+                    vm.shared.publish_to_followers(PendingFlightResponse {
                         token,
                         entry,
                         generation,
@@ -478,7 +482,7 @@ impl SimulatedWorld {
     ) {
         self.vms[at]
             .shared
-            .publish_to_followers(PendingFlightPublish {
+            .publish_to_followers(PendingFlightResponse {
                 token,
                 entry: Arc::new(entry),
                 generation,
@@ -551,7 +555,10 @@ impl SimulatedWorld {
     /// Sends the calls on behalf of a client.
     fn send_client_calls(&mut self, at: usize, name: usize) {
         let vm = &self.vms[at];
-        while let Some(call) = vm.calls.next_for_stream(&vm.shared, waiter(name), self.now) {
+        while let Some(call) = vm
+            .calls
+            .next_callout_for_stream(&vm.shared, waiter(name), self.now)
+        {
             self.ids += 1;
             self.own.insert(self.ids, (at, name));
             send_callout(&mut self.calls, &mut self.requests, (self.ids, at), call);
@@ -572,7 +579,7 @@ impl SimulatedWorld {
                     .iter_mut()
                     .for_each(|daemon| daemon.drop_lookup(id));
                 let vm = &self.vms[at];
-                vm.calls.callout_ended(&vm.shared, ticket, self.now);
+                vm.calls.abandon_callout(&vm.shared, ticket, self.now);
             }
         }
     }
@@ -581,7 +588,7 @@ impl SimulatedWorld {
     fn resume_client(&mut self, at: usize, name: usize) {
         let vm = &mut self.vms[at];
         if let Some(began) = vm.batches.remove(&name) {
-            for (found, entry) in vm.calls.claim_batch_entries(waiter(name)) {
+            for (found, entry) in vm.calls.take_batch_entries(waiter(name)) {
                 let of = (0..4).find(|of| key(*of) == found).unwrap();
                 self.assert_valid(at, of, began, &entry);
             }
@@ -597,7 +604,7 @@ impl SimulatedWorld {
             FlightFollowerWakeup::Lead(token) => self.fetch_from_node(at, client.key, Some(token)),
             FlightFollowerWakeup::Response(FlightOutcome::Answer(entry)) => {
                 let is_current = vm.calls.purge_generation() == client.generation;
-                if is_current && entry.is_valid_for_dispatch(client.mark.as_ref()) {
+                if is_current && entry.may_answer_dispatched_request(client.mark.as_ref()) {
                     self.assert_valid(at, client.key, client.began, &entry);
                 }
             }
@@ -680,7 +687,7 @@ impl SimulatedWorld {
             }
         }
         for vm in &self.vms {
-            assert_eq!(vm.calls.next_tick(self.now), None);
+            assert_eq!(vm.calls.ms_until_next_tick(self.now), None);
         }
         let leases = self.daemon.as_ref().unwrap().owner.owner_status_json()["leases"].clone();
         assert_eq!(leases, 0);

@@ -1,6 +1,6 @@
 //! Chains followed over the Beacon API.
 
-use sszip_core::config::head_source::{FinalityRule, HeadSource, NodeApi};
+use sszip_core::config::head_source::{FinalizedBlockRule, HeadSource, NodeApi};
 
 use super::node::SimulatedNode;
 use super::owner::{head_source, FollowingOwner};
@@ -36,7 +36,7 @@ fn depth_rule_finds_the_block_below_an_empty_slot() {
     let mut node = SimulatedNode::new();
     let address = node.listen();
     let mut head = beacon(&format!("http://{address}/"));
-    head.finality = FinalityRule::Depth(3);
+    head.finality = FinalizedBlockRule::Depth(3);
     let owner = FollowingOwner::start(head);
     owner.wait_for_state("following", 99, Some(95));
 }

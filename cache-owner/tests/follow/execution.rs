@@ -1,6 +1,6 @@
 //! Chains followed in JSON-RPC over HTTP and Unix sockets.
 
-use sszip_core::config::head_source::FinalityRule;
+use sszip_core::config::head_source::FinalizedBlockRule;
 
 use super::node::SimulatedNode;
 use super::owner::{head_source, FollowingOwner, NAMESPACE};
@@ -45,7 +45,7 @@ fn a_chain_is_followed_over_a_unix_socket() {
     let mut node = SimulatedNode::new();
     node.listen_unix(&path);
     let mut followed = head_source(&format!("unix:{}:/rpc", path.display()));
-    followed.finality = FinalityRule::Depth(12);
+    followed.finality = FinalizedBlockRule::Depth(12);
     let owner = FollowingOwner::start(followed);
     owner.wait_for_state("following", 100, Some(88));
     node.chain().extend(1, 1);

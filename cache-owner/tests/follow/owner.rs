@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use sszip_core::config::head_source::{FinalityRule, HeadSource, NodeApi};
+use sszip_core::config::head_source::{FinalizedBlockRule, HeadSource, NodeApi};
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::log::LogFunction;
 use sszip_owner::open_store::create_store_opener;
-use sszip_owner::owner_lifecycle::RunningOwner;
+use sszip_owner::owner_lifecycle::RunningOwnerHandle;
 use tempfile::TempDir;
 
 /// The namespace "mainnet" in the protocol's notation.
@@ -18,7 +18,7 @@ pub const NAMESPACE: &str = "2cc87c4f2698b452bb101cdf6d09df88";
 
 /// An owner on its own threads that follows one chain, until it is dropped.
 pub struct FollowingOwner {
-    running: RunningOwner,
+    running: RunningOwnerHandle,
     folder: Arc<TempDir>,
     lines: Arc<Mutex<Vec<String>>>,
 }
@@ -27,7 +27,7 @@ pub fn head_source(url: &str) -> HeadSource {
     HeadSource {
         url: url.to_owned(),
         interval: 100,
-        finality: FinalityRule::Tag,
+        finality: FinalizedBlockRule::Tag,
         api: NodeApi::Execution,
         headers: Vec::new(),
         ca: None,
@@ -52,7 +52,7 @@ impl FollowingOwner {
         );
         config.follows = vec![("mainnet".to_owned(), head)];
         let open = create_store_opener(&config.path, 64 << 20, Arc::clone(&log));
-        let running = RunningOwner::start_owner(config, open, log).unwrap();
+        let running = RunningOwnerHandle::start_owner_threads(config, open, log).unwrap();
         let owner = Self {
             running,
             folder,
@@ -142,7 +142,7 @@ impl FollowingOwner {
 
 impl Drop for FollowingOwner {
     fn drop(&mut self) {
-        let has_ended = self.running.stop_within(Duration::from_secs(30));
+        let has_ended = self.running.stop_owner_within(Duration::from_secs(30));
         assert!(has_ended || std::thread::panicking());
     }
 }

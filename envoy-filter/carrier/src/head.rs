@@ -4,7 +4,7 @@
 use sszip_core::exchange::{HeadEdit, Header};
 
 /// A message head that a host has read, pseudo-headers (`:method`, `:status`) included.
-pub trait MessageHead {
+pub trait HostMessageHead {
     /// Iterates over all headers.
     fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone;
 
@@ -26,7 +26,7 @@ pub trait MessageHead {
     }
 
     /// Returns the method of a request.
-    fn method(&self) -> &[u8] {
+    fn request_method(&self) -> &[u8] {
         self.header_value(":method").unwrap_or_default()
     }
 
@@ -55,12 +55,12 @@ pub trait MessageHead {
 }
 
 /// The header map of a message in Envoy, which a filter reads and changes within a hook.
-pub trait HeaderMap {
+pub trait EnvoyHeaderMap {
     /// The headers as they were when they were read.
-    type Head: MessageHead;
+    type Head: HostMessageHead;
 
     /// Copies the present headers.
-    fn read_head(&self) -> Self::Head;
+    fn copy_headers(&self) -> Self::Head;
 
     /// Sets a header to one line, or removes it.
     fn set_header(&self, name: &str, value: Option<&[u8]>);
@@ -82,7 +82,7 @@ pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
 pub(crate) mod tests {
     use std::cell::RefCell;
 
-    use super::{HeaderMap, MessageHead};
+    use super::{EnvoyHeaderMap, HostMessageHead};
     use sszip_core::exchange::Header;
 
     /// A message head of a test, by its header lines.
@@ -100,7 +100,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl MessageHead for HeadLines {
+    impl HostMessageHead for HeadLines {
         fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
             self.0
                 .iter()
@@ -111,10 +111,10 @@ pub(crate) mod tests {
     /// A header map of a test, in memory.
     pub(crate) struct MemoryHeaders(pub(crate) RefCell<HeadLines>);
 
-    impl HeaderMap for MemoryHeaders {
+    impl EnvoyHeaderMap for MemoryHeaders {
         type Head = HeadLines;
 
-        fn read_head(&self) -> HeadLines {
+        fn copy_headers(&self) -> HeadLines {
             self.0.borrow().clone()
         }
 

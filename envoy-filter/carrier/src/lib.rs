@@ -10,7 +10,7 @@
 //! | [`encode`]   | streaming compression                                       |
 //! | [`purge`]    | purge requests, and their lines in the log                  |
 //!
-//! A host implements [`head::MessageHead`], [`head::HeaderMap`] and [`settings::HostSettings`] over
+//! A host implements [`head::HostMessageHead`], [`head::EnvoyHeaderMap`] and [`settings::HostSpecificSettings`] over
 //! its interface of Envoy. No interface of Envoy is named here.
 
 pub mod encode;

@@ -2,11 +2,11 @@
 
 use std::sync::Once;
 
-use sszip_core::cache::process::wake::RequestWaiter;
+use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::config::upstreams::named_route_destination;
 use sszip_core::exchange::{Exchange, LookupRequest};
 
-use crate::head::MessageHead;
+use crate::head::HostMessageHead;
 
 /// The identity of a route in cache keys: the names of its cluster and of itself, unless the
 /// operator sets a namespace.
@@ -51,12 +51,12 @@ impl RouteIdentity {
 
     /// Creates the lookup request of a stream on this route; `now` is the monotonic clock in
     /// milliseconds.
-    pub fn lookup_request<'a>(
+    pub fn stream_lookup_request<'a>(
         &'a self,
-        head: &'a impl MessageHead,
+        head: &'a impl HostMessageHead,
         port: u16,
         now: u64,
-        waiter: Option<RequestWaiter>,
+        waiter: Option<WaitingRequestId>,
     ) -> LookupRequest<'a> {
         LookupRequest {
             place: &self.destination,
@@ -85,8 +85,8 @@ fn unnamed_route_warning(cluster: &[u8]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use sszip_core::cache::process::ProcessHandle;
-    use sszip_core::config::ConfigBlock;
+    use sszip_core::cache::process::ProcessResources;
+    use sszip_core::config::RouteConfigBlock;
     use sszip_core::exchange::drive::ExchangeDriver;
 
     use super::RouteIdentity;
@@ -94,7 +94,7 @@ mod tests {
     use crate::request::start_exchange;
 
     fn driver(namespace: Option<&str>) -> ExchangeDriver {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for name in ["enable", "cache"] {
             directives
                 .set_directive(name, &[b"on"])
@@ -104,7 +104,7 @@ mod tests {
             let set = directives.set_directive("cache_namespace", &[namespace.as_bytes()]);
             set.expect("a valid setting");
         }
-        let config = Arc::new(directives.resolve_route_config(ProcessHandle::default()));
+        let config = Arc::new(directives.resolve_route_config(ProcessResources::default()));
         let head = HeadLines::new(&[(":method", "GET"), (":path", "/"), (":authority", "a")]);
         start_exchange(&config, &head).expect("the head is valid")
     }
@@ -122,7 +122,7 @@ mod tests {
         assert_ne!(route, identity(None, "node", "b"));
         assert_ne!(route, identity(None, "other", "a"));
         let head = HeadLines::new(&[(":authority", "host:1")]);
-        let lookup = route.lookup_request(&head, 80, 5, None);
+        let lookup = route.stream_lookup_request(&head, 80, 5, None);
         assert_eq!((lookup.host, lookup.port), (&b"host:1"[..], 80));
         assert!(!lookup.place.is_empty() && !lookup.unnamed && !lookup.local);
     }
@@ -131,9 +131,9 @@ mod tests {
     fn route_without_a_name_is_not_looked_up_unless_it_has_a_namespace() {
         let head = HeadLines::new(&[]);
         let unnamed = identity(None, "node", "");
-        assert!(unnamed.lookup_request(&head, 0, 0, None).unnamed);
+        assert!(unnamed.stream_lookup_request(&head, 0, 0, None).unnamed);
         let named = identity(Some("main"), "node", "");
-        let lookup = named.lookup_request(&head, 0, 0, None);
+        let lookup = named.stream_lookup_request(&head, 0, 0, None);
         assert!(!lookup.unnamed && lookup.place.is_empty());
     }
 
@@ -141,7 +141,11 @@ mod tests {
     fn route_without_a_cluster_is_local() {
         for namespace in [None, Some("main")] {
             let route = identity(namespace, "", "a");
-            assert!(route.lookup_request(&HeadLines::new(&[]), 0, 0, None).local);
+            assert!(
+                route
+                    .stream_lookup_request(&HeadLines::new(&[]), 0, 0, None)
+                    .local
+            );
         }
     }
 

@@ -1,10 +1,10 @@
 //! Purges: requests that are not forwarded, and their lines in the log.
 
-use sszip_core::cache::process::wake::RequestWaiter;
+use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::exchange::drive::ExchangeDriver;
-use sszip_core::exchange::PurgeRequest;
+use sszip_core::exchange::PurgeHttpRequest;
 
-use crate::head::MessageHead;
+use crate::head::HostMessageHead;
 
 /// A log line about a finished purge. The client's address is in the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub struct PurgeLogLine {
 
 /// Creates the core's purge request from a request head; `now` is the monotonic clock in
 /// milliseconds.
-pub fn create_purge_request(
-    head: &impl MessageHead,
-    waiter: RequestWaiter,
+pub fn create_purge_request_from_head(
+    head: &impl HostMessageHead,
+    waiter: WaitingRequestId,
     now: u64,
-) -> PurgeRequest<'_> {
-    PurgeRequest {
-        method: head.method(),
+) -> PurgeHttpRequest<'_> {
+    PurgeHttpRequest {
+        method: head.request_method(),
         query: head.query(),
         namespace: None,
         waiter,

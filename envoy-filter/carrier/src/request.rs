@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, RequestBody, RequiredBody};
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, RequestBodyAvailability, RequiredBody,
+};
 use sszip_core::exchange::RequestHead;
 
-use crate::head::MessageHead;
+use crate::head::HostMessageHead;
 
 /// Header that Envoy sets when it follows a redirect of the upstream
 /// (`internal_redirect_policy`). Clients may send it, too.
@@ -18,7 +20,7 @@ pub enum RequestAction {
     /// Forward the request to the upstream.
     Forward,
     /// Look the request up with this body.
-    LookUp(RequestBody<'static>),
+    LookUp(RequestBodyAvailability<'static>),
     /// Buffer the body, then look the request up.
     BufferBody,
 }
@@ -27,14 +29,14 @@ pub enum RequestAction {
 /// is passed on.
 pub fn start_exchange(
     config: &Arc<RouteConfig>,
-    head: &impl MessageHead,
+    head: &impl HostMessageHead,
 ) -> Option<ExchangeDriver> {
     let host = head
         .header_value(":authority")
         .map(|host| (&b"host"[..], host));
     let mut driver = ExchangeDriver::new(Arc::clone(config));
     let result = driver.handle_request_head(RequestHead {
-        method: head.method(),
+        method: head.request_method(),
         target: head.target(),
         fields: host.into_iter().chain(head.regular_headers()),
     });
@@ -43,7 +45,7 @@ pub fn start_exchange(
 
 /// Returns the length of the body that a request head announces. `is_all`: the head ends the
 /// request.
-pub fn announced_body_length(head: &impl MessageHead, is_all: bool) -> BodyLength {
+pub fn announced_body_length(head: &impl HostMessageHead, is_all: bool) -> BodyLength {
     match (is_all, head.content_length()) {
         (true, _) => BodyLength::Known(0),
         (_, Some(length)) => BodyLength::Known(length),
@@ -52,19 +54,19 @@ pub fn announced_body_length(head: &impl MessageHead, is_all: bool) -> BodyLengt
 }
 
 /// Decides the action that follows the request head. `is_all`: the head ends the request.
-pub fn next_request_action(
+pub fn decide_request_head_action(
     driver: &mut ExchangeDriver,
     length: BodyLength,
     is_all: bool,
 ) -> RequestAction {
-    const NO_BODY: RequestBody<'static> = RequestBody::Whole(b"");
+    const NO_BODY: RequestBodyAvailability<'static> = RequestBodyAvailability::Whole(b"");
     match driver.required_body(length) {
         RequiredBody::Nothing => RequestAction::Forward,
         RequiredBody::LookUp => RequestAction::LookUp(NO_BODY),
         RequiredBody::Body | RequiredBody::WholeBody if is_all => RequestAction::LookUp(NO_BODY),
         // the upstream must first accept the body (`proxy_100_continue`)
         RequiredBody::Body | RequiredBody::WholeBody if driver.expects_continue() => {
-            RequestAction::LookUp(RequestBody::AwaitsContinue)
+            RequestAction::LookUp(RequestBodyAvailability::AwaitsContinue)
         }
         RequiredBody::Body | RequiredBody::WholeBody => RequestAction::BufferBody,
     }
@@ -74,21 +76,21 @@ pub fn next_request_action(
 mod tests {
     use std::sync::Arc;
 
-    use sszip_core::cache::process::ProcessHandle;
-    use sszip_core::config::{ConfigBlock, RouteConfig};
-    use sszip_core::exchange::drive::{BodyLength, RequestBody};
+    use sszip_core::cache::process::ProcessResources;
+    use sszip_core::config::{RouteConfig, RouteConfigBlock};
+    use sszip_core::exchange::drive::{BodyLength, RequestBodyAvailability};
 
-    use super::{announced_body_length, next_request_action, start_exchange, RequestAction};
+    use super::{announced_body_length, decide_request_head_action, start_exchange, RequestAction};
     use crate::head::tests::HeadLines;
 
     fn config() -> Arc<RouteConfig> {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for name in ["enable", "cache"] {
             directives
                 .set_directive(name, &[b"on"])
                 .expect("a valid setting");
         }
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
         Arc::new(directives.resolve_route_config(process))
     }
@@ -98,7 +100,7 @@ mod tests {
         lines.extend(more);
         let head = HeadLines::new(&lines);
         let mut driver = start_exchange(&config(), &head).expect("the head is valid");
-        next_request_action(&mut driver, announced_body_length(&head, is_all), is_all)
+        decide_request_head_action(&mut driver, announced_body_length(&head, is_all), is_all)
     }
 
     #[test]
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(buffered, RequestAction::BufferBody);
         let waits = ("expect", "100-continue");
         let awaited = action_of("POST", &[json, ("content-length", "70"), waits], false);
-        let expected = RequestAction::LookUp(RequestBody::AwaitsContinue);
+        let expected = RequestAction::LookUp(RequestBodyAvailability::AwaitsContinue);
         assert_eq!(awaited, expected);
         assert_eq!(action_of("POST", &[json], true), RequestAction::Forward);
     }

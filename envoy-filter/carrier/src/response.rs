@@ -4,7 +4,7 @@ use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::{Header, HostMisuse, ResponseHead};
 
-use crate::head::{HeaderMap, MessageHead};
+use crate::head::{EnvoyHeaderMap, HostMessageHead};
 
 /// Header that a route may add with the value `%UPSTREAM_PROTOCOL%`, since Envoy does not report
 /// the upstream's protocol to filters. The filter removes it.
@@ -21,18 +21,18 @@ pub struct ReceivedResponseHead<Head> {
 
 /// The time of one hook, by the host's two clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct HostTime {
+pub struct HookTimestamps {
     /// Milliseconds of the monotonic clock.
     pub monotonic: u64,
     /// Seconds since 1970.
     pub wall: u64,
 }
 
-impl<Head: MessageHead> ReceivedResponseHead<Head> {
+impl<Head: HostMessageHead> ReceivedResponseHead<Head> {
     /// Reads a response head, and removes the header of the upstream's protocol. `is_all`: the
     /// head ends the response.
-    pub fn read_response_head(headers: &impl HeaderMap<Head = Head>, is_all: bool) -> Self {
-        let head = headers.read_head();
+    pub fn read_response_head(headers: &impl EnvoyHeaderMap<Head = Head>, is_all: bool) -> Self {
+        let head = headers.copy_headers();
         let is_delimited = is_body_delimited(&head, is_all);
         let has_protocol = head.header_value(UPSTREAM_PROTOCOL).is_some();
         if !has_protocol {
@@ -40,7 +40,7 @@ impl<Head: MessageHead> ReceivedResponseHead<Head> {
         }
         headers.set_header(UPSTREAM_PROTOCOL, None);
         Self {
-            head: headers.read_head(),
+            head: headers.copy_headers(),
             is_delimited,
         }
     }
@@ -51,26 +51,30 @@ impl<Head: MessageHead> ReceivedResponseHead<Head> {
     ///
     /// # Errors
     /// [`HostMisuse`] unless the driver awaits a response head.
-    pub fn process_response_head(
+    pub fn pass_response_head_to_driver(
         &self,
         driver: &mut ExchangeDriver,
-        headers: &impl HeaderMap<Head = Head>,
+        headers: &impl EnvoyHeaderMap<Head = Head>,
         failure: UpstreamFailure,
-        now: HostTime,
+        now: HookTimestamps,
     ) -> Result<HostStep, HostMisuse> {
-        let response = convert_response_head(&self.head, self.is_delimited, now.wall);
+        let response = convert_head_for_driver(&self.head, self.is_delimited, now.wall);
         if !driver.handle_upstream_head(response.clone(), failure, now.monotonic)? {
             return driver.handle_response_head(response);
         }
         replace_response_head(&self.head, driver, headers);
-        let stored = headers.read_head();
-        driver.handle_response_head(convert_response_head(&stored, self.is_delimited, now.wall))
+        let stored = headers.copy_headers();
+        driver.handle_response_head(convert_head_for_driver(
+            &stored,
+            self.is_delimited,
+            now.wall,
+        ))
     }
 }
 
 /// Whether the end of the body is distinguishable from an abort. It is not in HTTP/1, if the body
 /// ends with the connection.
-pub fn is_body_delimited(head: &impl MessageHead, is_all: bool) -> bool {
+pub fn is_body_delimited(head: &impl HostMessageHead, is_all: bool) -> bool {
     let codings = head.header_value("transfer-encoding").unwrap_or_default();
     is_all
         || head.content_length().is_some()
@@ -83,7 +87,7 @@ pub fn is_body_delimited(head: &impl MessageHead, is_all: bool) -> bool {
 
 /// Converts a response head to the form that the driver reads. `wall` is the time in seconds since
 /// 1970.
-pub fn convert_response_head<Head: MessageHead>(
+pub fn convert_head_for_driver<Head: HostMessageHead>(
     head: &Head,
     is_delimited: bool,
     wall: u64,
@@ -103,16 +107,16 @@ pub fn convert_response_head<Head: MessageHead>(
 
 /// Whether the client receives the response with which Envoy itself reports `failure`: no other
 /// response replaces it.
-pub fn sends_failure_reply(
+pub fn passes_local_failure_reply(
     driver: &mut ExchangeDriver,
     failure: UpstreamFailure,
     now: u64,
 ) -> bool {
-    !driver.handle_upstream_failure(failure, now) && !driver.has_response_without_upstream(failure)
+    !driver.handle_upstream_failure(failure, now) && !driver.can_respond_without_upstream(failure)
 }
 
 /// Applies the driver's head edits and its status to the response head.
-pub fn edit_response_head(driver: Option<&ExchangeDriver>, headers: &impl HeaderMap) {
+pub fn edit_response_head(driver: Option<&ExchangeDriver>, headers: &impl EnvoyHeaderMap) {
     if let Some(exchange) = driver.and_then(ExchangeDriver::available_exchange) {
         headers.apply_edits(exchange.head_edits());
         if exchange.stored_response_status() != 0 {
@@ -123,9 +127,9 @@ pub fn edit_response_head(driver: Option<&ExchangeDriver>, headers: &impl Header
 
 /// Replaces the response head by the head of the driver's response.
 fn replace_response_head(
-    head: &impl MessageHead,
+    head: &impl HostMessageHead,
     driver: &ExchangeDriver,
-    headers: &impl HeaderMap,
+    headers: &impl EnvoyHeaderMap,
 ) {
     let names: Vec<_> = head
         .regular_headers()
@@ -140,7 +144,7 @@ fn replace_response_head(
     }
 }
 
-fn set_response_status(headers: &impl HeaderMap, status: u16) {
+fn set_response_status(headers: &impl EnvoyHeaderMap, status: u16) {
     headers.set_header(":status", Some(status.to_string().as_bytes()));
 }
 
@@ -149,14 +153,14 @@ mod tests {
     use std::cell::RefCell;
     use std::sync::Arc;
 
-    use sszip_core::cache::process::ProcessHandle;
+    use sszip_core::cache::process::ProcessResources;
     use sszip_core::cache::use_stale::UpstreamFailure;
-    use sszip_core::config::ConfigBlock;
+    use sszip_core::config::RouteConfigBlock;
     use sszip_core::exchange::drive::{BodyLength, HostStep};
 
-    use super::{edit_response_head, is_body_delimited, HostTime, ReceivedResponseHead};
+    use super::{edit_response_head, is_body_delimited, HookTimestamps, ReceivedResponseHead};
     use crate::head::tests::{HeadLines, MemoryHeaders};
-    use crate::head::{HeaderMap, MessageHead};
+    use crate::head::{EnvoyHeaderMap, HostMessageHead};
     use crate::request::start_exchange;
 
     #[test]
@@ -187,16 +191,16 @@ mod tests {
         let received = ReceivedResponseHead::read_response_head(&headers, false);
         assert!(received.is_delimited);
         assert_eq!(received.head, HeadLines::new(&[(":status", "200")]));
-        assert_eq!(headers.read_head(), received.head);
+        assert_eq!(headers.copy_headers(), received.head);
     }
 
     #[test]
     fn compressible_response_is_buffered_and_its_head_is_edited() {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         directives
             .set_directive("enable", &[b"on"])
             .expect("a valid setting");
-        let config = Arc::new(directives.resolve_route_config(ProcessHandle::default()));
+        let config = Arc::new(directives.resolve_route_config(ProcessResources::default()));
         let request = HeadLines::new(&[
             (":method", "GET"),
             (":path", "/"),
@@ -213,12 +217,12 @@ mod tests {
         ]);
         let headers = MemoryHeaders(RefCell::new(response));
         let received = ReceivedResponseHead::read_response_head(&headers, false);
-        let now = HostTime {
+        let now = HookTimestamps {
             monotonic: 1,
             wall: 1,
         };
         let failure = UpstreamFailure::Status(received.head.status());
-        let step = received.process_response_head(&mut driver, &headers, failure, now);
+        let step = received.pass_response_head_to_driver(&mut driver, &headers, failure, now);
         assert!(matches!(step, Ok(HostStep::Buffer)), "{step:?}");
         assert!(matches!(
             driver.handle_body_piece(&body),
@@ -233,7 +237,7 @@ mod tests {
         };
         assert!(matches!(step, HostStep::Send), "{step:?}");
         edit_response_head(Some(&driver), &headers);
-        let head = headers.read_head();
+        let head = headers.copy_headers();
         assert_eq!(head.header_value("content-encoding"), Some(&b"gzip"[..]));
         assert!(head.content_length().is_some_and(|length| length < 5000));
     }

@@ -7,10 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sszip_core::config::head_sources::NamespaceSource;
 use sszip_core::config::json_settings;
-use sszip_core::config::node_capabilities::NodeCapabilities;
+use sszip_core::config::node_capabilities::RouteNodeCapabilities;
 use sszip_core::config::setting_error::describe_setting_error;
-use sszip_core::config::validated::RouteDeclaration;
-use sszip_core::config::{ConfigBlock, DirectiveLocation, RouteConfig};
+use sszip_core::config::validated::HostRouteDeclaration;
+use sszip_core::config::{DirectiveLocation, RouteConfig, RouteConfigBlock};
 
 /// The effective settings of a request, merged from its route and its filter.
 #[derive(Debug)]
@@ -26,14 +26,14 @@ pub struct RequestSettings {
 /// The settings of a filter or a route as its configuration has them, before inheritance.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedSettings {
-    directives: ConfigBlock,
+    directives: RouteConfigBlock,
     purges: Option<bool>,
     reports_status: Option<bool>,
 }
 
 /// The settings that one host (dynamic module or Wasm filter) has in addition to the core's, and
 /// the receiver of warnings.
-pub trait HostSettings {
+pub trait HostSpecificSettings {
     /// Location of the settings in messages.
     const LOCATION: &'static str;
 
@@ -45,7 +45,7 @@ pub trait HostSettings {
     fn set_host_setting(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>>;
 
     /// Prepares the process for status requests, because a route accepts them.
-    fn prepare_status_requests(&mut self) {}
+    fn prepare_status_page(&mut self) {}
 
     /// Checks the files that a setting names, and resolves their names.
     ///
@@ -65,7 +65,7 @@ pub trait HostSettings {
 
 impl RequestSettings {
     /// Whether the filter takes part in the requests.
-    pub fn is_filter_active(&self) -> bool {
+    pub fn may_handle_requests(&self) -> bool {
         self.core.enable || self.purges || self.reports_status
     }
 
@@ -77,8 +77,8 @@ impl RequestSettings {
 
     /// Describes a route with these settings for the validation of the configuration; messages call
     /// it `name`.
-    pub fn route_declaration<'a>(&'a self, name: &'a str) -> RouteDeclaration<'a> {
-        RouteDeclaration {
+    pub fn describe_route_for_validation<'a>(&'a self, name: &'a str) -> HostRouteDeclaration<'a> {
+        HostRouteDeclaration {
             name,
             named: self.namespace_source(),
             answers: !self.reports_status,
@@ -97,7 +97,7 @@ impl ParsedSettings {
     pub fn parse_json_settings(
         source: &str,
         json: &[u8],
-        host: &mut impl HostSettings,
+        host: &mut impl HostSpecificSettings,
     ) -> Result<Self, String> {
         let mut parsed = Self::default();
         for (name, values) in json_settings::parse_json_settings(source, json)? {
@@ -106,7 +106,7 @@ impl ParsedSettings {
         Ok(parsed)
     }
 
-    fn set_setting<Host: HostSettings>(
+    fn set_setting<Host: HostSpecificSettings>(
         &mut self,
         name: &str,
         values: &[String],
@@ -119,7 +119,7 @@ impl ParsedSettings {
             }
             "status" if Host::HAS_STATUS_REQUESTS => {
                 self.reports_status = Some(json_settings::parse_on_off(name, values)?);
-                host.prepare_status_requests();
+                host.prepare_status_page();
                 return Ok(());
             }
             _ => {}
@@ -132,7 +132,9 @@ impl ParsedSettings {
         let values = values.map_err(|error| format_setting_message(name, &error))?;
         let values: Vec<_> = values.iter().map(|value| &**value).collect();
         let location = DirectiveLocation { at: Host::LOCATION };
-        let set = self.directives.set_directive_at(name, &values, location);
+        let set = self
+            .directives
+            .set_directive_with_location(name, &values, location);
         set.map_err(|error| describe_setting_error(name, &error))?;
         if let Some(warning) = self.directives.take_directive_warning() {
             host.report_warning(format_setting_message(name, &warning));
@@ -142,8 +144,8 @@ impl ParsedSettings {
 
     /// Enables the filter unless the settings disable it: a configured filter is enabled by
     /// default.
-    pub fn enable_by_default(&mut self) {
-        let mut on = ConfigBlock::default();
+    pub fn enable_filter_by_default(&mut self) {
+        let mut on = RouteConfigBlock::default();
         // the core has this setting, with this value
         if on.set_directive("enable", &[b"on"]).is_ok() {
             self.directives.inherit_unset_from(&on);
@@ -158,7 +160,7 @@ impl ParsedSettings {
     }
 
     /// Returns the directives of the core.
-    pub fn directives(&self) -> &ConfigBlock {
+    pub fn core_directives(&self) -> &RouteConfigBlock {
         &self.directives
     }
 
@@ -180,11 +182,11 @@ pub fn format_setting_message(name: &str, message: &dyn Display) -> String {
 
 /// The node capabilities of each cluster, recorded by all its requests.
 #[derive(Debug, Default)]
-pub struct ClusterCapabilities(RwLock<HashMap<Vec<u8>, NodeCapabilities>>);
+pub struct ClusterCapabilities(RwLock<HashMap<Vec<u8>, RouteNodeCapabilities>>);
 
 impl ClusterCapabilities {
     /// Returns the capabilities of a cluster's nodes.
-    pub fn capabilities_of_cluster(&self, cluster: &[u8]) -> NodeCapabilities {
+    pub fn capabilities_of_cluster(&self, cluster: &[u8]) -> RouteNodeCapabilities {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(capabilities) = known.get(cluster) {
             return capabilities.clone();
@@ -197,9 +199,9 @@ impl ClusterCapabilities {
 
 #[cfg(test)]
 mod tests {
-    use sszip_core::cache::process::ProcessHandle;
+    use sszip_core::cache::process::ProcessResources;
 
-    use super::{format_setting_message, HostSettings, ParsedSettings, RequestSettings};
+    use super::{format_setting_message, HostSpecificSettings, ParsedSettings, RequestSettings};
 
     /// A host of a test, which has the setting `own`.
     #[derive(Default)]
@@ -208,7 +210,7 @@ mod tests {
         is_prepared: bool,
     }
 
-    impl<const STATUS: bool> HostSettings for Host<STATUS> {
+    impl<const STATUS: bool> HostSpecificSettings for Host<STATUS> {
         const LOCATION: &'static str = "here";
         const HAS_STATUS_REQUESTS: bool = STATUS;
 
@@ -224,7 +226,7 @@ mod tests {
             }
         }
 
-        fn prepare_status_requests(&mut self) {
+        fn prepare_status_page(&mut self) {
             self.is_prepared = true;
         }
 
@@ -236,8 +238,8 @@ mod tests {
     fn settings(parsed: &ParsedSettings) -> std::sync::Arc<RequestSettings> {
         parsed.create_request_settings(
             parsed
-                .directives()
-                .resolve_route_config(ProcessHandle::default()),
+                .core_directives()
+                .resolve_route_config(ProcessResources::default()),
         )
     }
 
@@ -268,8 +270,8 @@ mod tests {
         let parsed = ParsedSettings::parse_json_settings("it", json, &mut host).expect("valid");
         assert!(host.is_prepared);
         let settings = settings(&parsed);
-        assert!(settings.reports_status && settings.is_filter_active());
-        assert!(!settings.route_declaration("a route").answers);
+        assert!(settings.reports_status && settings.may_handle_requests());
+        assert!(!settings.describe_route_for_validation("a route").answers);
     }
 
     #[test]
@@ -277,12 +279,12 @@ mod tests {
         let host = &mut Host::<false>::default();
         let mut filter = ParsedSettings::parse_json_settings("it", br#"{"min_length": 7}"#, host)
             .expect("valid");
-        assert!(!settings(&filter).is_filter_active());
-        filter.enable_by_default();
-        assert!(settings(&filter).is_filter_active());
+        assert!(!settings(&filter).may_handle_requests());
+        filter.enable_filter_by_default();
+        assert!(settings(&filter).may_handle_requests());
         let json = br#"{"enable": false, "cache_purge": true}"#;
         let mut route = ParsedSettings::parse_json_settings("it", json, host).expect("valid");
-        route.enable_by_default();
+        route.enable_filter_by_default();
         route.inherit_settings(&filter);
         let settings = settings(&route);
         assert!(!settings.core.enable && settings.purges);

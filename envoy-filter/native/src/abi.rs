@@ -188,7 +188,7 @@ pub enum LocalReplyHookStatus {
 /// values, so all of them are here.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CalloutResult {
+pub enum CalloutInitResult {
     /// The callout is in flight.
     Success = 0,
     /// The request head lacks a required header.
@@ -224,7 +224,7 @@ pub enum StreamAttribute {
     DestinationPort = 27,
     /// `connection.id`.
     ConnectionId = 28,
-    /// `xds.route_name`.
+    /// `xds.xds_route_name`.
     XdsRouteName = 61,
 }
 
@@ -357,7 +357,7 @@ extern "C" {
         body: ModuleBuffer<'_>,
         is_all: bool,
         ms: u64,
-    ) -> CalloutResult;
+    ) -> CalloutInitResult;
     /// Resets the callout, if it is still in flight. Its hook for a reset is
     /// called.
     pub fn envoy_dynamic_module_callback_http_filter_config_reset_http_stream(

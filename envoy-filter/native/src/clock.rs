@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{clock_gettime, ClockId};
-use sszip_envoy_carrier::response::HostTime;
+use sszip_envoy_carrier::response::HookTimestamps;
 
 /// Reads `CLOCK_MONOTONIC` in milliseconds, which all processes of the machine share.
 pub fn monotonic_ms() -> u64 {
@@ -18,8 +18,8 @@ pub fn unix_seconds() -> u64 {
 }
 
 /// Reads the monotonic and the system clock.
-pub fn read_host_clocks() -> HostTime {
-    HostTime {
+pub fn read_host_clocks() -> HookTimestamps {
+    HookTimestamps {
         monotonic: monotonic_ms(),
         wall: unix_seconds(),
     }

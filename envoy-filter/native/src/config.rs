@@ -5,25 +5,26 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use sszip_core::config::files;
-use sszip_core::config::node_capabilities::NodeCapabilities;
+use sszip_core::config::node_capabilities::RouteNodeCapabilities;
 use sszip_core::config::validated::ValidatedConfig;
 use sszip_core::config::RouteConfig;
 use sszip_envoy_carrier::settings::{
-    format_setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
+    format_setting_message, ClusterCapabilities, HostSpecificSettings, ParsedSettings,
+    RequestSettings,
 };
 
 use crate::abi::LogLevel;
 use crate::background::BackgroundRequests;
-use crate::envoy::{self, EnvoyFilterConfig};
+use crate::envoy::{self, FilterConfigHandle};
 use crate::metrics::EnvoyMetrics;
 use crate::process::PROCESS;
 use crate::status;
-use crate::store::{self, ConfigInstance};
+use crate::store::{self, ConfigLifetimeGuard};
 
 /// Number of workers; `None`: Envoy only validates its configuration. The first
 /// access must be on the main thread, where configurations are read.
 static WORKERS: LazyLock<Option<usize>> =
-    LazyLock::new(|| (!envoy::is_validation_run()).then(envoy::worker_count));
+    LazyLock::new(|| (!envoy::is_envoy_validation_mode()).then(envoy::envoy_worker_count));
 
 /// The settings that only the dynamic module has: the store of the process, status requests, and
 /// file names.
@@ -44,7 +45,7 @@ pub struct FilterSettings {
     /// does not restart an owner.
     _uses: Option<store::OwnerUseGuard>,
     /// Identity by which routes recognize the filter.
-    life: Arc<ConfigInstance>,
+    life: Arc<ConfigLifetimeGuard>,
     /// Metrics of the filter's requests.
     pub metrics: Arc<EnvoyMetrics>,
     /// Node capabilities of each cluster, recorded by all workers.
@@ -59,8 +60,8 @@ pub struct RouteOverrides {
     parsed: ParsedSettings,
     /// Settings merged with each filter: every listener has a filter of its
     /// own, and several listeners may use one route.
-    settings: Mutex<Vec<(Weak<ConfigInstance>, Arc<RequestSettings>)>>,
-    life: ConfigInstance,
+    settings: Mutex<Vec<(Weak<ConfigLifetimeGuard>, Arc<RequestSettings>)>>,
+    life: ConfigLifetimeGuard,
 }
 
 impl FilterSettings {
@@ -68,10 +69,10 @@ impl FilterSettings {
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
-    pub fn new(json: &[u8], envoy: EnvoyFilterConfig) -> Result<Self, String> {
+    pub fn new(json: &[u8], envoy: FilterConfigHandle) -> Result<Self, String> {
         let mut plan = ValidatedConfig::default();
         let mut parsed = parse_module_settings(json, Some(&mut plan))?;
-        parsed.enable_by_default();
+        parsed.enable_filter_by_default();
         let settings = resolve_request_settings(&parsed);
         add_validated_route(&mut plan, &settings)?;
         plan.check_across_routes()?;
@@ -82,10 +83,10 @@ impl FilterSettings {
                 .iter()
                 .for_each(|text| envoy::write_envoy_log(LogLevel::Warn, text));
         }
-        store::validate_store(&plan)?;
-        let life = Arc::<ConfigInstance>::default();
+        store::validate_store_settings(&plan)?;
+        let life = Arc::<ConfigLifetimeGuard>::default();
         let uses = match *WORKERS {
-            Some(_) => store::attach_store(&plan, &life)?,
+            Some(_) => store::attach_configured_store(&plan, &life)?,
             None => None,
         };
         start_hot_tier(&settings.core);
@@ -101,7 +102,7 @@ impl FilterSettings {
     }
 
     /// Returns the node capabilities of a cluster.
-    pub fn node_capabilities(&self, cluster: &[u8]) -> NodeCapabilities {
+    pub fn node_capabilities(&self, cluster: &[u8]) -> RouteNodeCapabilities {
         self.nodes.capabilities_of_cluster(cluster)
     }
 
@@ -113,7 +114,8 @@ impl FilterSettings {
         };
         let known = &route.settings;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |life: &Weak<ConfigInstance>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
+        let is_this =
+            |life: &Weak<ConfigLifetimeGuard>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
         if let Some((_, settings)) = known.iter().find(|(life, _)| is_this(life)) {
             return Arc::clone(settings);
         }
@@ -122,7 +124,7 @@ impl FilterSettings {
         let mut parsed = route.parsed.clone();
         parsed.inherit_settings(&self.parsed);
         let settings = resolve_request_settings(&parsed);
-        claim_head_sources(&settings, &[&self.life, &route.life]);
+        claim_head_sources_for_owner(&settings, &[&self.life, &route.life]);
         start_hot_tier(&settings.core);
         known.push((Arc::downgrade(&self.life), Arc::clone(&settings)));
         settings
@@ -140,7 +142,7 @@ impl RouteOverrides {
         // Head sources of a namespace that the route sets are followed before
         // the first request; for other routes the namespace depends on a filter
         // that is not known yet.
-        let life = ConfigInstance::default();
+        let life = ConfigLifetimeGuard::default();
         let mut plan = ValidatedConfig::default();
         let follows = &settings.core.cache.follows;
         if plan
@@ -148,7 +150,7 @@ impl RouteOverrides {
             .add_route_head_sources(follows, settings.namespace_source())
             .is_ok()
         {
-            store::claim_store_settings(&plan, &[&life]);
+            store::claim_owner_settings(&plan, &[&life]);
         }
         Ok(Self {
             parsed,
@@ -163,8 +165,8 @@ fn add_validated_route(
     plan: &mut ValidatedConfig,
     settings: &RequestSettings,
 ) -> Result<(), String> {
-    let place = settings.route_declaration("a filter or route");
-    if let Some(warning) = plan.add_route(&settings.core, place)? {
+    let place = settings.describe_route_for_validation("a filter or route");
+    if let Some(warning) = plan.validate_and_add_route(&settings.core, place)? {
         envoy::write_envoy_log(LogLevel::Warn, &warning);
     }
     Ok(())
@@ -172,18 +174,18 @@ fn add_validated_route(
 
 /// Claims the head sources of a route, so that the owner follows them, once the route's filter is
 /// known.
-fn claim_head_sources(settings: &RequestSettings, of: &[&ConfigInstance]) {
+fn claim_head_sources_for_owner(settings: &RequestSettings, of: &[&ConfigLifetimeGuard]) {
     let mut plan = ValidatedConfig::default();
     if let Err(error) = add_validated_route(&mut plan, settings) {
         envoy::write_envoy_log(LogLevel::Error, &error);
     }
     let has_some = plan.follows.iter().next().is_some();
-    if has_some && !store::can_follow_heads() {
+    if has_some && !store::can_follow_head_sources() {
         let error = "\"cache_head\" has no effect: no filter has a \"cache_path\"; add one, or \
              move it to a [[head]] of cached.toml";
         envoy::write_envoy_log(LogLevel::Error, error);
     }
-    store::claim_store_settings(&plan, of);
+    store::claim_owner_settings(&plan, of);
 }
 
 /// Starts the hot tier of the process with the memory of the first route that caches. Any thread
@@ -205,10 +207,14 @@ fn parse_module_settings(
 }
 
 fn resolve_request_settings(parsed: &ParsedSettings) -> Arc<RequestSettings> {
-    parsed.create_request_settings(parsed.directives().resolve_route_config(PROCESS.clone()))
+    parsed.create_request_settings(
+        parsed
+            .core_directives()
+            .resolve_route_config(PROCESS.clone()),
+    )
 }
 
-impl HostSettings for DynamicModuleSettings<'_> {
+impl HostSpecificSettings for DynamicModuleSettings<'_> {
     const LOCATION: &'static str = "filter_config";
     const HAS_STATUS_REQUESTS: bool = true;
 
@@ -226,7 +232,7 @@ impl HostSettings for DynamicModuleSettings<'_> {
         Some(set.map_err(|error| format_setting_message(name, &error)))
     }
 
-    fn prepare_status_requests(&mut self) {
+    fn prepare_status_page(&mut self) {
         status::create_metrics_board();
     }
 
@@ -247,10 +253,10 @@ impl HostSettings for DynamicModuleSettings<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use super::{EnvoyFilterConfig, FilterSettings, RouteOverrides};
+    use super::{FilterConfigHandle, FilterSettings, RouteOverrides};
 
     fn create_test_filter(json: &[u8]) -> Result<FilterSettings, String> {
-        FilterSettings::new(json, EnvoyFilterConfig::new(std::ptr::null_mut()))
+        FilterSettings::new(json, FilterConfigHandle::new(std::ptr::null_mut()))
     }
 
     #[test]

@@ -14,7 +14,10 @@ use crate::hooks::catch_hook_panic;
 
 /// # Safety
 /// `config` is from `envoy_dynamic_module_on_http_filter_config_new`, and not destroyed.
-unsafe fn call_background_requests(config: *const c_void, call: impl FnOnce(&BackgroundRequests)) {
+unsafe fn call_with_background_requests(
+    config: *const c_void,
+    call: impl FnOnce(&BackgroundRequests),
+) {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { config.cast::<FilterSettings>().as_ref() } {
         // after the last of its requests ends, a worker may destroy the filter
@@ -26,7 +29,7 @@ unsafe fn call_background_requests(config: *const c_void, call: impl FnOnce(&Bac
 /// Passes the response head of a background request to its exchange.
 ///
 /// # Safety
-/// The caller meets the requirements of [`call_background_requests`]; `headers` are `number`
+/// The caller meets the requirements of [`call_with_background_requests`]; `headers` are `number`
 /// headers, valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_headers(
@@ -39,8 +42,12 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 ) {
     // SAFETY: the function's contract.
     unsafe {
-        call_background_requests(config, |background| {
-            background.read_response_head(id, &EnvoyHead::from_hook(headers, number), is_all);
+        call_with_background_requests(config, |background| {
+            background.read_background_response_head(
+                id,
+                &EnvoyHead::from_hook_headers(headers, number),
+                is_all,
+            );
         });
     }
 }
@@ -48,7 +55,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Passes a piece of the response body of a background request to its exchange.
 ///
 /// # Safety
-/// The caller meets the requirements of [`call_background_requests`]; `body` is `pieces` slices,
+/// The caller meets the requirements of [`call_with_background_requests`]; `body` is `pieces` slices,
 /// valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_data(
@@ -61,8 +68,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 ) {
     // SAFETY: the function's contract.
     unsafe {
-        call_background_requests(config, |background| {
-            background.read_response_piece(id, &EnvoyBodySlices::from_hook(body, pieces));
+        call_with_background_requests(config, |background| {
+            background.read_background_response_piece(
+                id,
+                &EnvoyBodySlices::from_hook_slices(body, pieces),
+            );
         });
     }
 }
@@ -70,7 +80,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Ends a background request whose response is complete, trailers included.
 ///
 /// # Safety
-/// The caller meets the requirements of [`call_background_requests`].
+/// The caller meets the requirements of [`call_with_background_requests`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_complete(
     _envoy: FilterConfigPtr,
@@ -78,13 +88,17 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     id: u64,
 ) {
     // SAFETY: the function's contract.
-    unsafe { call_background_requests(config, |background| background.store_response(id)) };
+    unsafe {
+        call_with_background_requests(config, |background| {
+            background.store_background_response(id)
+        })
+    };
 }
 
 /// Ends a background request that was reset.
 ///
 /// # Safety
-/// The caller meets the requirements of [`call_background_requests`].
+/// The caller meets the requirements of [`call_with_background_requests`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_reset(
     _envoy: FilterConfigPtr,
@@ -93,5 +107,9 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     _reason: u32,
 ) {
     // SAFETY: the function's contract.
-    unsafe { call_background_requests(config, |background| background.drop_reset_request(id)) };
+    unsafe {
+        call_with_background_requests(config, |background| {
+            background.drop_reset_background_request(id)
+        })
+    };
 }

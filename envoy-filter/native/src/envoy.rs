@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sszip_core::exchange::{HeadEdit, Header};
 use sszip_core::log::escape_log_text;
-use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
+use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
 
 use crate::abi::*;
 
 /// A stream of Envoy, as the pointer that Envoy passed to a hook; valid while the hook runs.
 #[derive(Clone, Copy)]
-pub struct EnvoyStream(FilterPtr);
+pub struct EnvoyStreamHandle(FilterPtr);
 
 /// A message head in Envoy's memory, by a copy of Envoy's list of its headers.
 pub struct EnvoyHead(Vec<EnvoyHeader>);
 
 /// The header map of one message of a stream, as the carrier reads and changes it.
 #[derive(Clone, Copy)]
-pub struct StreamHeaders(EnvoyStream, HeaderType);
+pub struct StreamHeaders(EnvoyStreamHandle, HeaderType);
 
 /// The slices of a body, or of a piece of it, in Envoy's memory, by a copy of Envoy's list.
 pub struct EnvoyBodySlices(Vec<EnvoyBuffer>);
@@ -29,7 +29,7 @@ impl EnvoyHead {
     ///
     /// # Safety
     /// `fields` are `number` headers, valid as long as this head.
-    pub unsafe fn from_hook(fields: *const EnvoyHeader, number: usize) -> Self {
+    pub unsafe fn from_hook_headers(fields: *const EnvoyHeader, number: usize) -> Self {
         match number {
             0 => Self(Vec::new()),
             // SAFETY: the function's contract.
@@ -54,7 +54,7 @@ impl EnvoyHead {
     }
 }
 
-impl MessageHead for EnvoyHead {
+impl HostMessageHead for EnvoyHead {
     fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         // SAFETY: within a hook, the head is not changed while it is borrowed.
         self.0
@@ -63,11 +63,11 @@ impl MessageHead for EnvoyHead {
     }
 }
 
-impl HeaderMap for StreamHeaders {
+impl EnvoyHeaderMap for StreamHeaders {
     type Head = EnvoyHead;
 
-    fn read_head(&self) -> EnvoyHead {
-        self.0.copy_head(self.1)
+    fn copy_headers(&self) -> EnvoyHead {
+        self.0.copy_message_head(self.1)
     }
 
     fn set_header(&self, name: &str, value: Option<&[u8]>) {
@@ -80,7 +80,7 @@ impl EnvoyBodySlices {
     ///
     /// # Safety
     /// `pieces` are `number` slices, valid as long as these slices.
-    pub unsafe fn from_hook(pieces: *const EnvoyBuffer, number: usize) -> Self {
+    pub unsafe fn from_hook_slices(pieces: *const EnvoyBuffer, number: usize) -> Self {
         match number {
             0 => Self(Vec::new()),
             // SAFETY: the function's contract.
@@ -100,14 +100,14 @@ impl EnvoyBodySlices {
     }
 }
 
-impl EnvoyStream {
+impl EnvoyStreamHandle {
     /// Wraps the pointer that Envoy passed to a hook, for the time of the hook.
     pub fn new(filter: FilterPtr) -> Self {
         Self(filter)
     }
 
     /// Copies Envoy's list of the headers of a message of the stream.
-    pub fn copy_head(self, kind: HeaderType) -> EnvoyHead {
+    pub fn copy_message_head(self, kind: HeaderType) -> EnvoyHead {
         // SAFETY: within a hook; `fields` has room for all headers.
         unsafe {
             let number = envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
@@ -122,13 +122,13 @@ impl EnvoyStream {
     }
 
     /// Returns access to the headers of a message of the stream.
-    pub fn header_map(self, kind: HeaderType) -> StreamHeaders {
+    pub fn access_headers(self, kind: HeaderType) -> StreamHeaders {
         StreamHeaders(self, kind)
     }
 
     /// Applies edits to a head.
     pub fn apply_head_edits(self, kind: HeaderType, edits: &[HeadEdit]) {
-        self.header_map(kind).apply_edits(edits);
+        self.access_headers(kind).apply_edits(edits);
     }
 
     /// Sets a header to one line, or removes it.
@@ -158,7 +158,7 @@ impl EnvoyStream {
 
     /// Returns the buffered part of the request body, without the part `has` that the hook
     /// received: the two may be the same bytes.
-    pub fn buffered_request_body(self, has: &EnvoyBodySlices) -> EnvoyBodySlices {
+    pub fn earlier_buffered_request_body(self, has: &EnvoyBodySlices) -> EnvoyBodySlices {
         // SAFETY: within a hook.
         let is_same = !has.0.is_empty()
             && unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
@@ -169,7 +169,7 @@ impl EnvoyStream {
     }
 
     /// Appends bytes to a body buffer.
-    pub fn append_to_body(self, kind: BodyType, bytes: &[u8]) {
+    pub fn append_to_body_buffer(self, kind: BodyType, bytes: &[u8]) {
         if !bytes.is_empty() {
             let bytes = ModuleBuffer::new(bytes);
             // SAFETY: within a hook.
@@ -187,7 +187,7 @@ impl EnvoyStream {
 
     /// Moves `number` bytes from the start of a body buffer to its end, without
     /// a copy by the module.
-    pub fn rotate_buffer(self, kind: BodyType, number: usize) {
+    pub fn move_buffer_start_to_end(self, kind: BodyType, number: usize) {
         let mut left = number;
         while left > 0 {
             let pieces = self.body_slices(kind);
@@ -195,7 +195,7 @@ impl EnvoyStream {
                 return;
             };
             let length = piece.len().min(left);
-            self.append_to_body(kind, &piece[..length]);
+            self.append_to_body_buffer(kind, &piece[..length]);
             self.drain_body(kind, length);
             left -= length;
         }
@@ -236,7 +236,7 @@ impl EnvoyStream {
     }
 
     /// Returns the name of the request's route; empty: it has none.
-    pub fn route_name(self) -> &'static [u8] {
+    pub fn xds_route_name(self) -> &'static [u8] {
         self.string_attribute(StreamAttribute::XdsRouteName)
     }
 
@@ -246,12 +246,12 @@ impl EnvoyStream {
     }
 
     /// Returns the port at which the request arrived; 0: unknown.
-    pub fn local_port(self) -> u16 {
+    pub fn destination_port(self) -> u16 {
         self.number_attribute(StreamAttribute::DestinationPort) as u16
     }
 
     /// Returns the id of the client's connection; 0: unknown.
-    pub fn connection_id(self) -> u64 {
+    pub fn client_connection_id(self) -> u64 {
         self.number_attribute(StreamAttribute::ConnectionId)
     }
 
@@ -325,10 +325,13 @@ impl EnvoyStream {
     }
 
     /// Creates a scheduler whose events reach this stream, from any thread.
-    pub fn create_stream_scheduler(self) -> Arc<EventScheduler> {
+    pub fn create_stream_scheduler(self) -> Arc<EnvoyEventScheduler> {
         // SAFETY: within a hook.
         let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
-        Arc::new(EventScheduler::new(scheduler, ScheduledTarget::Stream))
+        Arc::new(EnvoyEventScheduler::new(
+            scheduler,
+            EnvoyEventReceiver::Stream,
+        ))
     }
 
     /// Starts a response with its head. May end the stream's filter, and calls
@@ -390,14 +393,14 @@ impl EnvoyStream {
 
     /// Resumes a stopped request. May end the stream's filter, and calls its
     /// hooks.
-    pub fn continue_decoding(self) {
+    pub fn continue_request_decoding(self) {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) };
     }
 
     /// Resumes a stopped response. May end the stream's filter, and calls its
     /// hooks.
-    pub fn continue_encoding(self) {
+    pub fn continue_response_encoding(self) {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_filter_continue_encoding(self.0) };
     }
@@ -406,11 +409,11 @@ impl EnvoyStream {
 /// A filter's configuration in Envoy, as the pointer that Envoy passed to a hook; valid while the
 /// hook runs.
 #[derive(Clone, Copy)]
-pub struct EnvoyFilterConfig(FilterConfigPtr);
+pub struct FilterConfigHandle(FilterConfigPtr);
 
 const NO_LABELS: *const ModuleBuffer<'_> = std::ptr::null();
 
-impl EnvoyFilterConfig {
+impl FilterConfigHandle {
     /// Wraps the pointer that Envoy passed to a hook, for the time of the hook.
     pub fn new(config: FilterConfigPtr) -> Self {
         Self(config)
@@ -475,11 +478,14 @@ impl EnvoyFilterConfig {
     }
 
     /// Creates a scheduler whose events reach this filter's configuration, from any thread.
-    pub fn create_config_scheduler(self) -> Arc<EventScheduler> {
+    pub fn create_config_scheduler(self) -> Arc<EnvoyEventScheduler> {
         // SAFETY: within a hook.
         let scheduler =
             unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
-        Arc::new(EventScheduler::new(scheduler, ScheduledTarget::Config))
+        Arc::new(EnvoyEventScheduler::new(
+            scheduler,
+            EnvoyEventReceiver::Config,
+        ))
     }
 
     /// Sends a callout with a timeout of `ms` milliseconds, and returns its id;
@@ -512,11 +518,11 @@ impl EnvoyFilterConfig {
                 ms,
             )
         };
-        (result == CalloutResult::Success).then_some(id)
+        (result == CalloutInitResult::Success).then_some(id)
     }
 
     /// Resets a callout, if it is still in flight.
-    pub fn reset_callout(self, id: u64) {
+    pub fn reset_callout_in_flight(self, id: u64) {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_filter_config_reset_http_stream(self.0, id) };
     }
@@ -525,16 +531,16 @@ impl EnvoyFilterConfig {
 /// Envoy's scheduler of events for a stream or a filter's configuration, which may have ended. Any
 /// thread may use it.
 #[derive(Debug)]
-pub struct EventScheduler {
+pub struct EnvoyEventScheduler {
     scheduler: SchedulerPtr,
-    target: ScheduledTarget,
+    target: EnvoyEventReceiver,
     /// The target and its thread exist. Locked while an event is sent.
     is_open: Mutex<bool>,
 }
 
 /// The receiver of a scheduler's events.
 #[derive(Clone, Copy, Debug)]
-enum ScheduledTarget {
+enum EnvoyEventReceiver {
     /// A stream, on its worker.
     Stream,
     /// A configuration, on the main thread.
@@ -542,12 +548,12 @@ enum ScheduledTarget {
 }
 
 // SAFETY: Envoy's scheduler may be used by any thread.
-unsafe impl Send for EventScheduler {}
+unsafe impl Send for EnvoyEventScheduler {}
 // SAFETY: Envoy's scheduler may be used by any thread.
-unsafe impl Sync for EventScheduler {}
+unsafe impl Sync for EnvoyEventScheduler {}
 
-impl EventScheduler {
-    fn new(scheduler: SchedulerPtr, target: ScheduledTarget) -> Self {
+impl EnvoyEventScheduler {
+    fn new(scheduler: SchedulerPtr, target: EnvoyEventReceiver) -> Self {
         let is_open = Mutex::new(true);
         Self {
             scheduler,
@@ -567,13 +573,13 @@ impl EventScheduler {
         // exists while it is open.
         unsafe {
             match self.target {
-                ScheduledTarget::Stream => {
+                EnvoyEventReceiver::Stream => {
                     envoy_dynamic_module_callback_http_filter_scheduler_commit(
                         self.scheduler,
                         event,
                     );
                 }
-                ScheduledTarget::Config => {
+                EnvoyEventReceiver::Config => {
                     envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
                         self.scheduler,
                         event,
@@ -585,20 +591,20 @@ impl EventScheduler {
 
     /// Stops all further events, because the stream or the configuration has
     /// ended.
-    pub fn stop_events(&self) {
+    pub fn close_event_scheduler(&self) {
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 }
 
-impl Drop for EventScheduler {
+impl Drop for EnvoyEventScheduler {
     fn drop(&mut self) {
         // SAFETY: no other reference to the scheduler is left.
         unsafe {
             match self.target {
-                ScheduledTarget::Stream => {
+                EnvoyEventReceiver::Stream => {
                     envoy_dynamic_module_callback_http_filter_scheduler_delete(self.scheduler);
                 }
-                ScheduledTarget::Config => {
+                EnvoyEventReceiver::Config => {
                     envoy_dynamic_module_callback_http_filter_config_scheduler_delete(
                         self.scheduler,
                     );
@@ -609,13 +615,13 @@ impl Drop for EventScheduler {
 }
 
 /// Returns whether Envoy only validates its configuration.
-pub fn is_validation_run() -> bool {
+pub fn is_envoy_validation_mode() -> bool {
     // SAFETY: may be called at any time.
     unsafe { envoy_dynamic_module_callback_is_validation_mode() }
 }
 
 /// Returns the number of workers; each has an event loop of its own.
-pub fn worker_count() -> usize {
+pub fn envoy_worker_count() -> usize {
     // SAFETY: may be called at any time after the server is created.
     let workers = unsafe { envoy_dynamic_module_callback_get_concurrency() };
     (workers as usize).max(1)

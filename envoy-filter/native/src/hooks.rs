@@ -16,13 +16,13 @@ use crate::abi::{
 };
 use crate::background::{BEGIN_EVENT, YIELD_EVENT};
 use crate::config::{FilterSettings as FilterConfig, RouteOverrides};
-use crate::envoy::{self, write_envoy_log, EnvoyStream};
+use crate::envoy::{self, write_envoy_log, EnvoyStreamHandle};
 use crate::metrics::UPDATE_GAUGES_EVENT;
-use crate::stream::{HookAction, HookOutcome, StreamExchange};
+use crate::stream::{HookOutcome, StreamAction, StreamExchange};
 
 /// The filter's state of one stream, to which Envoy has a pointer. Envoy may destroy it while one
 /// of its hooks runs; the hook then still holds a reference.
-struct StreamFilter {
+struct EnvoyStreamFilter {
     config: *const FilterConfig,
     exchange: RefCell<StreamExchange>,
     has_failed: Cell<bool>,
@@ -34,7 +34,7 @@ struct StreamFilter {
 }
 
 /// A reference to the filter's state of a stream.
-type StreamFilterHandle = Rc<StreamFilter>;
+type StreamFilterHandle = Rc<EnvoyStreamFilter>;
 
 /// Runs the body of a hook, and returns `otherwise` if the body panics.
 pub fn catch_hook_panic<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
@@ -47,7 +47,7 @@ pub fn catch_hook_panic<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 }
 
 /// The reason why a hook has no access to the stream's exchange.
-enum ExchangeAccessError {
+enum StreamExchangeAccessError {
     /// The exchange does not exist, or an outer hook uses it, whose call to Envoy led
     /// to this hook.
     InUse,
@@ -62,7 +62,7 @@ enum ExchangeAccessError {
 /// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
 /// destroyed.
 unsafe fn borrow_filter(filter: *const c_void) -> Option<StreamFilterHandle> {
-    let filter: *const StreamFilter = filter.cast();
+    let filter: *const EnvoyStreamFilter = filter.cast();
     if filter.is_null() {
         return None;
     }
@@ -73,29 +73,29 @@ unsafe fn borrow_filter(filter: *const c_void) -> Option<StreamFilterHandle> {
     }
 }
 
-impl StreamFilter {
+impl EnvoyStreamFilter {
     /// Runs `call` with the stream's exchange, unless it is in use; a panic ends the exchange.
-    fn call_exchange<T>(
+    fn call_with_stream_exchange<T>(
         &self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         call: impl FnOnce(&mut StreamExchange) -> T,
-    ) -> Result<T, ExchangeAccessError> {
+    ) -> Result<T, StreamExchangeAccessError> {
         if self.has_failed.get() {
-            return Err(ExchangeAccessError::Failed);
+            return Err(StreamExchangeAccessError::Failed);
         }
         let Ok(mut exchange) = self.exchange.try_borrow_mut() else {
-            return Err(ExchangeAccessError::InUse);
+            return Err(StreamExchangeAccessError::InUse);
         };
         let done = catch_unwind(AssertUnwindSafe(|| call(&mut exchange)));
         drop(exchange);
         done.map_err(|_| {
             self.reset_panicked_stream(stream);
-            ExchangeAccessError::Failed
+            StreamExchangeAccessError::Failed
         })
     }
 
     /// Logs that a hook has panicked, and resets the stream.
-    fn reset_panicked_stream(&self, stream: EnvoyStream) {
+    fn reset_panicked_stream(&self, stream: EnvoyStreamHandle) {
         self.has_failed.set(true);
         catch_hook_panic((), || {
             write_envoy_log(
@@ -110,16 +110,16 @@ impl StreamFilter {
     /// is released.
     fn run_hook_action(
         &self,
-        stream: EnvoyStream,
-        call: impl FnOnce(&mut StreamExchange) -> HookAction,
+        stream: EnvoyStreamHandle,
+        call: impl FnOnce(&mut StreamExchange) -> StreamAction,
     ) -> HookOutcome {
-        let act = match self.call_exchange(stream, call) {
+        let act = match self.call_with_stream_exchange(stream, call) {
             Ok(act) => act,
-            Err(ExchangeAccessError::InUse) => return HookOutcome::Continue,
-            Err(ExchangeAccessError::Failed) => return HookOutcome::Ended(None),
+            Err(StreamExchangeAccessError::InUse) => return HookOutcome::Continue,
+            Err(StreamExchangeAccessError::Failed) => return HookOutcome::Ended(None),
         };
         let done = catch_unwind(AssertUnwindSafe(|| {
-            act.perform_action(stream, &self.is_behind)
+            act.perform_hook_action(stream, &self.is_behind)
         }));
         let Ok(outcome) = done else {
             self.reset_panicked_stream(stream);
@@ -129,7 +129,8 @@ impl StreamFilter {
             return outcome;
         };
         // the stream is over if the rest cannot be stored
-        let _ = self.call_exchange(stream, |exchange| exchange.keep_unsent_response(left));
+        let _ =
+            self.call_with_stream_exchange(stream, |exchange| exchange.keep_unsent_response(left));
         HookOutcome::Ended(None)
     }
 }
@@ -138,12 +139,12 @@ impl StreamFilter {
 ///
 /// # Safety
 /// The caller meets the requirements of [`borrow_filter`].
-unsafe fn run_stream_hook(
+unsafe fn run_filter_hook(
     stream: FilterPtr,
     filter: *const c_void,
-    call: impl FnOnce(&mut StreamExchange, EnvoyStream, &StreamFilter) -> HookAction,
+    call: impl FnOnce(&mut StreamExchange, EnvoyStreamHandle, &EnvoyStreamFilter) -> StreamAction,
 ) -> HookOutcome {
-    let stream = EnvoyStream::new(stream);
+    let stream = EnvoyStreamHandle::new(stream);
     // SAFETY: the function's contract.
     let Some(filter) = (unsafe { borrow_filter(filter) }) else {
         return HookOutcome::Continue;
@@ -184,7 +185,7 @@ fn trailers_status(outcome: &HookOutcome) -> TrailersStatus {
 ///
 /// # Safety
 /// The text is valid during the call.
-unsafe fn parse_configuration<T>(
+unsafe fn parse_envoy_configuration<T>(
     json: EnvoyBuffer,
     read: impl FnOnce(&[u8]) -> Result<T, String>,
 ) -> *const c_void {
@@ -215,9 +216,9 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     _name: EnvoyBuffer,
     config: EnvoyBuffer,
 ) -> *const c_void {
-    let envoy = envoy::EnvoyFilterConfig::new(envoy);
+    let envoy = envoy::FilterConfigHandle::new(envoy);
     // SAFETY: the function's contract.
-    unsafe { parse_configuration(config, |json| FilterConfig::new(json, envoy)) }
+    unsafe { parse_envoy_configuration(config, |json| FilterConfig::new(json, envoy)) }
 }
 
 /// Handles an event of a filter's configuration, on the main thread.
@@ -234,11 +235,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     catch_hook_panic((), || {
         // SAFETY: the function's contract.
         let config = unsafe { config.cast::<FilterConfig>().as_ref() };
-        let envoy = envoy::EnvoyFilterConfig::new(envoy);
+        let envoy = envoy::FilterConfigHandle::new(envoy);
         match (config, event) {
             (Some(config), UPDATE_GAUGES_EVENT) => config.metrics.update_gauges(envoy),
-            (Some(config), BEGIN_EVENT) => config.background.send_queued_requests(envoy),
-            (Some(config), YIELD_EVENT) => config.background.drop_all_requests(envoy),
+            (Some(config), BEGIN_EVENT) => config.background.send_queued_background_requests(envoy),
+            (Some(config), YIELD_EVENT) => config.background.drop_background_requests(envoy),
             _ => {}
         }
     });
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(conf
         let config = config.cast::<FilterConfig>();
         // SAFETY: the function's contract.
         if let Some(config) = unsafe { config.as_ref() } {
-            config.background.wait_for_callouts();
+            config.background.wait_until_callouts_end();
         }
         // SAFETY: the function's contract, and no hook of its requests uses it
         // any more.
@@ -274,7 +275,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_ne
     config: EnvoyBuffer,
 ) -> *const c_void {
     // SAFETY: the function's contract.
-    unsafe { parse_configuration(config, RouteOverrides::new) }
+    unsafe { parse_envoy_configuration(config, RouteOverrides::new) }
 }
 
 /// Destroys a route's configuration, which no stream uses any more.
@@ -298,7 +299,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
     _stream: FilterPtr,
 ) -> *const c_void {
     catch_hook_panic(ptr::null(), || {
-        let filter = Rc::new(StreamFilter {
+        let filter = Rc::new(EnvoyStreamFilter {
             config: config.cast(),
             exchange: RefCell::new(StreamExchange::new()),
             has_failed: Cell::new(false),
@@ -340,7 +341,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
 ) -> HeadersStatus {
     // SAFETY: the function's contract; a stream does not outlive its configuration.
     let outcome = unsafe {
-        run_stream_hook(stream, filter, |exchange, stream, filter| {
+        run_filter_hook(stream, filter, |exchange, stream, filter| {
             match filter.config.as_ref() {
                 Some(config) => {
                     exchange.set_metrics(&config.metrics);
@@ -348,7 +349,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
                         config.settings_for_request(stream.route_config::<RouteOverrides>());
                     exchange.handle_request_head(stream, &settings, config, is_all)
                 }
-                None => HookAction::Continue,
+                None => StreamAction::Continue,
             }
         })
     };
@@ -367,7 +368,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 ) -> BodyStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        run_stream_hook(stream, filter, |exchange, stream, _| {
+        run_filter_hook(stream, filter, |exchange, stream, _| {
             exchange.handle_request_body(stream, is_last)
         })
     };
@@ -389,7 +390,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
 ) -> TrailersStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        run_stream_hook(stream, filter, |exchange, stream, _| {
+        run_filter_hook(stream, filter, |exchange, stream, _| {
             exchange.handle_request_trailers(stream)
         })
     };
@@ -408,7 +409,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 ) -> HeadersStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        run_stream_hook(stream, filter, |exchange, stream, _| {
+        run_filter_hook(stream, filter, |exchange, stream, _| {
             exchange.handle_response_head(stream, is_all)
         })
     };
@@ -427,7 +428,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
 ) -> BodyStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        run_stream_hook(stream, filter, |exchange, stream, _| {
+        run_filter_hook(stream, filter, |exchange, stream, _| {
             exchange.handle_response_body(stream, is_last)
         })
     };
@@ -445,7 +446,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
 ) -> TrailersStatus {
     // SAFETY: the function's contract.
     let outcome = unsafe {
-        run_stream_hook(stream, filter, |exchange, stream, _| {
+        run_filter_hook(stream, filter, |exchange, stream, _| {
             exchange.handle_response_trailers(stream)
         })
     };
@@ -462,21 +463,21 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     filter: *const c_void,
     event: u64,
 ) {
-    let stream = EnvoyStream::new(stream);
+    let stream = EnvoyStreamHandle::new(stream);
     // SAFETY: the function's contract.
     let Some(filter) = (unsafe { borrow_filter(filter) }) else {
         return;
     };
     let mut is_request = false;
     let outcome = filter.run_hook_action(stream, |exchange| {
-        is_request = exchange.is_request_stopped();
+        is_request = exchange.is_request_direction_stopped();
         exchange.handle_scheduled_event(stream, event, !filter.goes_on.get())
     });
     if let HookOutcome::Continue = outcome {
         filter.goes_on.set(true);
         match is_request {
-            true => stream.continue_decoding(),
-            false => stream.continue_encoding(),
+            true => stream.continue_request_decoding(),
+            false => stream.continue_response_encoding(),
         }
     }
 }
@@ -495,11 +496,14 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
 ) -> LocalReplyHookStatus {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { borrow_filter(filter) } {
-        let stream = EnvoyStream::new(stream);
+        let stream = EnvoyStreamHandle::new(stream);
         // an exchange in use does not need the notification
         // SAFETY: Envoy's bytes, valid during the call.
-        let failure = UpstreamFailure::from_envoy_reply(status, unsafe { details.as_slice() });
-        let _ = filter.call_exchange(stream, |exchange| exchange.local_reply(stream, failure));
+        let failure =
+            UpstreamFailure::from_envoy_local_reply(status, unsafe { details.as_slice() });
+        let _ = filter.call_with_stream_exchange(stream, |exchange| {
+            exchange.handle_envoy_local_reply(stream, failure)
+        });
     }
     LocalReplyHookStatus::Continue
 }
@@ -515,9 +519,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
 ) {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { borrow_filter(filter) } {
-        let stream = EnvoyStream::new(stream);
+        let stream = EnvoyStreamHandle::new(stream);
         // an exchange in use does not need the notification
-        let _ = filter.call_exchange(stream, |exchange| exchange.finish_stream_exchange(stream));
+        let _ = filter
+            .call_with_stream_exchange(stream, |exchange| exchange.finish_stream_exchange(stream));
     }
 }
 
@@ -617,8 +622,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_wr
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { borrow_filter(filter) } {
         filter.is_behind.set(false);
-        let stream = EnvoyStream::new(stream);
+        let stream = EnvoyStreamHandle::new(stream);
         // an exchange in use resumes by itself
-        let _ = filter.call_exchange(stream, |exchange| exchange.schedule_unsent_response(stream));
+        let _ = filter.call_with_stream_exchange(stream, |exchange| {
+            exchange.schedule_unsent_response(stream)
+        });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sszip_core::metrics::{self, ExchangeMetricsTally, GAUGES, HISTOGRAMS};
 
-use crate::envoy::{EnvoyFilterConfig, EnvoyStream, EventScheduler};
+use crate::envoy::{EnvoyEventScheduler, EnvoyStreamHandle, FilterConfigHandle};
 use crate::process::PROCESS;
 use crate::{thread_pool, timers};
 
@@ -18,7 +18,7 @@ pub struct EnvoyMetrics {
     histograms: [usize; HISTOGRAMS.len()],
     gauges: [usize; GAUGES.len()],
     /// Scheduler that notifies the main thread when the gauges are due.
-    scheduler: Option<Arc<EventScheduler>>,
+    scheduler: Option<Arc<EnvoyEventScheduler>>,
 }
 
 /// Maximum age of the gauges, in milliseconds.
@@ -29,7 +29,7 @@ pub const UPDATE_GAUGES_EVENT: u64 = 1;
 impl EnvoyMetrics {
     /// Defines the metrics while a filter's configuration is read; none can be
     /// defined later. The gauges are updated only if the filter `is_used`.
-    pub fn new(filter: EnvoyFilterConfig, is_used: bool) -> Self {
+    pub fn new(filter: FilterConfigHandle, is_used: bool) -> Self {
         let counters = metrics::exported_counter_names();
         let id = |name: Option<String>| name.map_or(0, |name| filter.define_counter(&name));
         let made = Self {
@@ -43,11 +43,11 @@ impl EnvoyMetrics {
     }
 
     /// Adds a finished exchange to the counters and histograms.
-    pub fn count_exchange(&self, stream: EnvoyStream, tally: &ExchangeMetricsTally) {
+    pub fn count_exchange(&self, stream: EnvoyStreamHandle, tally: &ExchangeMetricsTally) {
         for (counter, count) in tally.counter_increments() {
             stream.increment_counter(self.counters[counter], count);
         }
-        for (histogram, value) in self.histograms.iter().zip(tally.histogram_values()) {
+        for (histogram, value) in self.histograms.iter().zip(tally.histogram_observations()) {
             if let Some(value) = value {
                 stream.record_histogram(*histogram, value);
             }
@@ -55,7 +55,7 @@ impl EnvoyMetrics {
     }
 
     /// Sets the gauges to their present values. On the main thread.
-    pub fn update_gauges(&self, filter: EnvoyFilterConfig) {
+    pub fn update_gauges(&self, filter: FilterConfigHandle) {
         let now = metrics::gauge_values(&PROCESS, thread_pool::queued_job_count());
         for (gauge, value) in self.gauges.iter().zip(now) {
             filter.set_gauge(*gauge, value);
@@ -74,7 +74,7 @@ impl Drop for EnvoyMetrics {
     fn drop(&mut self) {
         if let Some(scheduler) = &self.scheduler {
             // the scheduler's main thread may end before the timers
-            scheduler.stop_events();
+            scheduler.close_event_scheduler();
         }
     }
 }

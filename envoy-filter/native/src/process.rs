@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 
 /// The process, as the core's exchanges share it.
-pub static PROCESS: LazyLock<ProcessHandle> = LazyLock::new(ProcessHandle::default);
+pub static PROCESS: LazyLock<ProcessResources> = LazyLock::new(ProcessResources::default);

@@ -55,7 +55,7 @@ pub fn count_finished_exchange(
 }
 
 /// Returns the metrics board, if there is one, after setting these gauges in it.
-pub fn update_metrics_board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
+pub fn refresh_board_gauges(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     let board = BOARD.get().copied()?;
     // the gauges are the sum over all workers
     board.set_gauges(0, gauges);

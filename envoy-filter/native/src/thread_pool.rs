@@ -9,7 +9,7 @@ use sszip_core::exchange::drive::OffLoopJob;
 
 use crate::abi::LogLevel;
 use crate::clock;
-use crate::envoy::{write_envoy_log, EventScheduler};
+use crate::envoy::{write_envoy_log, EnvoyEventScheduler};
 use crate::process::PROCESS;
 
 static THREAD_POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start_pool_threads);
@@ -28,7 +28,7 @@ struct ThreadPool {
 struct QueuedJob {
     job: OffLoopJob,
     /// Stream that waits for the job; `None`: no stream.
-    reply: Option<(FinishedJobSlot, Arc<EventScheduler>, u64)>,
+    reply: Option<(FinishedJobSlot, Arc<EnvoyEventScheduler>, u64)>,
 }
 
 /// Enqueues a job; when it has run, it is put into `place`, and the stream is sent `event`. Without
@@ -36,7 +36,7 @@ struct QueuedJob {
 pub fn run_job_on_pool(
     job: OffLoopJob,
     place: &FinishedJobSlot,
-    scheduler: &Arc<EventScheduler>,
+    scheduler: &Arc<EnvoyEventScheduler>,
     event: u64,
 ) {
     let reply = (Arc::clone(place), Arc::clone(scheduler), event);
@@ -74,7 +74,7 @@ impl ThreadPool {
 
     fn enqueue_job(&self, work: QueuedJob) {
         if self.threads == 0 {
-            return work.run_on_pool();
+            return work.run_and_report_job();
         }
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         QUEUED_JOBS.fetch_add(1, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl ThreadPool {
         drop(queue);
         if let Err(refused) = refused {
             QUEUED_JOBS.fetch_sub(1, Ordering::Relaxed);
-            refused.0.run_on_pool();
+            refused.0.run_and_report_job();
         }
     }
 }
@@ -93,7 +93,7 @@ fn run_queued_jobs(work: &Mutex<Receiver<QueuedJob>>) {
         match next {
             Ok(work) => {
                 QUEUED_JOBS.fetch_sub(1, Ordering::Relaxed);
-                work.run_on_pool();
+                work.run_and_report_job();
             }
             Err(_) => return,
         }
@@ -101,7 +101,7 @@ fn run_queued_jobs(work: &Mutex<Receiver<QueuedJob>>) {
 }
 
 /// Logs the pending lines about hit verifications.
-pub fn log_verified_hits() {
+pub fn log_hit_verification_lines() {
     while let Some(line) = PROCESS.shared.verified.take_log_line() {
         write_envoy_log(LogLevel::Error, &line);
     }
@@ -109,7 +109,7 @@ pub fn log_verified_hits() {
 
 impl QueuedJob {
     /// Runs the job, and notifies its stream or stores its result.
-    fn run_on_pool(mut self) {
+    fn run_and_report_job(mut self) {
         match self.reply {
             Some((place, scheduler, event)) => {
                 // the stream had the only other reference: it is gone
@@ -123,7 +123,7 @@ impl QueuedJob {
             None => {
                 self.job.run_job();
                 self.job.store_built_entry(clock::monotonic_ms());
-                log_verified_hits();
+                log_hit_verification_lines();
             }
         }
     }

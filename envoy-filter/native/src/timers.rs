@@ -6,27 +6,28 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::envoy::EventScheduler;
+use crate::envoy::EnvoyEventScheduler;
 
-static TIMERS: LazyLock<Option<&'static TimerQueue>> = LazyLock::new(TimerQueue::start_thread);
+static TIMERS: LazyLock<Option<&'static StreamTimerQueue>> =
+    LazyLock::new(StreamTimerQueue::start_thread);
 
 /// A deadline in the queue: an event to send to a stream's scheduler.
 struct StreamTimer {
     due: Instant,
     event: u64,
-    scheduler: Arc<EventScheduler>,
+    scheduler: Arc<EnvoyEventScheduler>,
 }
 
 /// The deadlines of all streams, for the one thread that waits for them.
 #[derive(Default)]
-struct TimerQueue {
+struct StreamTimerQueue {
     waiting: Mutex<BinaryHeap<Reverse<StreamTimer>>>,
     is_new_first: Condvar,
 }
 
 /// Schedules `event` for a stream in `ms` milliseconds. Returns whether it will be sent: without
 /// the timer thread there are no deadlines.
-pub fn set_stream_timer(scheduler: &Arc<EventScheduler>, event: u64, ms: u64) -> bool {
+pub fn set_stream_timer(scheduler: &Arc<EnvoyEventScheduler>, event: u64, ms: u64) -> bool {
     let Some(timers) = *TIMERS else {
         return false;
     };
@@ -48,7 +49,7 @@ pub fn set_stream_timer(scheduler: &Arc<EventScheduler>, event: u64, ms: u64) ->
     true
 }
 
-impl TimerQueue {
+impl StreamTimerQueue {
     fn start_thread() -> Option<&'static Self> {
         let timers: &'static Self = Box::leak(Box::default());
         let thread = std::thread::Builder::new().name("sszip-timers".into());

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker, RequestWaiter};
+use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker, WaitingRequestId};
 
-use crate::envoy::EventScheduler;
+use crate::envoy::EnvoyEventScheduler;
 use crate::process::PROCESS;
 
 /// The process's only event loop: every stream is notified on its own worker.
@@ -26,34 +26,34 @@ enum StreamWaitState {
     LooksUp,
     /// The wakeup arrived during the lookup.
     Woken,
-    Waits(Arc<EventScheduler>),
+    Waits(Arc<EnvoyEventScheduler>),
 }
 
 /// The id under which a stream waits for a wakeup from the core; its drop ends the wait.
 #[derive(Debug)]
-pub struct StreamWaiter(usize);
+pub struct StreamWaitGuard(usize);
 
-impl StreamWaiter {
+impl StreamWaitGuard {
     /// Creates a waiter id for a stream.
     pub fn new() -> Self {
         Self(NEXT_WAITER_ID.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Marks the beginning of a lookup, which may be a repeated one.
-    pub fn begin_lookup(&self) {
+    pub fn mark_lookup_start(&self) {
         with_wait_shard(self.0, |slots| {
             slots.insert(self.0, StreamWaitState::LooksUp)
         });
     }
 
     /// Returns the waiter that the driver passes to the lookup.
-    pub fn core_waiter(&self) -> RequestWaiter {
-        EVENT_LOOP.waiter_with_id(self.0)
+    pub fn core_waiter(&self) -> WaitingRequestId {
+        EVENT_LOOP.waiter_of_request(self.0)
     }
 
     /// Marks the stream as waiting; if the wakeup arrived during the lookup, schedules its event at
     /// once.
-    pub fn mark_waiting(&self, scheduler: &Arc<EventScheduler>) {
+    pub fn mark_waiting(&self, scheduler: &Arc<EnvoyEventScheduler>) {
         let waits = StreamWaitState::Waits(Arc::clone(scheduler));
         let before = with_wait_shard(self.0, |slots| slots.insert(self.0, waits));
         if let Some(StreamWaitState::Woken) = before {
@@ -62,7 +62,7 @@ impl StreamWaiter {
     }
 }
 
-impl Drop for StreamWaiter {
+impl Drop for StreamWaitGuard {
     fn drop(&mut self) {
         with_wait_shard(self.0, |slots| slots.remove(&self.0));
     }

@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use proxy_wasm::types::{BufferType, MapType};
 use sszip_core::exchange::Header;
 use sszip_core::memory;
-use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
+use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
 
 #[link(wasm_import_module = "env")]
 extern "C" {
@@ -165,7 +165,7 @@ fn read_clock(clock: u32) -> u64 {
 }
 
 /// Returns a random name that no other sandbox has.
-pub fn random_sandbox_name() -> String {
+pub fn unique_wasm_sandbox_name() -> String {
     let mut random = [0; 16];
     // SAFETY: the pointer and the length are the array's.
     unsafe { random_get(random.as_mut_ptr(), random.len()) };
@@ -185,7 +185,7 @@ pub enum SharedDataValue {
 }
 
 /// Reads the shared data of the proxy under a key.
-pub fn shared_value(key: &str) -> SharedDataValue {
+pub fn read_proxy_shared_data(key: &str) -> SharedDataValue {
     let (mut value, mut length, mut version) = (null_mut(), 0, 0);
     // SAFETY: the key is a string's, and the results point at memory of their
     // types.
@@ -209,7 +209,7 @@ pub fn shared_value(key: &str) -> SharedDataValue {
 /// Writes the shared data of the proxy under a key. `Some(false)`: the value has another version
 /// than `version` (any version but 0 sets an absent value). `None`: the proxy does not support
 /// shared data.
-pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
+pub fn write_proxy_shared_data(key: &str, value: &[u8], version: u32) -> Option<bool> {
     // SAFETY: each pointer and length belong to one slice.
     let status = unsafe {
         proxy_set_shared_data(
@@ -228,13 +228,13 @@ pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
 }
 
 /// Makes a context the one to which the following calls of the proxy apply.
-pub fn set_effective_context(context: u32) -> bool {
+pub fn set_effective_proxy_context(context: u32) -> bool {
     // SAFETY: the argument is a number.
     unsafe { proxy_set_effective_context(context) == STATUS_OK }
 }
 
 /// Sets the timer of the context's root to call it every `milliseconds`; 0: never.
-pub fn set_tick_period(milliseconds: u64) {
+pub fn set_root_tick_period(milliseconds: u64) {
     let period = u32::try_from(milliseconds).unwrap_or(u32::MAX);
     // SAFETY: the argument is a number.
     unsafe { proxy_set_tick_period_milliseconds(period) };
@@ -244,7 +244,7 @@ pub fn set_tick_period(milliseconds: u64) {
 /// exhausted. The memory is tested first, because the proxy allocates through
 /// the SDK, which ends the sandbox if the allocation fails.
 pub fn copy_buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
-    if !memory::can_allocate(most) {
+    if !memory::can_allocate_now(most) {
         return None;
     }
     let (mut bytes, mut length) = (null_mut(), 0);
@@ -272,9 +272,9 @@ pub fn prepend_to_buffer(kind: BufferType, bytes: &[u8]) -> bool {
 
 /// A message head as the proxy serialized it, pseudo-headers included.
 #[derive(Debug, Default)]
-pub struct ProxyHead(Vec<u8>);
+pub struct SerializedMessageHead(Vec<u8>);
 
-impl ProxyHead {
+impl SerializedMessageHead {
     /// Copies the headers that the proxy has now; empty: it has none.
     pub fn from_proxy(kind: MapType) -> Self {
         let (mut pairs, mut length) = (null_mut(), 0);
@@ -289,23 +289,23 @@ impl ProxyHead {
     }
 }
 
-impl MessageHead for ProxyHead {
+impl HostMessageHead for SerializedMessageHead {
     fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         let (number, sizes) = read_u32(&self.0).unwrap_or((0, &[]));
         let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
-        SerializedHeaders { sizes, texts }
+        SerializedHeaderIter { sizes, texts }
     }
 }
 
-/// An iterator over the headers of a [`ProxyHead`]. The proxy serializes the number of headers, the
+/// An iterator over the headers of a [`SerializedMessageHead`]. The proxy serializes the number of headers, the
 /// lengths of each name and value, and then the names and values, each followed by a zero.
 #[derive(Clone, Debug)]
-struct SerializedHeaders<'a> {
+struct SerializedHeaderIter<'a> {
     sizes: &'a [u8],
     texts: &'a [u8],
 }
 
-impl<'a> Iterator for SerializedHeaders<'a> {
+impl<'a> Iterator for SerializedHeaderIter<'a> {
     type Item = Header<'a>;
 
     fn next(&mut self) -> Option<Header<'a>> {
@@ -316,7 +316,7 @@ impl<'a> Iterator for SerializedHeaders<'a> {
     }
 }
 
-impl<'a> SerializedHeaders<'a> {
+impl<'a> SerializedHeaderIter<'a> {
     fn take_header_text(&mut self, length: usize) -> Option<&'a [u8]> {
         let (text, rest) = self.texts.split_at_checked(length)?;
         self.texts = rest.get(1..)?;
@@ -348,13 +348,13 @@ fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Ve
 
 /// The header map of a message of the effective context, as the carrier reads and changes it.
 #[derive(Clone, Copy)]
-pub struct ContextHeaders(pub MapType);
+pub struct WasmContextHeaderMap(pub MapType);
 
-impl HeaderMap for ContextHeaders {
-    type Head = ProxyHead;
+impl EnvoyHeaderMap for WasmContextHeaderMap {
+    type Head = SerializedMessageHead;
 
-    fn read_head(&self) -> ProxyHead {
-        ProxyHead::from_proxy(self.0)
+    fn copy_headers(&self) -> SerializedMessageHead {
+        SerializedMessageHead::from_proxy(self.0)
     }
 
     fn set_header(&self, name: &str, value: Option<&[u8]>) {

@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::node_capabilities::NodeCapabilities;
-use sszip_core::config::sandbox::SandboxConfig;
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::node_capabilities::RouteNodeCapabilities;
+use sszip_core::config::sandbox::WasmFilterConfig;
 use sszip_core::config::validated::ValidatedConfig;
 use sszip_envoy_carrier::settings::{
-    format_setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
+    format_setting_message, ClusterCapabilities, HostSpecificSettings, ParsedSettings,
+    RequestSettings,
 };
 
 use crate::abi::{self, LogLevel};
@@ -30,7 +31,7 @@ const MAX_ROUTE_SETTINGS: usize = 1000;
 #[derive(Default)]
 struct WasmFilterSettings<'s> {
     /// The settings of the filter; a route has none of these.
-    sandbox: Option<&'s mut SandboxConfig>,
+    sandbox: Option<&'s mut WasmFilterConfig>,
     warnings: Vec<String>,
 }
 
@@ -39,8 +40,8 @@ struct WasmFilterSettings<'s> {
 #[derive(Debug)]
 pub struct FilterSettings {
     parsed: ParsedSettings,
-    sandbox: SandboxConfig,
-    process: ProcessHandle,
+    sandbox: WasmFilterConfig,
+    process: ProcessResources,
     /// Settings of requests whose route has none of its own.
     settings: Arc<RequestSettings>,
     /// Settings of routes by their text; `None`: the text is invalid.
@@ -55,18 +56,21 @@ impl FilterSettings {
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
-    pub fn new(json: &[u8], process: &ProcessHandle) -> Result<(Self, Vec<String>), String> {
-        let mut sandbox = SandboxConfig::default();
+    pub fn new(json: &[u8], process: &ProcessResources) -> Result<(Self, Vec<String>), String> {
+        let mut sandbox = WasmFilterConfig::default();
         let mut host = WasmFilterSettings {
             sandbox: Some(&mut sandbox),
             warnings: Vec::new(),
         };
         let mut parsed = ParsedSettings::parse_json_settings(CONFIG_ERROR_NAME, json, &mut host)?;
         let mut warnings = host.warnings;
-        parsed.enable_by_default();
+        parsed.enable_filter_by_default();
         let settings = resolve_request_settings(&parsed, &sandbox, process);
         let mut plan = ValidatedConfig::default();
-        let added = plan.add_route(&settings.core, settings.route_declaration("the filter"))?;
+        let added = plan.validate_and_add_route(
+            &settings.core,
+            settings.describe_route_for_validation("the filter"),
+        )?;
         warnings.extend(added);
         let has_no_store = settings.core.is_cache_enabled() && sandbox.owner_cluster().is_none();
         if has_no_store {
@@ -99,7 +103,7 @@ impl FilterSettings {
     }
 
     /// Returns the node capabilities of a cluster.
-    pub fn node_capabilities(&self, cluster: &[u8]) -> NodeCapabilities {
+    pub fn node_capabilities(&self, cluster: &[u8]) -> RouteNodeCapabilities {
         self.nodes.capabilities_of_cluster(cluster)
     }
 
@@ -155,22 +159,24 @@ const NO_STORE: &str = "\"cache\" needs \"cache_owner\": \"cluster:NAME\" in the
 
 fn resolve_request_settings(
     parsed: &ParsedSettings,
-    sandbox: &SandboxConfig,
-    process: &ProcessHandle,
+    sandbox: &WasmFilterConfig,
+    process: &ProcessResources,
 ) -> Arc<RequestSettings> {
-    let mut core = parsed.directives().resolve_route_config(process.clone());
-    sandbox.clamp_route_config(&mut core);
+    let mut core = parsed
+        .core_directives()
+        .resolve_route_config(process.clone());
+    sandbox.clamp_to_sandbox_limits(&mut core);
     parsed.create_request_settings(core)
 }
 
-impl HostSettings for WasmFilterSettings<'_> {
+impl HostSpecificSettings for WasmFilterSettings<'_> {
     const LOCATION: &'static str = "configuration";
     const HAS_STATUS_REQUESTS: bool = false;
 
     fn set_host_setting(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
         let set = match &mut self.sandbox {
-            Some(sandbox) => sandbox.set_sandbox_setting(name, values)?,
-            None => match SandboxConfig::default().set_sandbox_setting(name, values)? {
+            Some(sandbox) => sandbox.set_wasm_filter_setting(name, values)?,
+            None => match WasmFilterConfig::default().set_wasm_filter_setting(name, values)? {
                 Ok(()) => {
                     let error = "is a setting of the filter: move it to the filter's configuration";
                     return Some(Err(format_setting_message(name, &error)));

@@ -31,13 +31,13 @@ mod start {
 
 impl Context for root::SdkRootContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.0.set_called_context(self.0.id, false);
+        self.0.record_called_proxy_context(self.0.id, false);
         self.0.handle_callout_response(token, fields, length);
-        self.0.finish_call(self.0.id);
+        self.0.finish_proxy_call(self.0.id);
     }
 
     fn on_done(&mut self) -> bool {
-        self.0.reset_gauges();
+        self.0.remove_sandbox_gauge_share();
         true
     }
 }
@@ -48,8 +48,8 @@ impl RootContext for root::SdkRootContext {
     }
 
     fn on_tick(&mut self) {
-        self.0.handle_root_timer();
-        self.0.finish_call(self.0.id);
+        self.0.handle_root_context_timer();
+        self.0.finish_proxy_call(self.0.id);
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
@@ -63,24 +63,24 @@ impl RootContext for root::SdkRootContext {
 
 impl Context for SdkStreamContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.root.set_called_context(self.id, false);
+        self.root.record_called_proxy_context(self.id, false);
         self.root.handle_callout_response(token, fields, length);
-        self.root.finish_call(self.id);
+        self.root.finish_proxy_call(self.id);
     }
 
     fn on_done(&mut self) -> bool {
-        self.root.set_called_context(self.id, false);
+        self.root.record_called_proxy_context(self.id, false);
         self.release_stream();
-        self.root.finish_call(self.id);
+        self.root.finish_proxy_call(self.id);
         true
     }
 }
 
 impl HttpContext for SdkStreamContext {
     fn on_log(&mut self) {
-        self.root.set_called_context(self.id, false);
-        self.report_finished_stream();
-        self.root.finish_call(self.id);
+        self.root.record_called_proxy_context(self.id, false);
+        self.finish_and_report_exchange();
+        self.root.finish_proxy_call(self.id);
     }
 
     fn on_http_request_headers(&mut self, _: usize, is_all: bool) -> Action {

@@ -9,7 +9,7 @@ use crate::abi::{self, MetricType};
 
 /// The ids under which the proxy knows the metrics of a filter, each defined when it is first used.
 #[derive(Debug, Default)]
-pub struct ProxyMetrics(RefCell<MetricIds>);
+pub struct WasmFilterMetrics(RefCell<MetricIds>);
 
 /// The ids of the defined metrics, and the gauge values that were reported.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct MetricIds {
     shown: [u64; GAUGES.len()],
 }
 
-impl ProxyMetrics {
+impl WasmFilterMetrics {
     /// Adds a finished exchange to the counters and histograms.
     pub fn count_exchange(&self, tally: &ExchangeMetricsTally) {
         let known = &mut *self.0.borrow_mut();
@@ -41,7 +41,7 @@ impl ProxyMetrics {
             }
         }
         let histograms = known.histograms.iter_mut().zip(HISTOGRAMS);
-        for ((id, name), value) in histograms.zip(tally.histogram_values()) {
+        for ((id, name), value) in histograms.zip(tally.histogram_observations()) {
             if let Some(value) = value {
                 *id = id.or_else(|| define_named_metric(MetricType::Histogram, name));
                 id.inspect(|id| abi::record_histogram(*id, value));

@@ -9,10 +9,10 @@ use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
-use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::response;
 
-use crate::abi::{self, ProxyHead};
+use crate::abi::{self, SerializedMessageHead};
 
 /// Maximum number of probes at a time. Further ones are dropped; their cause
 /// requests them again.
@@ -44,7 +44,12 @@ impl ProbeQueue {
     }
 
     /// Enqueues a probe. `head` is the head of the upstream request.
-    pub fn enqueue_probe(&self, driver: ExchangeDriver, cluster: Vec<u8>, head: &ProxyHead) {
+    pub fn enqueue_probe(
+        &self,
+        driver: ExchangeDriver,
+        cluster: Vec<u8>,
+        head: &SerializedMessageHead,
+    ) {
         let path = driver.probe_path(head.target()).map(String::from_utf8);
         let (Some(Ok(path)), Ok(cluster)) = (path, String::from_utf8(cluster)) else {
             return;
@@ -118,8 +123,8 @@ impl ProbeQueue {
 }
 
 fn read_probe_response(driver: &mut ExchangeDriver, length: usize) {
-    let head = ProxyHead::from_proxy(MapType::HttpCallResponseHeaders);
-    let response = response::convert_response_head(&head, true, abi::unix_seconds());
+    let head = SerializedMessageHead::from_proxy(MapType::HttpCallResponseHeaders);
+    let response = response::convert_head_for_driver(&head, true, abi::unix_seconds());
     let failure = UpstreamFailure::Status(response.status);
     let now = abi::monotonic_ms();
     let judged = driver.handle_upstream_head(response.clone(), failure, now);

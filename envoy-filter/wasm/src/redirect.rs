@@ -23,11 +23,11 @@ pub fn offer_redirected_driver(stream: u32, driver: ExchangeDriver) {
 }
 
 /// Takes the driver that the previous stream offered, with that stream's context.
-pub fn take_redirected_driver() -> Option<(u32, ExchangeDriver)> {
+pub fn take_offered_driver() -> Option<(u32, ExchangeDriver)> {
     OFFERED.take()
 }
 
 /// Drops an offered driver that no new stream has taken.
-pub fn drop_redirected_driver() {
+pub fn drop_offered_driver() {
     OFFERED.take();
 }

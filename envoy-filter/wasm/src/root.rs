@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use proxy_wasm::types::BufferType;
 use sszip_core::cache::process::wake::{
-    EventLoopId, EventLoopWaker, RequestWaiter, WokenRequestQueue,
+    EventLoopId, EventLoopWaker, WaitingRequestId, WokenRequestQueue,
 };
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::exchange::drive::OffLoopJob;
 use sszip_core::metrics::{self, GAUGES};
 
 use crate::abi::{self, LogLevel};
 use crate::config::FilterSettings;
-use crate::metrics::ProxyMetrics;
+use crate::metrics::WasmFilterMetrics;
 use crate::probes::ProbeQueue;
 use crate::redirect;
-use crate::store::OwnerCallouts;
+use crate::store::FilterOwnerCallouts;
 use crate::timers::{RootTimerAction, RootTimers};
 
 /// Maximum age of the gauges, in milliseconds.
@@ -53,9 +53,9 @@ pub struct FilterRoot {
     /// Context id of the root.
     pub id: u32,
     /// State of the process, shared by its exchanges.
-    pub process: ProcessHandle,
+    pub process: ProcessResources,
     filter_settings: OnceCell<FilterSettings>,
-    store: OnceCell<OwnerCallouts>,
+    store: OnceCell<FilterOwnerCallouts>,
     /// Probes of nodes.
     pub questions: ProbeQueue,
     /// Streams that may be woken or have a deadline, by context id.
@@ -75,13 +75,13 @@ pub struct FilterRoot {
     /// Streams wait for the next such call.
     is_put_off: Cell<bool>,
     /// Metrics of the filter's requests.
-    pub metrics: ProxyMetrics,
+    pub metrics: WasmFilterMetrics,
 }
 
 impl SdkRootContext {
     /// Creates the state of a root context.
     pub fn new(id: u32) -> Self {
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         let woken = Arc::<WokenRequestQueue>::default();
         let event_loop = process
             .shared
@@ -101,7 +101,7 @@ impl SdkRootContext {
             hooked: Cell::new(None),
             room: Cell::new(MAX_RESUMED_PER_CALL),
             is_put_off: Cell::new(false),
-            metrics: ProxyMetrics::default(),
+            metrics: WasmFilterMetrics::default(),
         }))
     }
 }
@@ -118,14 +118,14 @@ impl FilterRoot {
                 }
                 if let Some(cluster) = filter.owner_cluster() {
                     let deadline = filter.lookup_timeout();
-                    let _ = root
-                        .store
-                        .set(OwnerCallouts::new(cluster, deadline, &root.process));
+                    let _ =
+                        root.store
+                            .set(FilterOwnerCallouts::new(cluster, deadline, &root.process));
                 }
                 let _ = root.filter_settings.set(filter);
                 abi::declare_request_property();
-                root.set_root_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
-                root.schedule_next_callouts();
+                root.add_root_context_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
+                root.schedule_callout_timer();
                 true
             }
             Err(error) => {
@@ -141,17 +141,17 @@ impl FilterRoot {
     }
 
     /// Returns the waiter under which the lookups of a stream wait.
-    pub fn stream_waiter(&self, stream: u32) -> RequestWaiter {
-        self.event_loop.waiter_with_id(stream as usize)
+    pub fn lookup_waiter_of_stream(&self, stream: u32) -> WaitingRequestId {
+        self.event_loop.waiter_of_request(stream as usize)
     }
 
     /// Registers a stream, which may be woken from here on.
-    pub fn add_stream(&self, id: u32, stream: Weak<RefCell<dyn ResumableStream>>) {
+    pub fn register_filter_stream(&self, id: u32, stream: Weak<RefCell<dyn ResumableStream>>) {
         self.streams.borrow_mut().insert(id, stream);
     }
 
     /// Removes a stream that has ended.
-    pub fn remove_stream(&self, id: u32) {
+    pub fn remove_filter_stream(&self, id: u32) {
         self.streams.borrow_mut().remove(&id);
         if let Some(store) = self.store.get() {
             store.end_context_callouts(id, &self.process);
@@ -159,7 +159,7 @@ impl FilterRoot {
     }
 
     /// Sets a timer that is due after `milliseconds`.
-    pub fn set_root_deadline(&self, kind: RootTimerAction, milliseconds: u64) {
+    pub fn add_root_context_deadline(&self, kind: RootTimerAction, milliseconds: u64) {
         self.timers
             .borrow_mut()
             .add_deadline(kind, milliseconds, abi::monotonic_ms());
@@ -175,7 +175,7 @@ impl FilterRoot {
 
     /// Records the context of the present call, and whether the call is a hook whose result resumes
     /// the stream.
-    pub fn set_called_context(&self, context: u32, is_hook: bool) {
+    pub fn record_called_proxy_context(&self, context: u32, is_hook: bool) {
         self.called.set(context);
         self.hooked.set(is_hook.then_some(context));
     }
@@ -187,8 +187,12 @@ impl FilterRoot {
             return;
         };
         match self.called.get() == stream {
-            true => store.send_for_stream(stream, self.stream_waiter(stream), &self.process),
-            false => store.schedule_callouts(),
+            true => store.send_stream_callouts(
+                stream,
+                self.lookup_waiter_of_stream(stream),
+                &self.process,
+            ),
+            false => store.hand_callouts_to_root(),
         }
     }
 
@@ -196,7 +200,7 @@ impl FilterRoot {
     /// effective context.
     fn send_callouts(&self) {
         if let Some(store) = self.store.get() {
-            store.send_due_as_root(self.id, &self.process);
+            store.send_due_root_callouts(self.id, &self.process);
         }
         self.questions.send_queued_probes();
     }
@@ -204,7 +208,7 @@ impl FilterRoot {
     /// Schedules the owner requests that no stream sends itself.
     pub fn schedule_owner_requests(&self) {
         if let Some(store) = self.store.get() {
-            store.schedule_callouts();
+            store.hand_callouts_to_root();
         }
     }
 
@@ -224,8 +228,8 @@ impl FilterRoot {
     }
 
     /// Handles the root's timer: performs the actions that are due.
-    pub fn handle_root_timer(&self) {
-        self.set_called_context(self.id, false);
+    pub fn handle_root_context_timer(&self) {
+        self.record_called_proxy_context(self.id, false);
         self.room.set(MAX_RESUMED_PER_CALL);
         self.is_put_off.set(false);
         let now = abi::monotonic_ms();
@@ -241,27 +245,27 @@ impl FilterRoot {
                 }
                 Some(RootTimerAction::Calls) => {
                     self.calls_at.set(u64::MAX);
-                    abi::set_effective_context(self.id);
+                    abi::set_effective_proxy_context(self.id);
                     self.send_callouts();
                 }
                 Some(RootTimerAction::Gauges) => {
                     let now = metrics::gauge_values(&self.process, 0);
                     self.metrics.update_gauges(&now);
-                    self.set_root_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
+                    self.add_root_context_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 }
-                Some(RootTimerAction::Canceled) => redirect::drop_redirected_driver(),
+                Some(RootTimerAction::Canceled) => redirect::drop_offered_driver(),
                 // these streams are resumed below, after this call
                 Some(RootTimerAction::Woken) => {}
                 None => break,
             }
         }
-        abi::set_effective_context(self.id);
-        self.timers.borrow_mut().arm_root_timer(now);
+        abi::set_effective_proxy_context(self.id);
+        self.timers.borrow_mut().arm_root_context_timer(now);
     }
 
     /// Removes the sandbox's share from the gauges, which are sums over all
     /// workers, when it ends after its last stream.
-    pub fn reset_gauges(&self) {
+    pub fn remove_sandbox_gauge_share(&self) {
         self.metrics.update_gauges(&[0; GAUGES.len()]);
     }
 
@@ -271,9 +275,10 @@ impl FilterRoot {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {
             // the exchange is not in use: each call concerns one stream
-            if let (true, Ok(mut exchange)) =
-                (abi::set_effective_context(id), exchange.try_borrow_mut())
-            {
+            if let (true, Ok(mut exchange)) = (
+                abi::set_effective_proxy_context(id),
+                exchange.try_borrow_mut(),
+            ) {
                 call(&mut *exchange);
             }
         }
@@ -285,7 +290,7 @@ impl FilterRoot {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
         if room == 0 && !self.is_put_off.replace(true) {
-            self.set_root_deadline(RootTimerAction::Woken, 1);
+            self.add_root_context_deadline(RootTimerAction::Woken, 1);
         }
         room > 0
     }
@@ -305,7 +310,7 @@ impl FilterRoot {
     }
 
     /// Logs the pending lines about verified hits.
-    pub fn log_verified_hits(&self) {
+    pub fn log_hit_verification_lines(&self) {
         while let Some(line) = self.process.shared.verified.take_log_line() {
             abi::write_proxy_log(LogLevel::Error, &line);
         }
@@ -313,15 +318,15 @@ impl FilterRoot {
 
     /// Ends a call of the proxy: resumes the woken streams, and schedules the owner requests that
     /// are due. `context` is the called one.
-    pub fn finish_call(&self, context: u32) {
+    pub fn finish_proxy_call(&self, context: u32) {
         self.resume_woken(context);
         self.hooked.set(None);
         // requests of many streams are sent at each response, not a timer later
-        if context == self.id && self.has_pending_callouts() {
+        if context == self.id && self.has_unsent_callouts() {
             self.send_callouts();
             self.resume_woken(context);
         }
-        self.schedule_next_callouts();
+        self.schedule_callout_timer();
     }
 
     fn resume_woken(&self, context: u32) {
@@ -330,26 +335,32 @@ impl FilterRoot {
                 true => self.with_stream_exchange(id, |stream| stream.defer_wakeup()),
                 false => self.with_stream_exchange(id, |stream| stream.resume_after_wakeup()),
             }
-            abi::set_effective_context(context);
+            abi::set_effective_proxy_context(context);
         }
     }
 
     /// Whether owner requests or probes wait for the root to send them.
-    fn has_pending_callouts(&self) -> bool {
-        self.store.get().is_some_and(OwnerCallouts::has_due) || self.questions.has_queued_probes()
+    fn has_unsent_callouts(&self) -> bool {
+        self.store
+            .get()
+            .is_some_and(FilterOwnerCallouts::has_due_callouts)
+            || self.questions.has_queued_probes()
     }
 
     /// Sets the timer for callouts that are due, or that time out.
-    fn schedule_next_callouts(&self) {
-        let after = match self.has_pending_callouts() {
+    fn schedule_callout_timer(&self) {
+        let after = match self.has_unsent_callouts() {
             true => Some(1),
-            false => self.store.get().and_then(OwnerCallouts::next_callout_delay),
+            false => self
+                .store
+                .get()
+                .and_then(FilterOwnerCallouts::next_callout_delay_ms),
         };
         if let Some(after) = after {
             let at = abi::monotonic_ms().saturating_add(after);
             if at < self.calls_at.get() {
                 self.calls_at.set(at);
-                self.set_root_deadline(RootTimerAction::Calls, after);
+                self.add_root_context_deadline(RootTimerAction::Calls, after);
             }
         }
     }

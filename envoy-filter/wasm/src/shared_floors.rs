@@ -1,7 +1,7 @@
 //! Tip floors that all sandboxes of a proxy share as values of the proxy, since
 //! sandboxes share no memory.
 
-use sszip_core::cache::tip_floor::{SharedTipFloors, TipFloorRow};
+use sszip_core::cache::tip_floor::{HostTipFloorStore, TipFloorRow};
 use sszip_core::cache::CacheNamespace;
 
 use crate::abi::{self, SharedDataValue};
@@ -18,9 +18,9 @@ const ABSENT_VALUE_VERSION: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct SharedDataTipFloors;
 
-impl SharedTipFloors for SharedDataTipFloors {
+impl HostTipFloorStore for SharedDataTipFloors {
     fn read_floor_row(&self, namespace: &CacheNamespace) -> Option<TipFloorRow> {
-        match abi::shared_value(&floor_value_key(namespace)) {
+        match abi::read_proxy_shared_data(&floor_value_key(namespace)) {
             SharedDataValue::Present(value, _) => Some(parse_floor_row(&value)),
             SharedDataValue::Absent => Some(TipFloorRow::default()),
             SharedDataValue::Unsupported => None,
@@ -34,14 +34,14 @@ impl SharedTipFloors for SharedDataTipFloors {
     ) -> bool {
         let key = floor_value_key(namespace);
         for _ in 0..MAX_CHANGE_ATTEMPTS {
-            let (mut row, version) = match abi::shared_value(&key) {
+            let (mut row, version) = match abi::read_proxy_shared_data(&key) {
                 SharedDataValue::Present(value, version) => (parse_floor_row(&value), version),
                 SharedDataValue::Absent => (TipFloorRow::default(), ABSENT_VALUE_VERSION),
                 SharedDataValue::Unsupported => return false,
             };
             change(&mut row);
             let value: Vec<u8> = row.iter().flat_map(|number| number.to_le_bytes()).collect();
-            match abi::set_shared_value(&key, &value, version) {
+            match abi::write_proxy_shared_data(&key, &value, version) {
                 Some(true) => return true,
                 Some(false) => {}
                 None => return false,

@@ -38,7 +38,7 @@ impl RootTimers {
         let at = now.saturating_add(milliseconds.max(1));
         self.due.push(Reverse((at, kind)));
         if self.at == 0 || at < self.at {
-            self.arm_root_timer(now);
+            self.arm_root_context_timer(now);
         }
     }
 
@@ -52,9 +52,9 @@ impl RootTimers {
     }
 
     /// Sets the root's timer to the first deadline, if there is one.
-    pub fn arm_root_timer(&mut self, now: u64) {
+    pub fn arm_root_context_timer(&mut self, now: u64) {
         let first = self.due.peek().map(|Reverse((at, _))| *at);
         self.at = first.unwrap_or(0);
-        abi::set_tick_period(first.map_or(0, |at| at.saturating_sub(now).max(1)));
+        abi::set_root_tick_period(first.map_or(0, |at| at.saturating_sub(now).max(1)));
     }
 }

@@ -13,12 +13,12 @@ const JOIN_LIMIT: usize = 4096;
 
 /// The bytes of a response body as shared slices, which are sent without a copy.
 #[derive(Clone, Debug, Default)]
-pub struct BodySlices {
+pub struct SharedBodySlices {
     slices: Vec<Bytes>,
     len: usize,
 }
 
-impl BodySlices {
+impl SharedBodySlices {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -32,7 +32,7 @@ impl BodySlices {
     }
 
     /// Appends all slices of another body.
-    pub fn append_body(&mut self, other: BodySlices) {
+    pub fn append_slices(&mut self, other: SharedBodySlices) {
         self.len += other.len;
         self.slices.extend(other.slices);
     }
@@ -61,9 +61,9 @@ impl BodySlices {
     }
 
     /// Returns the body, with short slices joined, in few enough slices for one write.
-    pub fn into_fewer_slices(self) -> BodySlices {
+    pub fn into_fewer_slices(self) -> SharedBodySlices {
         if self.slices.len() > 1 && self.len <= JOIN_LIMIT || self.slices.len() > 16 {
-            BodySlices::from(self.to_single_slice())
+            SharedBodySlices::from(self.to_single_slice())
         } else {
             self
         }
@@ -86,7 +86,7 @@ impl BodySlices {
     }
 }
 
-impl From<Bytes> for BodySlices {
+impl From<Bytes> for SharedBodySlices {
     fn from(slice: Bytes) -> Self {
         Self {
             len: slice.len(),
@@ -95,7 +95,7 @@ impl From<Bytes> for BodySlices {
     }
 }
 
-impl From<String> for BodySlices {
+impl From<String> for SharedBodySlices {
     fn from(text: String) -> Self {
         Self::from(Bytes::from(text))
     }
@@ -107,8 +107,8 @@ mod tests {
 
     use super::*;
 
-    fn payload(parts: &[&'static str]) -> BodySlices {
-        let mut payload = BodySlices::default();
+    fn payload(parts: &[&'static str]) -> SharedBodySlices {
+        let mut payload = SharedBodySlices::default();
         for part in parts {
             payload.push(Bytes::from_static(part.as_bytes()));
         }
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn many_slices_coalesce_without_loss() {
-        let mut batch = BodySlices::default();
+        let mut batch = SharedBodySlices::default();
         for index in 0..3000 {
-            batch.append_body(BodySlices::from(format!("{index},")));
+            batch.append_slices(SharedBodySlices::from(format!("{index},")));
         }
         let before = batch.to_single_slice();
         let after = batch.into_fewer_slices();

@@ -11,36 +11,36 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use crate::body_slices::BodySlices;
-use crate::stats::InFlightRequest;
-use crate::witness::WitnessPieces;
+use crate::body_slices::SharedBodySlices;
+use crate::stats::InFlightRequestGuard;
+use crate::witness::WitnessPieceIterator;
 
 /// A response body while it is sent, with the pieces and pauses of the options.
 ///
 /// hyper sends a body of known length with `Content-Length` and any other one chunked, one chunk
 /// per frame; to an HTTP/1.0 client it sends the latter up to the close of the connection.
 #[derive(Debug)]
-pub struct DeliveredBody {
+pub struct PacedResponseBody {
     slices: VecDeque<Bytes>,
     /// Pieces that follow the slices, generated when they are sent.
-    generated: Option<WitnessPieces>,
+    generated: Option<WitnessPieceIterator>,
     remaining: usize,
     exact: bool,
     piece: usize,
     pause: Option<Duration>,
     waiting: Option<Pin<Box<Sleep>>>,
-    in_flight: Option<InFlightRequest>,
+    in_flight: Option<InFlightRequestGuard>,
 }
 
-impl DeliveredBody {
+impl PacedResponseBody {
     /// Creates the delivery of `payload` in slices of at most `piece` bytes; each one is flushed if
     /// there is a `pause` between them, even one of length 0.
     pub fn new(
-        payload: BodySlices,
+        payload: SharedBodySlices,
         exact: bool,
         piece: Option<usize>,
         pause: Option<Duration>,
-        in_flight: Option<InFlightRequest>,
+        in_flight: Option<InFlightRequestGuard>,
     ) -> Self {
         let remaining = payload.len();
         let slices = match piece {
@@ -61,15 +61,15 @@ impl DeliveredBody {
     }
 
     /// Creates the delivery of pieces that are generated while they are sent.
-    pub fn from_generated(
-        pieces: WitnessPieces,
+    pub fn from_generated_pieces(
+        pieces: WitnessPieceIterator,
         exact: bool,
         pause: Option<Duration>,
-        in_flight: Option<InFlightRequest>,
+        in_flight: Option<InFlightRequestGuard>,
     ) -> Self {
-        let whole = Self::new(BodySlices::default(), exact, None, pause, in_flight);
+        let whole = Self::new(SharedBodySlices::default(), exact, None, pause, in_flight);
         Self {
-            remaining: pieces.remaining_bytes() as usize,
+            remaining: pieces.ungenerated_bytes() as usize,
             generated: Some(pieces),
             ..whole
         }
@@ -93,7 +93,7 @@ impl DeliveredBody {
     }
 }
 
-impl Body for DeliveredBody {
+impl Body for PacedResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 

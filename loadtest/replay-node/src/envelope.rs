@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// The way in which an option alters the fork that a response declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ForkAlteration {
+pub enum DeclaredForkAlteration {
     Nothing,
     /// The actual fork, after the value.
     Late,
@@ -18,14 +18,14 @@ pub enum ForkAlteration {
 }
 
 /// The members of a JSON object in the order of the text.
-struct OrderedMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct MembersInTextOrder<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for OrderedMembers<'de> {
+impl<'de> Deserialize<'de> for MembersInTextOrder<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct InOrder;
 
         impl<'de> Visitor<'de> for InOrder {
-            type Value = OrderedMembers<'de>;
+            type Value = MembersInTextOrder<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for OrderedMembers<'de> {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(OrderedMembers(members))
+                Ok(MembersInTextOrder(members))
             }
         }
 
@@ -46,17 +46,20 @@ impl<'de> Deserialize<'de> for OrderedMembers<'de> {
 
 /// Returns the object with its `version` omitted, moved or replaced, or `None` if `json` is not an
 /// object.
-pub fn alter_declared_version(json: &[u8], declaration: &ForkAlteration) -> Option<Vec<u8>> {
-    let OrderedMembers(mut members) = serde_json::from_slice(json).ok()?;
+pub fn alter_declared_version(
+    json: &[u8],
+    declaration: &DeclaredForkAlteration,
+) -> Option<Vec<u8>> {
+    let MembersInTextOrder(mut members) = serde_json::from_slice(json).ok()?;
     let at = members.iter().position(|(name, _)| name == "version");
     let version = at.map(|at| members.remove(at));
     let mut out = b"{".to_vec();
     match (declaration, version) {
-        (ForkAlteration::Fork(fork), _) => {
+        (DeclaredForkAlteration::Fork(fork), _) => {
             write_member(&mut out, "version", &serde_json::to_string(fork).ok()?);
         }
-        (ForkAlteration::Late, Some(version)) => members.push(version),
-        (ForkAlteration::Late, None) | (ForkAlteration::Nothing, _) => (),
+        (DeclaredForkAlteration::Late, Some(version)) => members.push(version),
+        (DeclaredForkAlteration::Late, None) | (DeclaredForkAlteration::Nothing, _) => (),
     }
     for (name, value) in members {
         write_member(&mut out, &name, value.get());
@@ -84,25 +87,29 @@ mod tests {
         let json = r#"{"version":"electra","finalized":true,"data":[{"version":"1"}, 2]}"#;
         let without = r#""finalized":true,"data":[{"version":"1"}, 2]"#;
         for (declaration, expected) in [
-            (ForkAlteration::Nothing, format!("{{{without}}}")),
+            (DeclaredForkAlteration::Nothing, format!("{{{without}}}")),
             (
-                ForkAlteration::Late,
+                DeclaredForkAlteration::Late,
                 format!(r#"{{{without},"version":"electra"}}"#),
             ),
             (
-                ForkAlteration::Fork("a\"b".into()),
+                DeclaredForkAlteration::Fork("a\"b".into()),
                 format!(r#"{{"version":"a\"b",{without}}}"#),
             ),
         ] {
             let made = alter_declared_version(json.as_bytes(), &declaration).unwrap();
             assert_eq!(String::from_utf8(made).unwrap(), expected);
         }
-        let alone = alter_declared_version(b"{}", &ForkAlteration::Fork("x".into())).unwrap();
+        let alone =
+            alter_declared_version(b"{}", &DeclaredForkAlteration::Fork("x".into())).unwrap();
         assert_eq!(alone, br#"{"version":"x"}"#);
         assert_eq!(
-            alter_declared_version(b"{}", &ForkAlteration::Late).unwrap(),
+            alter_declared_version(b"{}", &DeclaredForkAlteration::Late).unwrap(),
             b"{}"
         );
-        assert_eq!(alter_declared_version(b"[]", &ForkAlteration::Late), None);
+        assert_eq!(
+            alter_declared_version(b"[]", &DeclaredForkAlteration::Late),
+            None
+        );
     }
 }

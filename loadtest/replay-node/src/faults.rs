@@ -11,8 +11,8 @@ use hyper::{StatusCode, Version};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::body_slices::BodySlices;
-use crate::options::{BodyFraming, DeliveryOptions};
+use crate::body_slices::SharedBodySlices;
+use crate::options::{BodyFraming, ReplayDeliveryOptions};
 
 /// Time for which a closed connection is still read, so that the bytes sent before the close are
 /// not lost to a reset.
@@ -20,7 +20,7 @@ const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// One operation on the socket of a response that violates HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum SocketOperation {
+enum FaultySocketOperation {
     Write(Bytes),
     Pause(Duration),
     /// Send nothing more until the peer closes the connection.
@@ -31,24 +31,24 @@ enum SocketOperation {
 
 /// The socket operations that send one response without the HTTP library.
 #[derive(Clone, Debug, Default)]
-pub struct RawResponsePlan {
-    steps: Vec<SocketOperation>,
+pub struct FaultyResponsePlan {
+    steps: Vec<FaultySocketOperation>,
     /// Number of body bytes among the written ones.
     pub body_bytes: usize,
 }
 
-impl RawResponsePlan {
-    /// Plans a response for which [`DeliveryOptions::is_raw`] is true.
+impl FaultyResponsePlan {
+    /// Plans a response for which [`ReplayDeliveryOptions::bypasses_http_library`] is true.
     pub fn new(
         parts: &Parts,
-        payload: BodySlices,
+        payload: SharedBodySlices,
         client: Version,
-        options: &DeliveryOptions,
+        options: &ReplayDeliveryOptions,
     ) -> Self {
-        let mut plan = RawResponsePlan::default();
+        let mut plan = FaultyResponsePlan::default();
         if options.lost {
             plan.steps
-                .extend(options.reset.then_some(SocketOperation::Reset));
+                .extend(options.reset.then_some(FaultySocketOperation::Reset));
             return plan;
         }
         if let Some(len) = options.garbage {
@@ -60,19 +60,24 @@ impl RawResponsePlan {
             framing => framing,
         };
         let promised = (payload.len() as i64 + options.length_off.unwrap_or(0)).max(0);
-        plan.add_bytes(raw_head(parts, framing, promised).into());
-        let complete = plan.add_body(payload.to_single_slice(), framing, options);
+        plan.add_bytes(build_raw_response_head(parts, framing, promised).into());
+        let complete = plan.add_body_operations(payload.to_single_slice(), framing, options);
         if complete && framing == BodyFraming::Chunked {
             plan.add_bytes(Bytes::from_static(b"0\r\n\r\n"));
         }
         if options.reset {
-            plan.steps.push(SocketOperation::Reset);
+            plan.steps.push(FaultySocketOperation::Reset);
         }
         plan
     }
 
     /// Adds the body up to its cut; returns whether it is not cut.
-    fn add_body(&mut self, body: Bytes, framing: BodyFraming, options: &DeliveryOptions) -> bool {
+    fn add_body_operations(
+        &mut self,
+        body: Bytes,
+        framing: BodyFraming,
+        options: &ReplayDeliveryOptions,
+    ) -> bool {
         let cut = options.cut.filter(|cut| *cut < body.len());
         let end = cut.unwrap_or(body.len());
         let stall = options.stall.map(|at| at.min(end));
@@ -80,7 +85,8 @@ impl RawResponsePlan {
         let mut start = 0;
         while start < body.len() {
             if start > 0 {
-                self.steps.extend(options.pause.map(SocketOperation::Pause));
+                self.steps
+                    .extend(options.pause.map(FaultySocketOperation::Pause));
             }
             let size = piece.min(body.len() - start);
             if framing == BodyFraming::Chunked {
@@ -93,8 +99,8 @@ impl RawResponsePlan {
             if let Some(at) = split {
                 self.add_bytes(body.slice(start..at));
                 self.steps.push(match options.stall_for {
-                    Some(wait) => SocketOperation::Pause(wait),
-                    None => SocketOperation::Hang,
+                    Some(wait) => FaultySocketOperation::Pause(wait),
+                    None => FaultySocketOperation::Hang,
                 });
                 self.add_bytes(body.slice(at..stop));
             } else {
@@ -114,33 +120,36 @@ impl RawResponsePlan {
 
     fn add_bytes(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.steps.push(SocketOperation::Write(bytes));
+            self.steps.push(FaultySocketOperation::Write(bytes));
         }
     }
 
     /// Executes the plan and closes the connection.
-    pub async fn execute_plan<S: ClientSocket>(self, mut socket: S) -> io::Result<()> {
+    pub async fn execute_socket_operations<S: ResettableSocket>(
+        self,
+        mut socket: S,
+    ) -> io::Result<()> {
         for step in self.steps {
             match step {
-                SocketOperation::Write(bytes) => {
+                FaultySocketOperation::Write(bytes) => {
                     socket.write_all(&bytes).await?;
                     socket.flush().await?;
                 }
-                SocketOperation::Pause(pause) => tokio::time::sleep(pause).await,
-                SocketOperation::Hang => return read_to_end(&mut socket).await,
-                SocketOperation::Reset => return socket.close_with_reset(),
+                FaultySocketOperation::Pause(pause) => tokio::time::sleep(pause).await,
+                FaultySocketOperation::Hang => return discard_until_closed(&mut socket).await,
+                FaultySocketOperation::Reset => return socket.close_with_reset(),
             }
         }
         socket.shutdown().await?;
         // A peer that does not close is abandoned: the time-out is not reported to anyone.
-        tokio::time::timeout(LINGER_TIME, read_to_end(&mut socket))
+        tokio::time::timeout(LINGER_TIME, discard_until_closed(&mut socket))
             .await
             .unwrap_or(Ok(()))
     }
 }
 
 /// Builds the status line and the headers, with those that belong to the framing.
-fn raw_head(parts: &Parts, framing: BodyFraming, promised: i64) -> Vec<u8> {
+fn build_raw_response_head(parts: &Parts, framing: BodyFraming, promised: i64) -> Vec<u8> {
     let version = match framing {
         BodyFraming::Close10 => "HTTP/1.0",
         _ => "HTTP/1.1",
@@ -184,25 +193,25 @@ pub fn error_page(status: StatusCode) -> String {
 }
 
 /// Reads and discards bytes until the peer closes.
-async fn read_to_end<S: ClientSocket>(socket: &mut S) -> io::Result<()> {
+async fn discard_until_closed<S: ResettableSocket>(socket: &mut S) -> io::Result<()> {
     let mut scratch = [0; 4096];
     while socket.read(&mut scratch).await? > 0 {}
     Ok(())
 }
 
 /// A client's socket, which can be closed with a reset.
-pub trait ClientSocket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+pub trait ResettableSocket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Closes so that the peer receives a reset, if the transport has one.
     fn close_with_reset(self) -> io::Result<()>;
 }
 
-impl ClientSocket for TcpStream {
+impl ResettableSocket for TcpStream {
     fn close_with_reset(self) -> io::Result<()> {
         socket2::SockRef::from(&self).set_linger(Some(Duration::ZERO))
     }
 }
 
-impl ClientSocket for UnixStream {
+impl ResettableSocket for UnixStream {
     fn close_with_reset(self) -> io::Result<()> {
         Ok(())
     }

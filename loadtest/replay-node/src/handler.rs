@@ -12,17 +12,17 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
-use crate::body_slices::BodySlices;
-use crate::chain::{self, BeaconEventStream, BeaconGetResponse, OutageMode, SimulatedNode};
-use crate::delivery::DeliveredBody;
-use crate::faults::{self, RawResponsePlan};
-use crate::options::{DeliveryOptionError, DeliveryOptions};
+use crate::body_slices::SharedBodySlices;
+use crate::chain::{self, BeaconEventStreamBody, OutageMode, SimulatedGetResponse, SimulatedNode};
+use crate::delivery::PacedResponseBody;
+use crate::faults::{self, FaultyResponsePlan};
+use crate::options::{DeliveryOptionError, ReplayDeliveryOptions};
 use crate::page::CONSENSUS_VERSION;
-use crate::respond::{build_response, ResponseContent, UndeliveredResponse, HTML, JSON, TEXT};
+use crate::respond::{build_response, UncodedResponseContent, UnframedResponse, HTML, JSON, TEXT};
 use crate::responses::ResponseTable;
-use crate::rpc::{self, CallReply};
-use crate::stats::{InFlightRequest, RequestCounters};
-use crate::submissions::{self, Submissions};
+use crate::rpc::{self, ReplayRpcReply};
+use crate::stats::{InFlightRequestGuard, RequestCounters};
+use crate::submissions::{self, ReceivedSubmissions};
 use crate::witness_submissions;
 
 /// Header with the options of one request, as an alternative to its query string.
@@ -36,20 +36,20 @@ const PUBLISH_OPTIONS: &str = "publish";
 const REQUEST_LIMIT: usize = 64 << 20;
 
 /// The body of any response of the node: a delivery or an event stream.
-pub type NodeResponseBody = Either<DeliveredBody, BeaconEventStream>;
+pub type NodeResponseBody = Either<PacedResponseBody, BeaconEventStreamBody>;
 
 /// The source of the node's responses: a table of recorded ones, or a simulated chain.
 #[derive(Debug)]
-pub enum ResponseSource {
+pub enum ReplayResponseSource {
     Answers(ResponseTable),
     Chain(Arc<SimulatedNode>),
 }
 
-impl ResponseSource {
+impl ReplayResponseSource {
     fn calls_by_method(&self) -> BTreeMap<&str, u64> {
         match self {
-            ResponseSource::Answers(answers) => answers.calls_by_method(),
-            ResponseSource::Chain(simulation) => simulation.calls(),
+            ReplayResponseSource::Answers(answers) => answers.call_counts_by_method(),
+            ReplayResponseSource::Chain(simulation) => simulation.calls(),
         }
     }
 }
@@ -57,37 +57,37 @@ impl ResponseSource {
 /// The replay node: its responses, options and counters, shared by all connections.
 #[derive(Debug)]
 pub struct ReplayNode {
-    pub source: ResponseSource,
+    pub source: ReplayResponseSource,
     pub stats: Arc<RequestCounters>,
-    pub publishes: Submissions,
-    pub defaults: DeliveryOptions,
+    pub publishes: ReceivedSubmissions,
+    pub defaults: ReplayDeliveryOptions,
     /// Options by method: the defaults, overridden by the method's own options.
-    pub by_method: HashMap<String, DeliveryOptions>,
+    pub by_method: HashMap<String, ReplayDeliveryOptions>,
 }
 
 /// A response that is sent without the HTTP library. It is returned as the service's error, which
 /// makes hyper give up the connection without writing a byte.
 #[derive(Clone, Debug)]
-pub struct RawResponse {
-    pub plan: RawResponsePlan,
+pub struct FaultyResponse {
+    pub plan: FaultyResponsePlan,
     /// Dropped at the end of the plan, not of the service call.
-    pub in_flight: Arc<InFlightRequest>,
+    pub in_flight: Arc<InFlightRequestGuard>,
 }
 
-impl fmt::Display for RawResponse {
+impl fmt::Display for FaultyResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the response is written past the HTTP library")
     }
 }
 
-impl std::error::Error for RawResponse {}
+impl std::error::Error for FaultyResponse {}
 
 /// Handles one HTTP request. `upgraded` is set if the connection is a WebSocket from then on.
 pub async fn handle_request(
     node: Arc<ReplayNode>,
     request: Request<Incoming>,
     upgraded: Arc<AtomicBool>,
-) -> Result<Response<NodeResponseBody>, RawResponse> {
+) -> Result<Response<NodeResponseBody>, FaultyResponse> {
     let (head, body) = request.into_parts();
     if matches!(head.method, Method::GET | Method::HEAD) {
         match head.uri.path() {
@@ -95,20 +95,20 @@ pub async fn handle_request(
             "/stats" => {
                 let json = node.stats.to_json(
                     node.source.calls_by_method(),
-                    node.publishes.counts_by_path(),
+                    node.publishes.submission_counts_by_path(),
                 );
                 return Ok(plain_response(StatusCode::OK, JSON, json));
             }
             path => {
                 if let Some(path) = path.strip_prefix(PUBLISHED_PREFIX) {
-                    return Ok(published_response(&node, path));
+                    return Ok(accepted_publish_response(&node, path));
                 }
             }
         }
     }
     let body = Limited::new(body, REQUEST_LIMIT);
-    if let ResponseSource::Chain(simulation) = &node.source {
-        if chain::is_chain_control(head.uri.path()) {
+    if let ReplayResponseSource::Chain(simulation) = &node.source {
+        if chain::is_chain_control_request(head.uri.path()) {
             let body = match body.collect().await {
                 Ok(collected) => collected.to_bytes(),
                 Err(error) => return Ok(body_too_large_response(&*error)),
@@ -117,35 +117,35 @@ pub async fn handle_request(
             return Ok(plain_response(status, JSON, json));
         }
     }
-    let in_flight = InFlightRequest::new(node.stats.clone());
+    let in_flight = InFlightRequestGuard::new(node.stats.clone());
     let body = match body.collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(error) => return Ok(body_too_large_response(&*error)),
     };
     node.stats.count_received_bytes(body.len());
     let answered = match &node.source {
-        ResponseSource::Answers(answers) => respond_from_table(&node, answers, &head, &body),
-        ResponseSource::Chain(simulation) => match simulation.outage_mode() {
+        ReplayResponseSource::Answers(answers) => respond_from_table(&node, answers, &head, &body),
+        ReplayResponseSource::Chain(simulation) => match simulation.outage_mode() {
             OutageMode::No if head.method == Method::GET && chain::is_websocket(&head.headers) => {
                 return Ok(accept_upgrade(&head, &upgraded));
             }
-            OutageMode::No => match respond_from_chain(&node, simulation, &head, &body) {
+            OutageMode::No => match respond_from_simulated_chain(&node, simulation, &head, &body) {
                 Ok(answered) => answered,
                 Err((events, topics)) => {
-                    return Ok(event_stream_response(BeaconEventStream::new(
+                    return Ok(event_stream_response(BeaconEventStreamBody::new(
                         events, topics, in_flight,
                     )));
                 }
             },
             OutageMode::Unavailable => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                let page = ResponseContent::Text(HTML, faults::error_page(status));
-                UndeliveredResponse::new("", status, page)
+                let page = UncodedResponseContent::Text(HTML, faults::error_page(status));
+                UnframedResponse::new("", status, page)
             }
             OutageMode::Closed => {
                 let in_flight = Arc::new(in_flight);
-                let plan = RawResponsePlan::default();
-                return Err(RawResponse { plan, in_flight });
+                let plan = FaultyResponsePlan::default();
+                return Err(FaultyResponse { plan, in_flight });
             }
         },
     };
@@ -157,7 +157,7 @@ pub async fn handle_request(
     let options = if head.uri.query().is_none() && !head.headers.contains_key(OPTIONS_HEADER) {
         options
     } else {
-        layered = match merge_options(options, &head) {
+        layered = match merge_request_options(options, &head) {
             Ok(layered) => layered,
             Err(error) => {
                 return Ok(plain_response(
@@ -185,26 +185,26 @@ fn respond_from_table<'a>(
     answers: &'a ResponseTable,
     head: &request::Parts,
     body: &'a Bytes,
-) -> UndeliveredResponse<'a> {
+) -> UnframedResponse<'a> {
     let path = head.uri.path();
     match head.method {
         Method::POST if submissions::is_publish_route(path) => match answers.find_page(path) {
             // A query whose parameters are in the body of the POST.
             Some(page) => {
                 node.stats.count_page();
-                UndeliveredResponse::new("GET", StatusCode::OK, ResponseContent::Page(page))
+                UnframedResponse::new("GET", StatusCode::OK, UncodedResponseContent::Page(page))
             }
-            None => UndeliveredResponse::new(
+            None => UnframedResponse::new(
                 PUBLISH_OPTIONS,
                 StatusCode::OK,
-                ResponseContent::Publish(body),
+                UncodedResponseContent::Publish(body),
             ),
         },
         Method::POST if witness_submissions::is_witness_route(path) => {
             match answers.witness_generator() {
                 Some(witness) => {
-                    let content = ResponseContent::Submission(body, witness);
-                    UndeliveredResponse::new(
+                    let content = UncodedResponseContent::Submission(body, witness);
+                    UnframedResponse::new(
                         witness_submissions::SUBMISSION_OPTIONS,
                         StatusCode::OK,
                         content,
@@ -212,74 +212,74 @@ fn respond_from_table<'a>(
                 }
                 None => {
                     let status = StatusCode::NOT_FOUND;
-                    UndeliveredResponse::new(
+                    UnframedResponse::new(
                         witness_submissions::SUBMISSION_OPTIONS,
                         status,
-                        ResponseContent::engine_problem("method-not-found"),
+                        UncodedResponseContent::engine_api_problem("method-not-found"),
                     )
                 }
             }
         }
         Method::POST => {
             let exchange = rpc::respond_to_body(body, answers, &node.stats);
-            let content = ResponseContent::Rpc(exchange.reply);
-            UndeliveredResponse::new(exchange.method, StatusCode::OK, content)
+            let content = UncodedResponseContent::Rpc(exchange.reply);
+            UnframedResponse::new(exchange.method, StatusCode::OK, content)
         }
         Method::GET | Method::HEAD => {
             let (status, content) = match answers.find_page(path) {
                 Some(page) => {
                     node.stats.count_page();
-                    (StatusCode::OK, ResponseContent::Page(page))
+                    (StatusCode::OK, UncodedResponseContent::Page(page))
                 }
                 None => unknown_page(path),
             };
-            UndeliveredResponse::new("GET", status, content)
+            UnframedResponse::new("GET", status, content)
         }
         _ => method_not_allowed(),
     }
 }
 
 /// Responds from the chain, or returns the event stream that was requested.
-fn respond_from_chain(
+fn respond_from_simulated_chain(
     node: &ReplayNode,
     simulation: &SimulatedNode,
     head: &request::Parts,
     body: &[u8],
-) -> Result<UndeliveredResponse<'static>, (chain::ChainEventReceiver, HashSet<String>)> {
+) -> Result<UnframedResponse<'static>, (chain::ChainEventReceiver, HashSet<String>)> {
     match head.method {
         Method::POST => {
             let answered = simulation.respond_to_body(body, &node.stats);
-            let content = ResponseContent::Rpc(CallReply::Generated(answered.payload));
-            Ok(UndeliveredResponse {
+            let content = UncodedResponseContent::Rpc(ReplayRpcReply::Generated(answered.payload));
+            Ok(UnframedResponse {
                 hold: answered.hold,
-                ..UndeliveredResponse::new(answered.method, StatusCode::OK, content)
+                ..UnframedResponse::new(answered.method, StatusCode::OK, content)
             })
         }
         Method::GET | Method::HEAD => {
             let path = head.uri.path();
             match chain::respond_to_get(simulation, path, head.uri.query().unwrap_or_default()) {
-                BeaconGetResponse::Page {
+                SimulatedGetResponse::Page {
                     status,
                     json,
                     fork,
                     hold,
                 } => {
                     node.stats.count_page();
-                    let content = ResponseContent::Text(JSON, json);
+                    let content = UncodedResponseContent::Text(JSON, json);
                     let fork = fork.map(HeaderValue::from_static);
-                    Ok(UndeliveredResponse {
+                    Ok(UnframedResponse {
                         fields: fork
                             .map(|fork| (CONSENSUS_VERSION, fork))
                             .into_iter()
                             .collect(),
                         hold,
-                        ..UndeliveredResponse::new("GET", status, content)
+                        ..UnframedResponse::new("GET", status, content)
                     })
                 }
-                BeaconGetResponse::Events { events, topics } => Err((events, topics)),
-                BeaconGetResponse::Nothing => {
+                SimulatedGetResponse::Events { events, topics } => Err((events, topics)),
+                SimulatedGetResponse::Nothing => {
                     let (status, content) = unknown_page(path);
-                    Ok(UndeliveredResponse::new("GET", status, content))
+                    Ok(UnframedResponse::new("GET", status, content))
                 }
             }
         }
@@ -287,9 +287,9 @@ fn respond_from_chain(
     }
 }
 
-fn method_not_allowed() -> UndeliveredResponse<'static> {
-    let text = ResponseContent::Text(TEXT, "method not allowed\n".to_owned());
-    UndeliveredResponse::new("", StatusCode::METHOD_NOT_ALLOWED, text)
+fn method_not_allowed() -> UnframedResponse<'static> {
+    let text = UncodedResponseContent::Text(TEXT, "method not allowed\n".to_owned());
+    UnframedResponse::new("", StatusCode::METHOD_NOT_ALLOWED, text)
 }
 
 fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<NodeResponseBody> {
@@ -299,8 +299,8 @@ fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<Node
     };
     upgraded.store(true, Ordering::Relaxed);
     response.map(|()| {
-        Either::Left(DeliveredBody::new(
-            BodySlices::default(),
+        Either::Left(PacedResponseBody::new(
+            SharedBodySlices::default(),
             true,
             None,
             None,
@@ -309,7 +309,7 @@ fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<Node
     })
 }
 
-fn event_stream_response(events: BeaconEventStream) -> Response<NodeResponseBody> {
+fn event_stream_response(events: BeaconEventStreamBody) -> Response<NodeResponseBody> {
     let mut response = Response::new(Either::Right(events));
     let media_type = HeaderValue::from_static("text/event-stream");
     let headers = response.headers_mut();
@@ -322,26 +322,31 @@ fn body_too_large_response(error: &dyn std::error::Error) -> Response<NodeRespon
     plain_response(StatusCode::PAYLOAD_TOO_LARGE, TEXT, format!("{error}\n"))
 }
 
-fn unknown_page(path: &str) -> (StatusCode, ResponseContent<'static>) {
+fn unknown_page(path: &str) -> (StatusCode, UncodedResponseContent<'static>) {
     // geth responds to probes of its root with an empty 200.
     if path == "/" {
-        let nothing = ResponseContent::Rpc(CallReply::Generated(BodySlices::default()));
+        let nothing =
+            UncodedResponseContent::Rpc(ReplayRpcReply::Generated(SharedBodySlices::default()));
         return (StatusCode::OK, nothing);
     }
     let status = StatusCode::NOT_FOUND;
-    (status, ResponseContent::beacon_error(status, "not found"))
+    (
+        status,
+        UncodedResponseContent::beacon_error(status, "not found"),
+    )
 }
 
 /// Returns the last accepted publish of a path, unchanged.
-fn published_response(node: &ReplayNode, path: &str) -> Response<NodeResponseBody> {
-    let Some(last) = node.publishes.last_accepted(path) else {
+fn accepted_publish_response(node: &ReplayNode, path: &str) -> Response<NodeResponseBody> {
+    let Some(last) = node.publishes.last_accepted_submission(path) else {
         return plain_response(
             StatusCode::NOT_FOUND,
             TEXT,
             "nothing was taken there\n".to_owned(),
         );
     };
-    let delivery = DeliveredBody::new(BodySlices::from(last.body), true, None, None, None);
+    let delivery =
+        PacedResponseBody::new(SharedBodySlices::from(last.body), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, last.media_type);
@@ -352,19 +357,19 @@ fn published_response(node: &ReplayNode, path: &str) -> Response<NodeResponseBod
 }
 
 /// Applies the options of the request over the options of the node.
-fn merge_options(
-    base: &DeliveryOptions,
+fn merge_request_options(
+    base: &ReplayDeliveryOptions,
     head: &request::Parts,
-) -> Result<DeliveryOptions, DeliveryOptionError> {
+) -> Result<ReplayDeliveryOptions, DeliveryOptionError> {
     let mut options = base.clone();
     let query = head.uri.query().unwrap_or_default();
     if head.method == Method::POST {
-        options.parse_options(query)?;
+        options.parse_query_options(query)?;
     } else {
-        options.parse_known_options(query)?;
+        options.parse_options_ignoring_unknown(query)?;
     }
     for value in head.headers.get_all(OPTIONS_HEADER) {
-        options.parse_options(&String::from_utf8_lossy(value.as_bytes()))?;
+        options.parse_query_options(&String::from_utf8_lossy(value.as_bytes()))?;
     }
     Ok(options)
 }
@@ -375,7 +380,7 @@ fn plain_response(
     media_type: HeaderValue,
     text: String,
 ) -> Response<NodeResponseBody> {
-    let delivery = DeliveredBody::new(BodySlices::from(text), true, None, None, None);
+    let delivery = PacedResponseBody::new(SharedBodySlices::from(text), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     *response.status_mut() = status;
     *response.version_mut() = Version::HTTP_11;

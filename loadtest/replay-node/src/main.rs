@@ -34,14 +34,14 @@ use sszip_core::ssz::Preset;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 
-use chain::{ChainArgs, SimulatedNode};
-use handler::{ReplayNode, ResponseSource};
-use options::{DeliveryOptionError, DeliveryOptions};
+use chain::{SimulatedChainArguments, SimulatedNode};
+use handler::{ReplayNode, ReplayResponseSource};
+use options::{DeliveryOptionError, ReplayDeliveryOptions};
 use responses::ResponseTable;
 use served_formats::ServedFormats;
-use server::{ListenAddress, Listener};
-use submissions::Submissions;
-use witness::{WitnessGenerator, WitnessSize};
+use server::{ListenAddress, NodeListener};
+use submissions::ReceivedSubmissions;
+use witness::{WitnessByteSize, WitnessGenerator};
 
 /// Time for which connections may finish their responses after a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -88,10 +88,10 @@ struct NodeArguments {
     /// Generate witnesses of about this many bytes of JSON for debug_executionWitness and
     /// engine_newPayloadWithWitness, and serve /engine/v1/payloads/witness: 500M
     #[arg(long, value_name = "SIZE", conflicts_with = "chain")]
-    witness: Option<WitnessSize>,
+    witness: Option<WitnessByteSize>,
 
     #[command(flatten)]
-    chain: ChainArgs,
+    chain: SimulatedChainArguments,
 
     /// Print METHOD PARAMS SIZE of every response, separated by tabs, and exit
     #[arg(long)]
@@ -129,12 +129,18 @@ struct NodeArguments {
 
 impl NodeArguments {
     /// Returns the default options, and the options by method that override them.
-    fn delivery_options(
+    fn delivery_options_from_arguments(
         &self,
-    ) -> Result<(DeliveryOptions, HashMap<String, DeliveryOptions>), DeliveryOptionError> {
-        let mut defaults = DeliveryOptions::default();
+    ) -> Result<
+        (
+            ReplayDeliveryOptions,
+            HashMap<String, ReplayDeliveryOptions>,
+        ),
+        DeliveryOptionError,
+    > {
+        let mut defaults = ReplayDeliveryOptions::default();
         if self.gzip {
-            defaults.parse_options("gzip=on")?;
+            defaults.parse_query_options("gzip=on")?;
         }
         let numbers = [
             ("piece", self.piece.map(|piece| piece as u64)),
@@ -143,22 +149,22 @@ impl NodeArguments {
         ];
         for (name, value) in numbers {
             if let Some(value) = value {
-                defaults.parse_options(&format!("{name}={value}"))?;
+                defaults.parse_query_options(&format!("{name}={value}"))?;
             }
         }
         if self.chunked.as_deref() == Some("*") {
-            defaults.parse_options("framing=chunked")?;
+            defaults.parse_query_options("framing=chunked")?;
         }
         for options in &self.with {
-            defaults.parse_options(options)?;
+            defaults.parse_query_options(options)?;
         }
-        let mut by_method: HashMap<String, DeliveryOptions> = HashMap::new();
+        let mut by_method: HashMap<String, ReplayDeliveryOptions> = HashMap::new();
         let mut add = |methods: &str, options: &str| {
             methods.split(',').try_for_each(|method| {
                 by_method
                     .entry(method.to_owned())
                     .or_insert_with(|| defaults.clone())
-                    .parse_options(options)
+                    .parse_query_options(options)
             })
         };
         if let Some(methods) = self.chunked.as_deref().filter(|methods| *methods != "*") {
@@ -180,7 +186,7 @@ impl NodeArguments {
         let warn = &mut |warning| eprintln!("replay-node: {warning}");
         let of_sample = self.folders.is_empty() && self.page.is_empty();
         let mut answers = match of_sample {
-            true => sample::generate_sample(self.seed, self.lenient),
+            true => sample::generate_sample_responses(self.seed, self.lenient),
             false => ResponseTable::new(self.lenient),
         };
         for folder in &self.folders {
@@ -188,7 +194,7 @@ impl NodeArguments {
                 .map_err(|error| named(folder, error))?;
         }
         for (path, file) in &self.page {
-            recording::load_page(path, file, &mut answers, warn)
+            recording::load_page_file(path, file, &mut answers, warn)
                 .map_err(|error| named(file, error))?;
         }
         if let Some(size) = self.witness {
@@ -196,14 +202,14 @@ impl NodeArguments {
         }
         answers
             .pages_mut()
-            .for_each(|(_, page)| page.cache_headers());
+            .for_each(|(_, page)| page.memoize_response_headers());
         match (of_sample, self.beacon) {
             (true, forms) => {
                 let forms = forms.unwrap_or(ServedFormats::Both);
-                served_formats::retain_formats(&mut answers, forms, Preset::Mainnet, warn);
+                served_formats::apply_served_formats(&mut answers, forms, Preset::Mainnet, warn);
             }
             (false, Some(forms)) => {
-                served_formats::retain_formats(&mut answers, forms, self.preset, warn);
+                served_formats::apply_served_formats(&mut answers, forms, self.preset, warn);
             }
             (false, None) => (),
         }
@@ -234,13 +240,13 @@ fn main() -> ExitCode {
 }
 
 fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
-    let (defaults, by_method) = args.delivery_options()?;
+    let (defaults, by_method) = args.delivery_options_from_arguments()?;
     let simulation = args
         .chain
         .chain
         .then(|| Arc::new(SimulatedNode::new(&args.chain, args.seed)));
     let source = match &simulation {
-        Some(simulation) => ResponseSource::Chain(simulation.clone()),
+        Some(simulation) => ReplayResponseSource::Chain(simulation.clone()),
         None => {
             let answers = args.load_responses()?;
             if args.list {
@@ -249,24 +255,24 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
             if answers.is_empty() {
                 return Err("nothing to serve: the folders have no recordings".into());
             }
-            ResponseSource::Answers(answers)
+            ReplayResponseSource::Answers(answers)
         }
     };
     let node = Arc::new(ReplayNode {
         source,
         stats: Arc::default(),
-        publishes: Submissions::new(args.beacon.unwrap_or(ServedFormats::Both)),
+        publishes: ReceivedSubmissions::new(args.beacon.unwrap_or(ServedFormats::Both)),
         defaults,
         by_method,
     });
     let mut listeners = Vec::new();
     for address in &args.listen {
-        let listener = Listener::bind_address(address)
+        let listener = NodeListener::bind_address(address)
             .map_err(|error| format!("cannot listen on {address}: {error}"))?;
         listeners.push(listener);
     }
     let (stop, stopped) = watch::channel(false);
-    server::start_workers(&node, &listeners, args.threads.into(), &stopped)?;
+    server::start_server_workers(&node, &listeners, args.threads.into(), &stopped)?;
     drop(stopped);
 
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -300,7 +306,7 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
 
 fn print_responses(answers: &ResponseTable) -> io::Result<()> {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
-    for (method, params, size) in answers.list_responses() {
+    for (method, params, size) in answers.response_size_rows() {
         writeln!(stdout, "{method}\t{params}\t{size}")?;
     }
     stdout.flush()

@@ -7,9 +7,9 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::StatusCode;
 
-use crate::envelope::ForkAlteration;
+use crate::envelope::DeclaredForkAlteration;
 use crate::page::BodyFormat;
-use crate::witness::WitnessSize;
+use crate::witness::WitnessByteSize;
 
 /// Upper bounds, so that a typing error is an error and not an endless test.
 const LONGEST_WAIT_MS: u64 = 600_000;
@@ -31,7 +31,7 @@ pub enum BodyFraming {
 
 /// The condition under which a response is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GzipCondition {
+pub enum GzipPolicy {
     Never,
     /// If Accept-Encoding contains `gzip`: geth does not parse the rest, so `gzip;q=0` counts
     /// too.
@@ -43,12 +43,12 @@ pub enum GzipCondition {
 /// The options of one response: its delivery, encoding and faults. `None` leaves the value to the
 /// layer below: the method's, then the node's options.
 #[derive(Clone, Debug, Default)]
-pub struct DeliveryOptions {
+pub struct ReplayDeliveryOptions {
     pub framing: Option<BodyFraming>,
     pub piece: Option<usize>,
     pub pause: Option<Duration>,
     pub latency: Option<Duration>,
-    pub gzip: Option<GzipCondition>,
+    pub gzip: Option<GzipPolicy>,
     pub status: Option<StatusCode>,
     pub content_type: Option<HeaderValue>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -57,11 +57,11 @@ pub struct DeliveryOptions {
     /// Format of a page, whatever the request accepts.
     pub form: Option<BodyFormat>,
     /// Values of `Eth-Consensus-Version` and of the body's `version`.
-    pub fork: Option<ForkAlteration>,
-    pub version: Option<ForkAlteration>,
+    pub fork: Option<DeclaredForkAlteration>,
+    pub version: Option<DeclaredForkAlteration>,
     pub corrupt: Option<usize>,
     /// Size of generated witnesses.
-    pub witness: Option<WitnessSize>,
+    pub witness: Option<WitnessByteSize>,
     pub refuse: Option<StatusCode>,
     pub truncate: Option<usize>,
     pub error: Option<StatusCode>,
@@ -88,9 +88,9 @@ pub enum DeliveryOptionError {
     },
 }
 
-impl DeliveryOptions {
+impl ReplayDeliveryOptions {
     /// Parses options from the text of a query, over those already set.
-    pub fn parse_options(&mut self, text: &str) -> Result<(), DeliveryOptionError> {
+    pub fn parse_query_options(&mut self, text: &str) -> Result<(), DeliveryOptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             match self.set_option(&name, &value) {
                 Ok(true) => (),
@@ -107,9 +107,12 @@ impl DeliveryOptions {
         Ok(())
     }
 
-    /// Parses options like [`parse_options`](Self::parse_options), but ignores unknown names, since
+    /// Parses options like [`parse_query_options`](Self::parse_query_options), but ignores unknown names, since
     /// query strings also belong to the requested path.
-    pub fn parse_known_options(&mut self, text: &str) -> Result<(), DeliveryOptionError> {
+    pub fn parse_options_ignoring_unknown(
+        &mut self,
+        text: &str,
+    ) -> Result<(), DeliveryOptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             self.set_option(&name, &value)
                 .map_err(|expected| DeliveryOptionError::BadValue {
@@ -155,18 +158,18 @@ impl DeliveryOptions {
     }
 
     /// Whether the body differs from the recorded one before its content coding.
-    pub fn changes_plain_body(&self) -> bool {
+    pub fn changes_body_before_coding(&self) -> bool {
         self.newline || self.version.is_some() || self.corrupt.is_some()
     }
 
     /// Whether the body differs from the recorded one in any way.
     pub fn changes_body(&self) -> bool {
-        self.changes_plain_body() || self.truncate.is_some()
+        self.changes_body_before_coding() || self.truncate.is_some()
     }
 
     /// Whether the response violates HTTP or its own head, so that it has to be written past the
     /// HTTP library.
-    pub fn is_raw(&self) -> bool {
+    pub fn bypasses_http_library(&self) -> bool {
         matches!(
             self.framing,
             Some(BodyFraming::Close | BodyFraming::Close10)
@@ -189,11 +192,11 @@ fn parse_framing(value: &str) -> Result<BodyFraming, &'static str> {
     }
 }
 
-fn parse_gzip(value: &str) -> Result<GzipCondition, &'static str> {
+fn parse_gzip(value: &str) -> Result<GzipPolicy, &'static str> {
     match value {
-        "off" => Ok(GzipCondition::Never),
-        "on" => Ok(GzipCondition::Accepted),
-        "always" => Ok(GzipCondition::Always),
+        "off" => Ok(GzipPolicy::Never),
+        "on" => Ok(GzipPolicy::Accepted),
+        "always" => Ok(GzipPolicy::Always),
         _ => Err("off, on or always"),
     }
 }
@@ -206,17 +209,17 @@ fn parse_format(value: &str) -> Result<BodyFormat, &'static str> {
     }
 }
 
-fn parse_fork(value: &str) -> Result<ForkAlteration, &'static str> {
+fn parse_fork(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     match value {
         "" => Err("off, or the name of a fork"),
-        "off" => Ok(ForkAlteration::Nothing),
-        name => Ok(ForkAlteration::Fork(name.to_owned())),
+        "off" => Ok(DeclaredForkAlteration::Nothing),
+        name => Ok(DeclaredForkAlteration::Fork(name.to_owned())),
     }
 }
 
-fn parse_version(value: &str) -> Result<ForkAlteration, &'static str> {
+fn parse_version(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     match value {
-        "last" => Ok(ForkAlteration::Late),
+        "last" => Ok(DeclaredForkAlteration::Late),
         value => parse_fork(value).map_err(|_| "off, last, or the name of a fork"),
     }
 }
@@ -286,12 +289,12 @@ mod tests {
 
     #[test]
     fn later_options_override_earlier_ones() {
-        let mut options = DeliveryOptions::default();
+        let mut options = ReplayDeliveryOptions::default();
         options
-            .parse_options("framing=chunked&piece=4096&pause_ms=5")
+            .parse_query_options("framing=chunked&piece=4096&pause_ms=5")
             .unwrap();
         options
-            .parse_options("piece=1&header=ETag:%22a%22&header=X:+y")
+            .parse_query_options("piece=1&header=ETag:%22a%22&header=X:+y")
             .unwrap();
         assert_eq!(options.framing, Some(BodyFraming::Chunked));
         assert_eq!(options.piece, Some(1));
@@ -299,7 +302,7 @@ mod tests {
         assert_eq!(options.headers.len(), 2);
         assert_eq!(options.headers[0].1, "\"a\"");
         assert_eq!(options.headers[1].1, "y");
-        assert!(!options.is_raw());
+        assert!(!options.bypasses_http_library());
     }
 
     #[test]
@@ -314,9 +317,9 @@ mod tests {
             "garbage=9",
             "lost=on",
         ] {
-            let mut options = DeliveryOptions::default();
-            options.parse_options(text).unwrap();
-            assert!(options.is_raw(), "{text}");
+            let mut options = ReplayDeliveryOptions::default();
+            options.parse_query_options(text).unwrap();
+            assert!(options.bypasses_http_library(), "{text}");
         }
     }
 
@@ -355,27 +358,29 @@ mod tests {
         ];
         for text in bad {
             let name = text.split_once('=').unwrap().0;
-            let error = DeliveryOptions::default().parse_options(text).unwrap_err();
+            let error = ReplayDeliveryOptions::default()
+                .parse_query_options(text)
+                .unwrap_err();
             assert!(
                 matches!(&error, DeliveryOptionError::BadValue { name: n, .. } if n == name),
                 "{text}: {error}"
             );
             assert_eq!(
-                DeliveryOptions::default()
-                    .parse_known_options(text)
+                ReplayDeliveryOptions::default()
+                    .parse_options_ignoring_unknown(text)
                     .unwrap_err(),
                 error
             );
         }
-        let unknown = DeliveryOptions::default()
-            .parse_options("piece=1&peice=2")
+        let unknown = ReplayDeliveryOptions::default()
+            .parse_query_options("piece=1&peice=2")
             .unwrap_err();
         assert_eq!(
             unknown,
             DeliveryOptionError::UnknownName("peice".to_owned())
         );
-        DeliveryOptions::default()
-            .parse_known_options("peice=2")
+        ReplayDeliveryOptions::default()
+            .parse_options_ignoring_unknown("peice=2")
             .unwrap();
     }
 }

@@ -8,7 +8,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::HeaderMap;
 use serde::Deserialize;
 
-use crate::body_slices::BodySlices;
+use crate::body_slices::SharedBodySlices;
 
 /// Header that names the fork of a value of the Beacon API.
 pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
@@ -52,8 +52,8 @@ pub struct PageRepresentation {
 }
 
 impl PageRepresentation {
-    pub fn body_slices(&self) -> BodySlices {
-        BodySlices::from(self.body.clone())
+    pub fn body_slices(&self) -> SharedBodySlices {
+        SharedBodySlices::from(self.body.clone())
     }
 
     pub fn gzipped_body(&self) -> Bytes {
@@ -78,7 +78,7 @@ impl From<Vec<u8>> for PageRepresentation {
 
 /// The fork in the envelope of a Beacon API response.
 #[derive(Deserialize)]
-struct VersionedBody {
+struct EnvelopeVersion {
     version: String,
 }
 
@@ -93,12 +93,12 @@ pub struct ReplayPage {
 
 impl ReplayPage {
     /// Sets the headers that are sent with each format.
-    pub fn set_fields(&mut self, fields: Vec<(HeaderName, HeaderValue)>) {
+    pub fn set_response_headers(&mut self, fields: Vec<(HeaderName, HeaderValue)>) {
         self.response_headers = Some(fields);
     }
 
     /// Returns the headers that were set, or the fork from the `version` of the JSON.
-    pub fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
+    pub fn page_response_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         match &self.response_headers {
             Some(fields) => fields.clone(),
             None => self.fork_header().into_iter().collect(),
@@ -107,14 +107,14 @@ impl ReplayPage {
 
     fn fork_header(&self) -> Option<(HeaderName, HeaderValue)> {
         let json = self.json.as_ref()?.body_bytes();
-        let versioned: VersionedBody = serde_json::from_slice(json).ok()?;
+        let versioned: EnvelopeVersion = serde_json::from_slice(json).ok()?;
         let fork = HeaderValue::from_str(&versioned.version).ok()?;
         Some((CONSENSUS_VERSION, fork))
     }
 
     /// Determines the headers once, so that requests don't search for them.
-    pub fn cache_headers(&mut self) {
-        self.response_headers = Some(self.fields());
+    pub fn memoize_response_headers(&mut self) {
+        self.response_headers = Some(self.page_response_headers());
     }
 
     pub fn find_header(&self, name: &HeaderName) -> Option<&HeaderValue> {
@@ -132,14 +132,14 @@ impl ReplayPage {
     }
 
     /// Returns the size in bytes of the response to a request without Accept.
-    pub fn default_size(&self) -> usize {
+    pub fn default_response_size(&self) -> usize {
         let any = self.json.as_ref().or(self.ssz.as_ref());
         any.map_or(0, |one| one.body_bytes().len())
     }
 
     /// Returns the format that a request accepts (RFC 9110, 12.5.1), or `None` if it accepts no
     /// available one.
-    pub fn negotiate_page_format(&self, headers: &HeaderMap) -> Option<BodyFormat> {
+    pub fn negotiate_replay_page_format(&self, headers: &HeaderMap) -> Option<BodyFormat> {
         let there = [BodyFormat::Json, BodyFormat::Ssz]
             .into_iter()
             .filter(|form| self.find_representation(*form).is_some());
@@ -164,7 +164,7 @@ pub fn negotiate_format(
         .flat_map(|line| line.split(','))
         .map(MediaRange::parse_range)
         .collect();
-    let weighed = there.filter_map(|form| Some((format_weight(&ranges, form)?, form)));
+    let weighed = there.filter_map(|form| Some((weight_of_format(&ranges, form)?, form)));
     // Among equal weights, the format that Accept names first, then the first available one.
     let best = weighed.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map(|(_, form)| form)
@@ -209,7 +209,7 @@ impl<'a> MediaRange<'a> {
 }
 
 /// Returns the weight of a format and its position in the list, or `None` if it is refused.
-fn format_weight(ranges: &[MediaRange<'_>], form: BodyFormat) -> Option<(u32, usize)> {
+fn weight_of_format(ranges: &[MediaRange<'_>], form: BodyFormat) -> Option<(u32, usize)> {
     let named = ranges.iter().rev().enumerate();
     let (earliness, range, _) = named
         .filter_map(|(earliness, range)| Some((earliness, range, range.specificity(form)?)))
@@ -275,7 +275,7 @@ mod tests {
                 .iter()
                 .map(|line| line.to_string().leak() as &str)
                 .collect();
-            let of = |json, ssz| page(json, ssz).negotiate_page_format(&accept(&lines));
+            let of = |json, ssz| page(json, ssz).negotiate_replay_page_format(&accept(&lines));
             assert_eq!(
                 [of(true, true), of(true, false), of(false, true)],
                 expected,
@@ -287,11 +287,11 @@ mod tests {
     #[test]
     fn fork_header_is_taken_from_the_json_unless_set() {
         let mut of = ReplayPage::default();
-        assert!(of.fields().is_empty());
+        assert!(of.page_response_headers().is_empty());
         of.json = Some(b"{\"data\":[],\"version\":\"electra\"}".to_vec().into());
         let fork = (CONSENSUS_VERSION, HeaderValue::from_static("electra"));
-        assert_eq!(of.fields(), [fork]);
-        of.set_fields(Vec::new());
-        assert!(of.fields().is_empty());
+        assert_eq!(of.page_response_headers(), [fork]);
+        of.set_response_headers(Vec::new());
+        assert!(of.page_response_headers().is_empty());
     }
 }

@@ -15,14 +15,16 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::responses::{present_member, RecordedResponse, RecordedResponseError, ResponseTable};
+use crate::responses::{
+    deserialize_present_member, RecordedResponse, RecordedResponseError, ResponseTable,
+};
 
 /// Maximum nesting of folders; deeper ones are assumed to be a loop of links.
 const DEPTH_LIMIT: usize = 16;
 
 /// The reason why a recorded exchange was skipped.
 #[derive(Debug, thiserror::Error)]
-pub enum RecordingError {
+pub enum RecordedExchangeError {
     #[error("the entry is not an object")]
     NotAnObject,
     #[error("the entry is not a request with its response: {0}")]
@@ -39,10 +41,10 @@ pub enum RecordingError {
 
 /// A recorded exchange: a request and its response.
 #[derive(Deserialize)]
-struct RecordedEntry<'a> {
+struct RecordedExchange<'a> {
     #[serde(borrow)]
     request: &'a RawValue,
-    #[serde(borrow, default, deserialize_with = "present_member")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present_member")]
     response: Option<&'a RawValue>,
 }
 
@@ -50,7 +52,7 @@ struct RecordedEntry<'a> {
 #[derive(Deserialize)]
 struct RecordedCallKey<'a> {
     method: Option<String>,
-    #[serde(borrow, default, deserialize_with = "present_member")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present_member")]
     params: Option<&'a RawValue>,
 }
 
@@ -66,15 +68,15 @@ pub fn load_folder(
         find_files(path, DEPTH_LIMIT, &mut files, warn);
     }
     for file in files {
-        let path = page_path(folder, &file);
+        let path = served_path_of_file(folder, &file);
         let warn = &mut |reason| warn(format!("{}: {reason}", file.display()));
         let read = match file_kind(&file) {
-            Some(RecordedFileKind::Ssz) => fs::read(&file).map(|ssz| {
-                answers.page_mut(path).ssz = Some(ssz.into());
+            Some(RecordedFileFormat::Ssz) => fs::read(&file).map(|ssz| {
+                answers.replay_page_mut(path).ssz = Some(ssz.into());
             }),
-            Some(RecordedFileKind::Fields) => fs::read_to_string(&file).map(|text| {
+            Some(RecordedFileFormat::Fields) => fs::read_to_string(&file).map(|text| {
                 let (name, fields) = (path.clone(), parse_headers(&text, warn));
-                answers.page_mut(name).set_fields(fields);
+                answers.replay_page_mut(name).set_response_headers(fields);
             }),
             _ => fs::read_to_string(&file).map(|text| load_file(&text, &path, answers, warn)),
         };
@@ -86,24 +88,26 @@ pub fn load_folder(
 }
 
 /// Reads a file as the page at `path`, whatever its content, or as the headers of that page.
-pub fn load_page(
+pub fn load_page_file(
     path: &str,
     file: &Path,
     answers: &mut ResponseTable,
     warn: &mut dyn FnMut(String),
 ) -> io::Result<()> {
     match file_kind(file) {
-        Some(RecordedFileKind::Ssz) => {
-            answers.page_mut(path.to_owned()).ssz = Some(fs::read(file)?.into());
+        Some(RecordedFileFormat::Ssz) => {
+            answers.replay_page_mut(path.to_owned()).ssz = Some(fs::read(file)?.into());
         }
-        Some(RecordedFileKind::Fields) => {
+        Some(RecordedFileFormat::Fields) => {
             let fields = parse_headers(&fs::read_to_string(file)?, warn);
-            answers.page_mut(path.to_owned()).set_fields(fields);
+            answers
+                .replay_page_mut(path.to_owned())
+                .set_response_headers(fields);
         }
         _ => {
             let text = fs::read_to_string(file)?;
             let json: &RawValue = serde_json::from_str(&text)?;
-            answers.insert_page(path.to_owned(), json.get());
+            answers.insert_replay_page(path.to_owned(), json.get());
         }
     }
     Ok(())
@@ -111,17 +115,17 @@ pub fn load_page(
 
 /// The kind of a recorded file, by the extension of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RecordedFileKind {
+enum RecordedFileFormat {
     Json,
     Ssz,
     Fields,
 }
 
-fn file_kind(file: &Path) -> Option<RecordedFileKind> {
+fn file_kind(file: &Path) -> Option<RecordedFileFormat> {
     match file.extension()?.to_str()? {
-        "json" => Some(RecordedFileKind::Json),
-        "ssz" => Some(RecordedFileKind::Ssz),
-        "headers" => Some(RecordedFileKind::Fields),
+        "json" => Some(RecordedFileFormat::Json),
+        "ssz" => Some(RecordedFileFormat::Ssz),
+        "headers" => Some(RecordedFileFormat::Fields),
         _ => None,
     }
 }
@@ -164,7 +168,7 @@ fn find_files(path: PathBuf, depth: usize, files: &mut Vec<PathBuf>, warn: &mut 
 
 /// Returns the path of a page: `FOLDER/eth/v1/node/version.json` is served at
 /// `/eth/v1/node/version`.
-fn page_path(folder: &Path, file: &Path) -> String {
+fn served_path_of_file(folder: &Path, file: &Path) -> String {
     let below = file.strip_prefix(folder).unwrap_or(file);
     format!("/{}", below.with_extension("").display())
 }
@@ -182,7 +186,7 @@ fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn
         vec![whole]
     };
     if !entries.iter().any(|entry| is_recorded_exchange(entry)) {
-        return answers.insert_page(path.to_owned(), whole.get());
+        return answers.insert_replay_page(path.to_owned(), whole.get());
     }
     for (index, entry) in entries.into_iter().enumerate() {
         if let Err(error) = load_entry(entry.get(), answers) {
@@ -192,23 +196,23 @@ fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn
 }
 
 fn is_recorded_exchange(entry: &RawValue) -> bool {
-    entry.get().starts_with('{') && serde_json::from_str::<RecordedEntry>(entry.get()).is_ok()
+    entry.get().starts_with('{') && serde_json::from_str::<RecordedExchange>(entry.get()).is_ok()
 }
 
-fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), RecordingError> {
+fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), RecordedExchangeError> {
     // serde would read an array as a struct's members in order.
     if !text.starts_with('{') {
-        return Err(RecordingError::NotAnObject);
+        return Err(RecordedExchangeError::NotAnObject);
     }
-    let entry: RecordedEntry = serde_json::from_str(text)?;
-    let response = entry.response.ok_or(RecordingError::NoResponse)?;
+    let entry: RecordedExchange = serde_json::from_str(text)?;
+    let response = entry.response.ok_or(RecordedExchangeError::NoResponse)?;
     if !entry.request.get().starts_with('[') {
         return load_pair(entry.request, response, answers);
     }
     let requests: Vec<&RawValue> = serde_json::from_str(entry.request.get())?;
     let responses: Vec<&RawValue> = serde_json::from_str(response.get())?;
     if requests.len() != responses.len() {
-        return Err(RecordingError::BatchLength {
+        return Err(RecordedExchangeError::BatchLength {
             requests: requests.len(),
             responses: responses.len(),
         });
@@ -217,7 +221,7 @@ fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), RecordingEr
         match load_pair(request, response, answers) {
             // A batch may contain an invalid member on purpose; the node responds to it by
             // itself.
-            Ok(()) | Err(RecordingError::NoMethod) => (),
+            Ok(()) | Err(RecordedExchangeError::NoMethod) => (),
             Err(error) => return Err(error),
         }
     }
@@ -228,14 +232,14 @@ fn load_pair(
     request: &RawValue,
     response: &RawValue,
     answers: &mut ResponseTable,
-) -> Result<(), RecordingError> {
+) -> Result<(), RecordedExchangeError> {
     if !request.get().starts_with('{') {
-        return Err(RecordingError::NoMethod);
+        return Err(RecordedExchangeError::NoMethod);
     }
     let request: RecordedCallKey = serde_json::from_str(request.get())?;
-    let method = request.method.ok_or(RecordingError::NoMethod)?;
-    let answer = RecordedResponse::from_response(response.get())?;
-    answers.insert_response(&method, request.params, Arc::new(answer));
+    let method = request.method.ok_or(RecordedExchangeError::NoMethod)?;
+    let answer = RecordedResponse::from_recorded_json(response.get())?;
+    answers.insert_recorded_response(&method, request.params, Arc::new(answer));
     Ok(())
 }
 
@@ -247,7 +251,7 @@ mod tests {
         let mut answers = ResponseTable::new(false);
         let mut warnings = Vec::new();
         load_file(text, "/page", &mut answers, &mut |w| warnings.push(w));
-        (answers.list_responses(), warnings)
+        (answers.response_size_rows(), warnings)
     }
 
     #[test]

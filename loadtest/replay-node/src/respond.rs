@@ -9,18 +9,18 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
-use crate::body_slices::BodySlices;
+use crate::body_slices::SharedBodySlices;
 use crate::chain::ResponseDelay;
-use crate::delivery::DeliveredBody;
-use crate::envelope::{self, ForkAlteration};
-use crate::faults::{self, RawResponsePlan};
-use crate::handler::{RawResponse, ReplayNode};
-use crate::options::{BodyFraming, DeliveryOptions, GzipCondition};
+use crate::delivery::PacedResponseBody;
+use crate::envelope::{self, DeclaredForkAlteration};
+use crate::faults::{self, FaultyResponsePlan};
+use crate::handler::{FaultyResponse, ReplayNode};
+use crate::options::{BodyFraming, GzipPolicy, ReplayDeliveryOptions};
 use crate::page::{
     negotiate_format, BodyFormat, PageRepresentation, ReplayPage, CONSENSUS_VERSION,
 };
-use crate::rpc::CallReply;
-use crate::stats::InFlightRequest;
+use crate::rpc::ReplayRpcReply;
+use crate::stats::InFlightRequestGuard;
 use crate::witness::{WitnessFormat, WitnessGenerator};
 use crate::witness_submissions;
 
@@ -38,8 +38,8 @@ pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const ABSENT_VALUE: HeaderValue = HeaderValue::from_static("-");
 
 /// The content of a response before a content coding is applied.
-pub enum ResponseContent<'a> {
-    Rpc(CallReply<'a>),
+pub enum UncodedResponseContent<'a> {
+    Rpc(ReplayRpcReply<'a>),
     /// A page in the format that the request accepts.
     Page(&'a ReplayPage),
     Form(&'a PageRepresentation, BodyFormat),
@@ -50,68 +50,68 @@ pub enum ResponseContent<'a> {
     Text(HeaderValue, String),
 }
 
-impl ResponseContent<'_> {
+impl UncodedResponseContent<'_> {
     /// Creates an error of the Beacon API.
     pub fn beacon_error(status: StatusCode, message: &str) -> Self {
         let json = serde_json::json!({"code": status.as_u16(), "message": message});
-        ResponseContent::Text(JSON, json.to_string())
+        UncodedResponseContent::Text(JSON, json.to_string())
     }
 
     /// Creates an error of the Engine API over REST.
-    pub fn engine_problem(name: &str) -> Self {
-        ResponseContent::Text(
+    pub fn engine_api_problem(name: &str) -> Self {
+        UncodedResponseContent::Text(
             witness_submissions::PROBLEM_MEDIA_TYPE,
             witness_submissions::problem_json(name),
         )
     }
 
-    fn body_slices(&self) -> BodySlices {
+    fn body_slices(&self) -> SharedBodySlices {
         match self {
-            ResponseContent::Rpc(reply) => reply.body_slices(),
-            ResponseContent::Form(form, _) => form.body_slices(),
-            ResponseContent::Page(_)
-            | ResponseContent::Publish(_)
-            | ResponseContent::Submission(..) => BodySlices::default(),
-            ResponseContent::Text(_, text) => BodySlices::from(text.clone()),
+            UncodedResponseContent::Rpc(reply) => reply.body_slices(),
+            UncodedResponseContent::Form(form, _) => form.body_slices(),
+            UncodedResponseContent::Page(_)
+            | UncodedResponseContent::Publish(_)
+            | UncodedResponseContent::Submission(..) => SharedBodySlices::default(),
+            UncodedResponseContent::Text(_, text) => SharedBodySlices::from(text.clone()),
         }
     }
 
     fn gzipped_body(&self) -> Bytes {
         match self {
-            ResponseContent::Rpc(reply) => reply.gzipped_body(),
-            ResponseContent::Form(form, _) => form.gzipped_body(),
+            UncodedResponseContent::Rpc(reply) => reply.gzipped_body(),
+            UncodedResponseContent::Form(form, _) => form.gzipped_body(),
             _ => self.body_slices().compress_to_gzip(),
         }
     }
 
     fn media_type(&self) -> HeaderValue {
         match self {
-            ResponseContent::Form(_, form) => form.media_type(),
-            ResponseContent::Rpc(CallReply::Witness { shape, .. }) => {
+            UncodedResponseContent::Form(_, form) => form.media_type(),
+            UncodedResponseContent::Rpc(ReplayRpcReply::Witness { shape, .. }) => {
                 shape.body_format().media_type()
             }
-            ResponseContent::Text(media_type, _) => media_type.clone(),
+            UncodedResponseContent::Text(media_type, _) => media_type.clone(),
             _ => JSON,
         }
     }
 }
 
 /// A response before the options, a content coding and a framing are applied to it.
-pub struct UndeliveredResponse<'a> {
+pub struct UnframedResponse<'a> {
     /// Name of the options for the response.
     pub method: Cow<'a, str>,
     pub status: StatusCode,
-    pub content: ResponseContent<'a>,
+    pub content: UncodedResponseContent<'a>,
     /// Headers that only this response has.
     pub fields: Vec<(HeaderName, HeaderValue)>,
     pub hold: Option<ResponseDelay>,
 }
 
-impl<'a> UndeliveredResponse<'a> {
+impl<'a> UnframedResponse<'a> {
     pub fn new(
         method: impl Into<Cow<'a, str>>,
         status: StatusCode,
-        content: ResponseContent<'a>,
+        content: UncodedResponseContent<'a>,
     ) -> Self {
         Self {
             method: method.into(),
@@ -125,7 +125,7 @@ impl<'a> UndeliveredResponse<'a> {
     fn into_beacon_error(self, status: StatusCode, message: &str) -> Self {
         Self {
             status,
-            content: ResponseContent::beacon_error(status, message),
+            content: UncodedResponseContent::beacon_error(status, message),
             fields: Vec::new(),
             ..self
         }
@@ -134,31 +134,31 @@ impl<'a> UndeliveredResponse<'a> {
     fn into_engine_problem(self, status: StatusCode, name: &str) -> Self {
         Self {
             status,
-            content: ResponseContent::engine_problem(name),
+            content: UncodedResponseContent::engine_api_problem(name),
             fields: Vec::new(),
             ..self
         }
     }
 
     /// Applies the request's headers and the options to the response.
-    fn apply_options(
+    fn apply_delivery_options(
         self,
         node: &ReplayNode,
         head: &request::Parts,
-        options: &DeliveryOptions,
+        options: &ReplayDeliveryOptions,
     ) -> Self {
         let refused = options.error.or(options.refuse);
-        let is_submission = matches!(self.content, ResponseContent::Submission(..));
+        let is_submission = matches!(self.content, UncodedResponseContent::Submission(..));
         if refused.is_some()
-            && (is_submission || matches!(self.content, ResponseContent::Publish(_)))
+            && (is_submission || matches!(self.content, UncodedResponseContent::Publish(_)))
         {
-            node.publishes.count_refusal(head);
+            node.publishes.count_refused_submission(head);
         }
         if let Some(status) = options.error {
             let page = faults::error_page(status);
             return Self {
                 status,
-                content: ResponseContent::Text(HTML, page),
+                content: UncodedResponseContent::Text(HTML, page),
                 ..self
             };
         }
@@ -170,15 +170,15 @@ impl<'a> UndeliveredResponse<'a> {
             };
         }
         match self.content {
-            ResponseContent::Page(page) => {
+            UncodedResponseContent::Page(page) => {
                 match options
                     .form
-                    .or_else(|| page.negotiate_page_format(&head.headers))
+                    .or_else(|| page.negotiate_replay_page_format(&head.headers))
                 {
                     Some(form) => match page.find_representation(form) {
                         Some(body) => Self {
-                            content: ResponseContent::Form(body, form),
-                            fields: page.fields(),
+                            content: UncodedResponseContent::Form(body, form),
+                            fields: page.page_response_headers(),
                             ..self
                         },
                         None => self
@@ -187,13 +187,14 @@ impl<'a> UndeliveredResponse<'a> {
                     None => self.into_beacon_error(StatusCode::NOT_ACCEPTABLE, "not acceptable"),
                 }
             }
-            ResponseContent::Rpc(CallReply::Witness { witness, shape, id }) => {
-                let witness = resized_witness(witness, options);
-                let content = ResponseContent::Rpc(CallReply::Witness { witness, shape, id });
+            UncodedResponseContent::Rpc(ReplayRpcReply::Witness { witness, shape, id }) => {
+                let witness = witness_generator_with_size(witness, options);
+                let content =
+                    UncodedResponseContent::Rpc(ReplayRpcReply::Witness { witness, shape, id });
                 Self { content, ..self }
             }
-            ResponseContent::Submission(body, witness) => {
-                if let Err((status, name)) = node.publishes.accept_body(head, body) {
+            UncodedResponseContent::Submission(body, witness) => {
+                if let Err((status, name)) = node.publishes.accept_submission(head, body) {
                     return self.into_engine_problem(status, name);
                 }
                 let there = [BodyFormat::Ssz, BodyFormat::Json].into_iter();
@@ -207,28 +208,30 @@ impl<'a> UndeliveredResponse<'a> {
                         witness_submissions::problem_type_suffix(status),
                     );
                 };
-                let reply = CallReply::Witness {
-                    witness: resized_witness(Cow::Borrowed(witness), options),
+                let reply = ReplayRpcReply::Witness {
+                    witness: witness_generator_with_size(Cow::Borrowed(witness), options),
                     shape: WitnessFormat::from_format(form),
                     id: "",
                 };
                 Self {
-                    content: ResponseContent::Rpc(reply),
+                    content: UncodedResponseContent::Rpc(reply),
                     ..self
                 }
             }
-            ResponseContent::Publish(body) => match node.publishes.accept_body(head, body) {
-                Ok(()) => self,
-                Err((status, why)) => self.into_beacon_error(status, why),
-            },
+            UncodedResponseContent::Publish(body) => {
+                match node.publishes.accept_submission(head, body) {
+                    Ok(()) => self,
+                    Err((status, why)) => self.into_beacon_error(status, why),
+                }
+            }
             _ => self,
         }
     }
 
     /// Omits `Eth-Consensus-Version`, or replaces its value.
-    fn set_fork_header(&mut self, declaration: &ForkAlteration) {
+    fn alter_fork_header(&mut self, declaration: &DeclaredForkAlteration) {
         self.fields.retain(|(name, _)| *name != CONSENSUS_VERSION);
-        if let ForkAlteration::Fork(name) = declaration {
+        if let DeclaredForkAlteration::Fork(name) = declaration {
             if let Ok(value) = HeaderValue::from_str(name) {
                 self.fields.push((CONSENSUS_VERSION, value));
             }
@@ -237,9 +240,9 @@ impl<'a> UndeliveredResponse<'a> {
 }
 
 /// Returns the witness generator, with the size from the options if it is set.
-fn resized_witness<'a>(
+fn witness_generator_with_size<'a>(
     witness: Cow<'a, WitnessGenerator>,
-    options: &DeliveryOptions,
+    options: &ReplayDeliveryOptions,
 ) -> Cow<'a, WitnessGenerator> {
     match options.witness {
         Some(size) => Cow::Owned(witness.with_size(size)),
@@ -250,18 +253,18 @@ fn resized_witness<'a>(
 pub fn build_response(
     node: &ReplayNode,
     head: &request::Parts,
-    answered: UndeliveredResponse<'_>,
-    options: &DeliveryOptions,
-    in_flight: InFlightRequest,
-) -> Result<Response<DeliveredBody>, RawResponse> {
-    let mut answered = answered.apply_options(node, head, options);
+    answered: UnframedResponse<'_>,
+    options: &ReplayDeliveryOptions,
+    in_flight: InFlightRequestGuard,
+) -> Result<Response<PacedResponseBody>, FaultyResponse> {
+    let mut answered = answered.apply_delivery_options(node, head, options);
     if let Some(declaration) = &options.fork {
-        answered.set_fork_header(declaration);
+        answered.alter_fork_header(declaration);
     }
     let replaced = options.status.filter(|_| answered.status == StatusCode::OK);
     let (status, content) = (replaced.unwrap_or(answered.status), answered.content);
     let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let gzip = options.gzip.unwrap_or(GzipCondition::Never);
+    let gzip = options.gzip.unwrap_or(GzipPolicy::Never);
     let encode = has_body && is_gzip_applied(gzip, &head.headers);
 
     let mut response = Response::new(());
@@ -282,7 +285,7 @@ pub fn build_response(
     if encode {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    if gzip == GzipCondition::Accepted {
+    if gzip == GzipPolicy::Accepted {
         headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
     for name in &options.echo {
@@ -294,30 +297,32 @@ pub fn build_response(
         headers.append(name, value.clone());
     }
 
-    let is_plain = has_body && !encode && !options.is_raw() && !options.changes_body();
+    let is_plain =
+        has_body && !encode && !options.bypasses_http_library() && !options.changes_body();
     let exact = !has_body || options.framing != Some(BodyFraming::Chunked);
-    if let (true, ResponseContent::Rpc(CallReply::Witness { witness, shape, id })) =
+    if let (true, UncodedResponseContent::Rpc(ReplayRpcReply::Witness { witness, shape, id })) =
         (is_plain, &content)
     {
         let pieces = witness.response_pieces(*shape, id, options.piece.unwrap_or(WITNESS_PIECE));
-        let body = DeliveredBody::from_generated(pieces, exact, options.pause, Some(in_flight));
+        let body =
+            PacedResponseBody::from_generated_pieces(pieces, exact, options.pause, Some(in_flight));
         return Ok(response.map(|()| body));
     }
     let payload = build_body(&content, has_body, encode, options);
     if encode {
         node.stats.count_gzipped();
     }
-    if options.error.is_some() || options.refuse.is_some() || options.is_raw() {
+    if options.error.is_some() || options.refuse.is_some() || options.bypasses_http_library() {
         node.stats.count_fault();
     }
-    if options.is_raw() && head.method != Method::HEAD {
+    if options.bypasses_http_library() && head.method != Method::HEAD {
         let parts = response.into_parts().0;
-        let plan = RawResponsePlan::new(&parts, payload, head.version, options);
+        let plan = FaultyResponsePlan::new(&parts, payload, head.version, options);
         in_flight.count_sent_bytes(plan.body_bytes);
         let in_flight = Arc::new(in_flight);
-        return Err(RawResponse { plan, in_flight });
+        return Err(FaultyResponse { plan, in_flight });
     }
-    let body = DeliveredBody::new(
+    let body = PacedResponseBody::new(
         payload,
         exact,
         options.piece,
@@ -328,21 +333,21 @@ pub fn build_response(
 }
 
 fn build_body(
-    content: &ResponseContent<'_>,
+    content: &UncodedResponseContent<'_>,
     has_body: bool,
     encode: bool,
-    options: &DeliveryOptions,
-) -> BodySlices {
+    options: &ReplayDeliveryOptions,
+) -> SharedBodySlices {
     if !has_body {
-        return BodySlices::default();
+        return SharedBodySlices::default();
     }
-    let mut payload = match (encode, options.changes_plain_body()) {
+    let mut payload = match (encode, options.changes_body_before_coding()) {
         (false, false) => content.body_slices(),
-        (true, false) => BodySlices::from(content.gzipped_body()),
+        (true, false) => SharedBodySlices::from(content.gzipped_body()),
         (encode, true) => {
-            let payload = apply_body_options(content.body_slices(), options);
+            let payload = alter_response_body(content.body_slices(), options);
             if encode {
-                BodySlices::from(payload.compress_to_gzip())
+                SharedBodySlices::from(payload.compress_to_gzip())
             } else {
                 payload
             }
@@ -355,17 +360,20 @@ fn build_body(
 }
 
 /// Applies the options that change the body before it is encoded.
-fn apply_body_options(mut payload: BodySlices, options: &DeliveryOptions) -> BodySlices {
+fn alter_response_body(
+    mut payload: SharedBodySlices,
+    options: &ReplayDeliveryOptions,
+) -> SharedBodySlices {
     let version = options.version.as_ref();
     if let Some(changed) =
         version.and_then(|v| envelope::alter_declared_version(&payload.to_single_slice(), v))
     {
-        payload = BodySlices::from(Bytes::from(changed));
+        payload = SharedBodySlices::from(Bytes::from(changed));
     }
     if let Some(at) = options.corrupt.filter(|at| *at < payload.len()) {
         let mut bytes = Vec::from(payload.to_single_slice());
         bytes[at] = 0xff;
-        payload = BodySlices::from(Bytes::from(bytes));
+        payload = SharedBodySlices::from(Bytes::from(bytes));
     }
     if options.newline {
         payload.push(Bytes::from_static(b"\n"));
@@ -373,12 +381,12 @@ fn apply_body_options(mut payload: BodySlices, options: &DeliveryOptions) -> Bod
     payload
 }
 
-fn is_gzip_applied(gzip: GzipCondition, headers: &HeaderMap) -> bool {
+fn is_gzip_applied(gzip: GzipPolicy, headers: &HeaderMap) -> bool {
     let names_gzip = |value: &HeaderValue| value.as_bytes().windows(4).any(|word| word == b"gzip");
     match gzip {
-        GzipCondition::Never => false,
-        GzipCondition::Always => true,
-        GzipCondition::Accepted => headers
+        GzipPolicy::Never => false,
+        GzipPolicy::Always => true,
+        GzipPolicy::Accepted => headers
             .get_all(header::ACCEPT_ENCODING)
             .iter()
             .any(names_gzip),

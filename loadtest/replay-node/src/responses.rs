@@ -11,10 +11,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::body_slices::BodySlices;
+use crate::body_slices::SharedBodySlices;
 use crate::canonical;
 use crate::page::ReplayPage;
-use crate::rpc::{CallLookupResult, CallSource};
+use crate::rpc::{CallResponseSource, ReplayLookupResult};
 use crate::witness::{WitnessFormat, WitnessGenerator};
 
 /// A recorded JSON-RPC response, and the position of the id in it.
@@ -41,17 +41,17 @@ pub enum RecordedResponseError {
 
 /// The members of a JSON-RPC response.
 #[derive(Deserialize)]
-struct RecordedEnvelope<'a> {
-    #[serde(borrow, default, deserialize_with = "present_member")]
+struct RecordedRpcEnvelope<'a> {
+    #[serde(borrow, default, deserialize_with = "deserialize_present_member")]
     id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present_member")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present_member")]
     result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present_member")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present_member")]
     error: Option<&'a RawValue>,
 }
 
 /// Deserializes a member so that `null` differs from an absent one.
-pub fn present_member<'de, D: Deserializer<'de>>(
+pub fn deserialize_present_member<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
@@ -59,13 +59,13 @@ pub fn present_member<'de, D: Deserializer<'de>>(
 
 impl RecordedResponse {
     /// Parses a recorded response.
-    pub fn from_response(json: &str) -> Result<Self, RecordedResponseError> {
+    pub fn from_recorded_json(json: &str) -> Result<Self, RecordedResponseError> {
         let json = canonical::remove_white_space(json);
         // serde would read an array as a struct's members in order.
         if json.first() != Some(&b'{') {
             return Err(RecordedResponseError::NotAnObject);
         }
-        let envelope: RecordedEnvelope = serde_json::from_slice(&json)?;
+        let envelope: RecordedRpcEnvelope = serde_json::from_slice(&json)?;
         let id = envelope.id.ok_or(RecordedResponseError::NoId)?.get();
         // Both pointers are into `json`: their difference is the offset of the id.
         let id_start = id.as_ptr() as usize - json.as_ptr() as usize;
@@ -81,7 +81,7 @@ impl RecordedResponse {
     }
 
     /// Builds a response with a generated result.
-    pub fn from_result(result: &impl Serialize) -> Result<Self, serde_json::Error> {
+    pub fn from_generated_result(result: &impl Serialize) -> Result<Self, serde_json::Error> {
         let mut whole = br#"{"jsonrpc":"2.0","id":"#.to_vec();
         let id_start = whole.len();
         whole.push(b'1');
@@ -99,11 +99,11 @@ impl RecordedResponse {
     }
 
     /// Returns the body with the caller's id.
-    pub fn body_with_id(&self, id: &str) -> BodySlices {
+    pub fn body_with_id(&self, id: &str) -> SharedBodySlices {
         if self.is_recorded_id(id) {
-            return BodySlices::from(self.whole.clone());
+            return SharedBodySlices::from(self.whole.clone());
         }
-        let mut payload = BodySlices::default();
+        let mut payload = SharedBodySlices::default();
         payload.push(self.whole.slice(..self.id_start));
         payload.push(Bytes::copy_from_slice(id.as_bytes()));
         payload.push(self.whole.slice(self.id_end..));
@@ -113,7 +113,7 @@ impl RecordedResponse {
     /// Returns the gzipped body with the caller's id; it is compressed once for the recorded id.
     pub fn gzipped_with_id(&self, id: &str) -> Bytes {
         if self.is_recorded_id(id) {
-            let make = || BodySlices::from(self.whole.clone()).compress_to_gzip();
+            let make = || SharedBodySlices::from(self.whole.clone()).compress_to_gzip();
             self.gzipped_with_id.get_or_init(make).clone()
         } else {
             self.body_with_id(id).compress_to_gzip()
@@ -154,7 +154,7 @@ impl ResponseTable {
 
     /// Adds a response. The first one that was recorded for a call stays, unless it has neither
     /// result nor error and this one has.
-    pub fn insert_response(
+    pub fn insert_recorded_response(
         &mut self,
         method: &str,
         params: Option<&RawValue>,
@@ -185,12 +185,12 @@ impl ResponseTable {
     }
 
     /// Adds the JSON of a page of GET; `path` starts with a slash.
-    pub fn insert_page(&mut self, path: String, json: &str) {
-        self.page_mut(path).json = Some(canonical::remove_white_space(json).into());
+    pub fn insert_replay_page(&mut self, path: String, json: &str) {
+        self.replay_page_mut(path).json = Some(canonical::remove_white_space(json).into());
     }
 
     /// Returns the page at a path, to add recorded representations and headers to it.
-    pub fn page_mut(&mut self, path: String) -> &mut ReplayPage {
+    pub fn replay_page_mut(&mut self, path: String) -> &mut ReplayPage {
         self.pages.entry(path).or_default()
     }
 
@@ -205,7 +205,7 @@ impl ResponseTable {
     }
 
     /// Returns the number of calls by method, without methods that were not called.
-    pub fn calls_by_method(&self) -> BTreeMap<&str, u64> {
+    pub fn call_counts_by_method(&self) -> BTreeMap<&str, u64> {
         let made = self
             .witness_generator
             .iter()
@@ -221,7 +221,7 @@ impl ResponseTable {
 
     /// Lists method, params and body size of every response, pages as `GET path`, sorted by size
     /// within a method.
-    pub fn list_responses(&self) -> Vec<(String, String, usize)> {
+    pub fn response_size_rows(&self) -> Vec<(String, String, usize)> {
         let mut rows = Vec::new();
         for (name, method) in &self.methods {
             for (params, answer) in &method.by_params {
@@ -230,7 +230,7 @@ impl ResponseTable {
             }
         }
         for (path, page) in &self.pages {
-            rows.push(("GET".to_owned(), path.clone(), page.default_size()));
+            rows.push(("GET".to_owned(), path.clone(), page.default_response_size()));
         }
         rows.sort_by(|a, b| (&a.0, a.2, &a.1).cmp(&(&b.0, b.2, &b.1)));
         rows
@@ -241,19 +241,23 @@ impl ResponseTable {
     }
 }
 
-impl CallSource for ResponseTable {
-    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallLookupResult<'_> {
+impl CallResponseSource for ResponseTable {
+    fn find_response_to_call(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> ReplayLookupResult<'_> {
         let made = self
             .witness_generator
             .as_ref()
-            .zip(WitnessFormat::from_method(method));
+            .zip(WitnessFormat::from_witness_method(method));
         let Some(method) = self.methods.get(method) else {
             return match made {
                 Some((witness, shape)) => {
-                    witness.count_call(method);
-                    CallLookupResult::Witness(witness, shape)
+                    witness.count_witness_call(method);
+                    ReplayLookupResult::Witness(witness, shape)
                 }
-                None => CallLookupResult::UnknownMethod,
+                None => ReplayLookupResult::UnknownMethod,
             };
         };
         method.calls.fetch_add(1, Ordering::Relaxed);
@@ -262,9 +266,9 @@ impl CallSource for ResponseTable {
             .get(canonical::canonical_params_key(params).as_ref());
         let lenient = || method.first.as_ref().filter(|_| self.lenient);
         match (exact.or_else(lenient), made) {
-            (Some(answer), _) => CallLookupResult::Answer(answer),
-            (None, Some((witness, shape))) => CallLookupResult::Witness(witness, shape),
-            (None, None) => CallLookupResult::UnknownParams,
+            (Some(answer), _) => ReplayLookupResult::Answer(answer),
+            (None, Some((witness, shape))) => ReplayLookupResult::Witness(witness, shape),
+            (None, None) => ReplayLookupResult::UnknownParams,
         }
     }
 }
@@ -273,7 +277,7 @@ impl CallSource for ResponseTable {
 mod tests {
     use super::*;
 
-    fn text(payload: BodySlices) -> String {
+    fn text(payload: SharedBodySlices) -> String {
         String::from_utf8(payload.to_single_slice().to_vec()).unwrap()
     }
 
@@ -294,14 +298,14 @@ mod tests {
             ),
         ];
         for (recorded, expected) in cases {
-            let answer = RecordedResponse::from_response(recorded).unwrap();
+            let answer = RecordedResponse::from_recorded_json(recorded).unwrap();
             assert_eq!(text(answer.body_with_id("\"é\\n\"")), expected);
         }
     }
 
     #[test]
     fn body_is_not_copied_for_the_recorded_id() {
-        let answer = RecordedResponse::from_response(r#"{"id":1,"result":true}"#).unwrap();
+        let answer = RecordedResponse::from_recorded_json(r#"{"id":1,"result":true}"#).unwrap();
         assert_eq!(answer.body_with_id("1").into_slices().len(), 1);
         assert_eq!(answer.body_with_id("1.0").into_slices().len(), 3);
     }
@@ -309,15 +313,15 @@ mod tests {
     #[test]
     fn response_without_id_or_object_returns_an_error() {
         assert!(matches!(
-            RecordedResponse::from_response(r#"{"result":1}"#),
+            RecordedResponse::from_recorded_json(r#"{"result":1}"#),
             Err(RecordedResponseError::NoId)
         ));
         assert!(matches!(
-            RecordedResponse::from_response("[1]"),
+            RecordedResponse::from_recorded_json("[1]"),
             Err(RecordedResponseError::NotAnObject)
         ));
         assert!(matches!(
-            RecordedResponse::from_response("{\"id\":1,\"id\":2}"),
+            RecordedResponse::from_recorded_json("{\"id\":1,\"id\":2}"),
             Err(RecordedResponseError::Malformed(_))
         ));
     }
@@ -330,12 +334,13 @@ mod tests {
             r#"{"id":1,"result":"first"}"#,
             r#"{"id":1,"result":"second"}"#,
         ] {
-            let answer = Arc::new(RecordedResponse::from_response(response).unwrap());
-            answers.insert_response("m", None, answer);
+            let answer = Arc::new(RecordedResponse::from_recorded_json(response).unwrap());
+            answers.insert_recorded_response("m", None, answer);
         }
         let unknown: &RawValue = serde_json::from_str("[5]").unwrap();
         for params in [None, Some(unknown)] {
-            let CallLookupResult::Answer(answer) = answers.find_response("m", params) else {
+            let ReplayLookupResult::Answer(answer) = answers.find_response_to_call("m", params)
+            else {
                 panic!("no answer");
             };
             assert_eq!(
@@ -343,6 +348,6 @@ mod tests {
                 r#"{"id":1,"result":"first"}"#
             );
         }
-        assert_eq!(answers.calls_by_method()["m"], 2);
+        assert_eq!(answers.call_counts_by_method()["m"], 2);
     }
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::{RawValue, Value};
 
-use crate::body_slices::BodySlices;
-use crate::responses::{present_member, RecordedResponse};
+use crate::body_slices::SharedBodySlices;
+use crate::responses::{deserialize_present_member, RecordedResponse};
 use crate::stats::RequestCounters;
 use crate::witness::{WitnessFormat, WitnessGenerator};
 
@@ -57,7 +57,7 @@ impl RpcError {
 
 /// The result of the search for the response to one call.
 #[derive(Debug)]
-pub enum CallLookupResult<'a> {
+pub enum ReplayLookupResult<'a> {
     Answer(&'a RecordedResponse),
     /// A result that was generated for this call, as JSON.
     Result(String),
@@ -69,22 +69,26 @@ pub enum CallLookupResult<'a> {
 }
 
 /// A source of responses to JSON-RPC calls: the table or the simulated chain.
-pub trait CallSource {
+pub trait CallResponseSource {
     /// Finds the response to a call, and counts the call unless the method is unknown.
-    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallLookupResult<'_>;
+    fn find_response_to_call(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> ReplayLookupResult<'_>;
 }
 
 /// The reply to one JSON-RPC request body, a call or a batch, with the name of its options.
 #[derive(Debug)]
-pub struct BodyReplies<'a> {
+pub struct RequestBodyReply<'a> {
     /// The called method, or [`BATCH_OPTIONS`]; empty for a body that is not a call.
     pub method: Cow<'a, str>,
-    pub reply: CallReply<'a>,
+    pub reply: ReplayRpcReply<'a>,
 }
 
 /// The reply to a call or a batch: a recorded one with the caller's id, or a generated one.
 #[derive(Debug)]
-pub enum CallReply<'a> {
+pub enum ReplayRpcReply<'a> {
     Recorded {
         answer: &'a RecordedResponse,
         id: &'a str,
@@ -94,21 +98,23 @@ pub enum CallReply<'a> {
         shape: WitnessFormat,
         id: &'a str,
     },
-    Generated(BodySlices),
+    Generated(SharedBodySlices),
 }
 
-impl CallReply<'_> {
-    pub fn body_slices(&self) -> BodySlices {
+impl ReplayRpcReply<'_> {
+    pub fn body_slices(&self) -> SharedBodySlices {
         match self {
-            CallReply::Recorded { answer, id } => answer.body_with_id(id),
-            CallReply::Witness { witness, shape, id } => witness.complete_response(*shape, id),
-            CallReply::Generated(payload) => payload.clone(),
+            ReplayRpcReply::Recorded { answer, id } => answer.body_with_id(id),
+            ReplayRpcReply::Witness { witness, shape, id } => {
+                witness.build_complete_response(*shape, id)
+            }
+            ReplayRpcReply::Generated(payload) => payload.clone(),
         }
     }
 
     pub fn gzipped_body(&self) -> Bytes {
         match self {
-            CallReply::Recorded { answer, id } => answer.gzipped_with_id(id),
+            ReplayRpcReply::Recorded { answer, id } => answer.gzipped_with_id(id),
             _ => self.body_slices().compress_to_gzip(),
         }
     }
@@ -122,7 +128,7 @@ impl CallReply<'_> {
         let message = Value::from(failure.message.as_str());
         let data = failure.data.as_deref().map(Value::from);
         let data = data.map_or_else(String::new, |data| format!(r#","data":{data}"#));
-        CallReply::Generated(BodySlices::from(format!(
+        ReplayRpcReply::Generated(SharedBodySlices::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#
         )))
     }
@@ -130,83 +136,87 @@ impl CallReply<'_> {
 
 /// The members of a JSON-RPC request object.
 #[derive(Deserialize)]
-struct RpcCall<'a> {
+struct RpcRequestMembers<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present_member")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present_member")]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present_member")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present_member")]
     id: Option<&'a RawValue>,
 }
 
 /// Responds to a JSON-RPC request body: a call or a batch.
 pub fn respond_to_body<'a>(
     body: &'a [u8],
-    answers: &'a impl CallSource,
+    answers: &'a impl CallResponseSource,
     stats: &RequestCounters,
-) -> BodyReplies<'a> {
+) -> RequestBodyReply<'a> {
     let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
-        stats.count_invalid();
-        return invalid_body_reply(CallReply::error_reply("null", PARSE_ERROR, "parse error"));
+        stats.count_invalid_call();
+        return invalid_body_reply(ReplayRpcReply::error_reply(
+            "null",
+            PARSE_ERROR,
+            "parse error",
+        ));
     };
     if text.get().starts_with('[') {
         return respond_to_batch(text.get(), answers, stats);
     }
     let (method, reply) = respond_to_call(text.get(), answers, stats);
-    BodyReplies {
+    RequestBodyReply {
         method,
-        reply: reply.unwrap_or_else(|| CallReply::Generated(BodySlices::default())),
+        reply: reply.unwrap_or_else(|| ReplayRpcReply::Generated(SharedBodySlices::default())),
     }
 }
 
 fn respond_to_batch<'a>(
     text: &'a str,
-    answers: &'a impl CallSource,
+    answers: &'a impl CallResponseSource,
     stats: &RequestCounters,
-) -> BodyReplies<'a> {
+) -> RequestBodyReply<'a> {
     stats.count_batch();
     let members: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
     if members.is_empty() {
-        stats.count_invalid();
-        return invalid_body_reply(CallReply::error_reply(
+        stats.count_invalid_call();
+        return invalid_body_reply(ReplayRpcReply::error_reply(
             "null",
             INVALID_REQUEST,
             "empty batch",
         ));
     }
-    let mut payload = BodySlices::default();
+    let mut payload = SharedBodySlices::default();
     for member in members {
         let (_, Some(reply)) = respond_to_call(member.get(), answers, stats) else {
             continue;
         };
         let separator: &[u8] = if payload.len() == 0 { b"[" } else { b"," };
         payload.push(Bytes::from_static(separator));
-        payload.append_body(reply.body_slices());
+        payload.append_slices(reply.body_slices());
     }
     if payload.len() > 0 {
         payload.push(Bytes::from_static(b"]"));
     }
-    BodyReplies {
+    RequestBodyReply {
         method: Cow::Borrowed(BATCH_OPTIONS),
-        reply: CallReply::Generated(payload.into_fewer_slices()),
+        reply: ReplayRpcReply::Generated(payload.into_fewer_slices()),
     }
 }
 
 /// Responds to one call; a notification has no response.
 fn respond_to_call<'a>(
     text: &'a str,
-    answers: &'a impl CallSource,
+    answers: &'a impl CallResponseSource,
     stats: &RequestCounters,
-) -> (Cow<'a, str>, Option<CallReply<'a>>) {
+) -> (Cow<'a, str>, Option<ReplayRpcReply<'a>>) {
     // serde would read an array as a struct's members in order.
     let call = text
         .starts_with('{')
-        .then(|| serde_json::from_str::<RpcCall>(text).ok())
+        .then(|| serde_json::from_str::<RpcRequestMembers>(text).ok())
         .flatten();
     let Some(call) = call else {
-        stats.count_invalid();
+        stats.count_invalid_call();
         return invalid_request_reply("null");
     };
     let id = call.id.map(RawValue::get);
@@ -215,35 +225,35 @@ fn respond_to_call<'a>(
             method
         }
         _ => {
-            stats.count_invalid();
+            stats.count_invalid_call();
             return invalid_request_reply(id.filter(|id| !is_json_container(id)).unwrap_or("null"));
         }
     };
-    let found = answers.find_response(&method, call.params);
-    if matches!(found, CallLookupResult::UnknownMethod) {
+    let found = answers.find_response_to_call(&method, call.params);
+    if matches!(found, ReplayLookupResult::UnknownMethod) {
         stats.count_unknown_method(&method);
     }
     let Some(id) = id else {
         return (method, None);
     };
     let reply = match found {
-        CallLookupResult::Answer(answer) => CallReply::Recorded { answer, id },
-        CallLookupResult::Witness(witness, shape) => CallReply::Witness {
+        ReplayLookupResult::Answer(answer) => ReplayRpcReply::Recorded { answer, id },
+        ReplayLookupResult::Witness(witness, shape) => ReplayRpcReply::Witness {
             witness: Cow::Borrowed(witness),
             shape,
             id,
         },
-        CallLookupResult::Result(json) => CallReply::Generated(BodySlices::from(format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"result":{json}}}"#
-        ))),
-        CallLookupResult::Failure(failure) => CallReply::failure_reply(id, &failure),
-        CallLookupResult::UnknownParams => {
+        ReplayLookupResult::Result(json) => ReplayRpcReply::Generated(SharedBodySlices::from(
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{json}}}"#),
+        )),
+        ReplayLookupResult::Failure(failure) => ReplayRpcReply::failure_reply(id, &failure),
+        ReplayLookupResult::UnknownParams => {
             let message = format!("the method {method} is not available with these params");
-            CallReply::error_reply(id, METHOD_NOT_FOUND, &message)
+            ReplayRpcReply::error_reply(id, METHOD_NOT_FOUND, &message)
         }
-        CallLookupResult::UnknownMethod => {
+        ReplayLookupResult::UnknownMethod => {
             let message = format!("the method {method} does not exist/is not available");
-            CallReply::error_reply(id, METHOD_NOT_FOUND, &message)
+            ReplayRpcReply::error_reply(id, METHOD_NOT_FOUND, &message)
         }
     };
     (method, Some(reply))
@@ -254,13 +264,13 @@ fn is_json_container(id: &str) -> bool {
     id.starts_with(['{', '['])
 }
 
-fn invalid_request_reply(id: &str) -> (Cow<'static, str>, Option<CallReply<'static>>) {
-    let reply = CallReply::error_reply(id, INVALID_REQUEST, "invalid request");
+fn invalid_request_reply(id: &str) -> (Cow<'static, str>, Option<ReplayRpcReply<'static>>) {
+    let reply = ReplayRpcReply::error_reply(id, INVALID_REQUEST, "invalid request");
     (Cow::Borrowed(""), Some(reply))
 }
 
-fn invalid_body_reply(reply: CallReply<'_>) -> BodyReplies<'_> {
-    BodyReplies {
+fn invalid_body_reply(reply: ReplayRpcReply<'_>) -> RequestBodyReply<'_> {
+    RequestBodyReply {
         method: Cow::Borrowed(""),
         reply,
     }
@@ -280,8 +290,12 @@ mod tests {
             ("b", r#"[{"x":1,"y":"z"}]"#, r#"{"result":"B","id":1}"#),
         ];
         for (method, params, response) in recorded {
-            let answer = Arc::new(RecordedResponse::from_response(response).unwrap());
-            answers.insert_response(method, Some(serde_json::from_str(params).unwrap()), answer);
+            let answer = Arc::new(RecordedResponse::from_recorded_json(response).unwrap());
+            answers.insert_recorded_response(
+                method,
+                Some(serde_json::from_str(params).unwrap()),
+                answer,
+            );
         }
         answers
     }
@@ -353,12 +367,16 @@ mod tests {
     /// A source of a test, which generates results and errors.
     struct GeneratingSource;
 
-    impl CallSource for GeneratingSource {
-        fn find_response(&self, method: &str, _: Option<&RawValue>) -> CallLookupResult<'_> {
+    impl CallResponseSource for GeneratingSource {
+        fn find_response_to_call(
+            &self,
+            method: &str,
+            _: Option<&RawValue>,
+        ) -> ReplayLookupResult<'_> {
             match method {
-                "result" => CallLookupResult::Result("[1]".to_owned()),
-                "failure" => CallLookupResult::Failure(RpcError::server_error("no \"x\"")),
-                _ => CallLookupResult::Failure(
+                "result" => ReplayLookupResult::Result("[1]".to_owned()),
+                "failure" => ReplayLookupResult::Failure(RpcError::server_error("no \"x\"")),
+                _ => ReplayLookupResult::Failure(
                     RpcError::new(3, "reverted").with_data("0x01".to_owned()),
                 ),
             }

@@ -3,7 +3,7 @@
 
 use hyper::header::HeaderValue;
 use sszip_core::ssz::{
-    ssz_to_json, Fork, JsonInputForm as Enveloped, JsonToSsz, Preset, Schema, SszError, TypeId,
+    ssz_to_json, Fork, JsonEnvelopeForm as Enveloped, JsonToSsz, Preset, Schema, SszError, TypeId,
 };
 use sszip_core::transcode::ssz_routes::{ssz_response_type, SszResponseType};
 
@@ -33,7 +33,7 @@ impl ServedFormats {
 
 /// Leaves each page in these formats, and converts it where one is missing. `warn` receives the
 /// pages that can't be converted.
-pub fn retain_formats(
+pub fn apply_served_formats(
     answers: &mut ResponseTable,
     forms: ServedFormats,
     preset: Preset,
@@ -42,7 +42,7 @@ pub fn retain_formats(
     for (path, page) in answers.pages_mut() {
         for form in [BodyFormat::Json, BodyFormat::Ssz] {
             if forms.includes_format(form) && page.find_representation(form).is_none() {
-                if let Err(why) = convert_page(path, page, form, preset) {
+                if let Err(why) = add_converted_page_format(path, page, form, preset) {
                     warn(format!("{path}: {why}"));
                 }
             }
@@ -57,7 +57,7 @@ pub fn retain_formats(
 }
 
 /// Adds the other format of a page; a page that exists only as JSON is unchanged.
-fn convert_page(
+fn add_converted_page_format(
     path: &str,
     page: &mut ReplayPage,
     form: BodyFormat,
@@ -74,7 +74,9 @@ fn convert_page(
         (_, Some(Ok(fork))) => fork.parse().map_err(|unknown| format!("{unknown}"))?,
         _ => return Err("no Eth-Consensus-Version header names its fork".to_owned()),
     };
-    let kind = gives.block_kind_header().and_then(|name| name.parse().ok());
+    let kind = gives
+        .block_kind_header_name()
+        .and_then(|name| name.parse().ok());
     let kind = kind
         .and_then(|name| page.find_header(&name))
         .map(|value| value == "true");
@@ -114,7 +116,7 @@ fn type_in_schema(
 
 fn json_to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
     let mut reader = JsonToSsz::new(schema, ty, Enveloped::Enveloped);
-    reader.push_piece(json)?;
+    reader.feed_json_piece(json)?;
     reader.finish()
 }
 

@@ -23,8 +23,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::chain;
-use crate::faults::ClientSocket;
-use crate::handler::{self, RawResponse, ReplayNode, ResponseSource};
+use crate::faults::ResettableSocket;
+use crate::handler::{self, FaultyResponse, ReplayNode, ReplayResponseSource};
 use crate::stats::OpenConnection;
 
 /// Time without accepts after an error such as too many open files.
@@ -64,24 +64,24 @@ impl fmt::Display for ListenAddress {
 /// A listening socket of the node. The file of a Unix socket is removed when the listener is
 /// dropped.
 #[derive(Debug)]
-pub enum Listener {
+pub enum NodeListener {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener, PathBuf),
 }
 
-impl Listener {
+impl NodeListener {
     pub fn bind_address(address: &ListenAddress) -> io::Result<Self> {
         match address {
             ListenAddress::Tcp(address) => {
                 let listener = std::net::TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
-                Ok(Listener::Tcp(listener))
+                Ok(NodeListener::Tcp(listener))
             }
             ListenAddress::Unix(path) => {
-                remove_stale(path);
+                remove_stale_socket(path);
                 let listener = std::os::unix::net::UnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
-                Ok(Listener::Unix(listener, path.clone()))
+                Ok(NodeListener::Unix(listener, path.clone()))
             }
         }
     }
@@ -89,15 +89,15 @@ impl Listener {
     /// Returns the bound address, with the actual port for port 0.
     pub fn bound_address(&self) -> io::Result<ListenAddress> {
         match self {
-            Listener::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
-            Listener::Unix(_, path) => Ok(ListenAddress::Unix(path.clone())),
+            NodeListener::Tcp(listener) => listener.local_addr().map(ListenAddress::Tcp),
+            NodeListener::Unix(_, path) => Ok(ListenAddress::Unix(path.clone())),
         }
     }
 }
 
-impl Drop for Listener {
+impl Drop for NodeListener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        if let NodeListener::Unix(_, path) = self {
             // The file may have been removed already, which is no error.
             let _ = std::fs::remove_file(path);
         }
@@ -105,7 +105,7 @@ impl Drop for Listener {
 }
 
 /// Removes the socket file of a process that has ended.
-fn remove_stale(path: &Path) {
+fn remove_stale_socket(path: &Path) {
     let is_socket = path
         .metadata()
         .is_ok_and(|meta| meta.file_type().is_socket());
@@ -117,9 +117,9 @@ fn remove_stale(path: &Path) {
 
 /// Starts `threads` workers. Connections end after their current response when `stop` becomes
 /// true; the channel is closed when the last connection has ended.
-pub fn start_workers(
+pub fn start_server_workers(
     node: &Arc<ReplayNode>,
-    listeners: &[Listener],
+    listeners: &[NodeListener],
     threads: usize,
     stop: &watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -131,11 +131,11 @@ pub fn start_workers(
             let (node, stop) = (node.clone(), stop.clone());
             let _context = runtime.enter();
             match listener {
-                Listener::Tcp(listener) => {
+                NodeListener::Tcp(listener) => {
                     let listener = TcpListener::from_std(listener.try_clone()?)?;
                     runtime.spawn(accept_tcp(listener, node, stop));
                 }
-                Listener::Unix(listener, _) => {
+                NodeListener::Unix(listener, _) => {
                     let listener = UnixListener::from_std(listener.try_clone()?)?;
                     runtime.spawn(accept_unix(listener, node, stop));
                 }
@@ -194,7 +194,7 @@ async fn pause_after_accept_error(error: &io::Error) {
 }
 
 /// Serves one connection until it ends.
-async fn serve_until_closed<S: ClientSocket>(
+async fn serve_until_closed<S: ResettableSocket>(
     socket: S,
     node: Arc<ReplayNode>,
     mut stop: watch::Receiver<bool>,
@@ -221,7 +221,7 @@ async fn serve_until_closed<S: ClientSocket>(
     };
     let parts = connection.into_parts();
     let socket = parts.io.into_inner();
-    if let (ResponseSource::Chain(simulation), true) =
+    if let (ReplayResponseSource::Chain(simulation), true) =
         (&node.source, upgraded.load(Ordering::Relaxed))
     {
         let (simulation, stats) = (simulation.clone(), node.stats.clone());
@@ -231,12 +231,12 @@ async fn serve_until_closed<S: ClientSocket>(
         Ok(()) => None,
         Err(error) => error
             .source()
-            .and_then(|source| source.downcast_ref::<RawResponse>()),
+            .and_then(|source| source.downcast_ref::<FaultyResponse>()),
     };
     if let Some(raw) = raw.cloned() {
         tokio::select! {
             // Faults make peers close the connection: an error is expected.
-            _ = raw.plan.execute_plan(socket) => (),
+            _ = raw.plan.execute_socket_operations(socket) => (),
             _ = stop.wait_for(|stop| *stop) => (),
         }
         drop(raw.in_flight);

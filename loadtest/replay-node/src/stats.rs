@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::submissions::SubmissionCounts;
+use crate::submissions::PathSubmissionCounts;
 
 /// Maximum number of unknown method names that are counted separately; further ones are counted
 /// together.
@@ -33,25 +33,25 @@ pub struct RequestCounters {
 
 /// The JSON of `/stats`.
 #[derive(Serialize)]
-struct CounterSnapshot<'a> {
+struct CounterReport<'a> {
     requests: u64,
     in_flight: u64,
     bytes_in: u64,
     bytes_out: u64,
-    connections: ConnectionCounts,
+    connections: NodeConnectionCounts,
     batches: u64,
     pages: u64,
     invalid: u64,
     faults: u64,
     gzipped: u64,
     methods: BTreeMap<&'a str, u64>,
-    publishes: BTreeMap<String, SubmissionCounts>,
+    publishes: BTreeMap<String, PathSubmissionCounts>,
     unknown_methods: BTreeMap<String, u64>,
 }
 
 /// The counters of connections in `/stats`.
 #[derive(Serialize)]
-struct ConnectionCounts {
+struct NodeConnectionCounts {
     accepted: u64,
     open: u64,
 }
@@ -62,7 +62,7 @@ impl RequestCounters {
     }
 
     /// Counts a call or batch member that is not a valid JSON-RPC request.
-    pub fn count_invalid(&self) {
+    pub fn count_invalid_call(&self) {
         self.invalid.fetch_add(1, Relaxed);
     }
 
@@ -96,14 +96,14 @@ impl RequestCounters {
     pub fn to_json(
         &self,
         methods: BTreeMap<&str, u64>,
-        publishes: BTreeMap<String, SubmissionCounts>,
+        publishes: BTreeMap<String, PathSubmissionCounts>,
     ) -> String {
-        let snapshot = CounterSnapshot {
+        let snapshot = CounterReport {
             requests: self.requests.load(Relaxed),
             in_flight: self.in_flight.load(Relaxed),
             bytes_in: self.bytes_in.load(Relaxed),
             bytes_out: self.bytes_out.load(Relaxed),
-            connections: ConnectionCounts {
+            connections: NodeConnectionCounts {
                 accepted: self.accepted.load(Relaxed),
                 open: self.open.load(Relaxed),
             },
@@ -145,9 +145,9 @@ impl Drop for OpenConnection {
 /// A guard that counts a request as in flight, from its head to the last byte of its response or
 /// the end of the connection.
 #[derive(Debug)]
-pub struct InFlightRequest(Arc<RequestCounters>);
+pub struct InFlightRequestGuard(Arc<RequestCounters>);
 
-impl InFlightRequest {
+impl InFlightRequestGuard {
     pub fn new(stats: Arc<RequestCounters>) -> Self {
         stats.requests.fetch_add(1, Relaxed);
         stats.in_flight.fetch_add(1, Relaxed);
@@ -160,7 +160,7 @@ impl InFlightRequest {
     }
 }
 
-impl Drop for InFlightRequest {
+impl Drop for InFlightRequestGuard {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
     }

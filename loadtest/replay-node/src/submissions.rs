@@ -21,7 +21,7 @@ const OTHER_PATHS: &str = "(other)";
 
 /// The numbers of submissions to one path, accepted by format, repeated and refused.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct SubmissionCounts {
+pub struct PathSubmissionCounts {
     json: u64,
     ssz: u64,
     /// Accepted although the same bytes had been accepted before.
@@ -40,14 +40,14 @@ pub struct LastSubmission {
 /// The recorded submissions to one path.
 #[derive(Debug, Default)]
 struct PathSubmissions {
-    counts: SubmissionCounts,
+    counts: PathSubmissionCounts,
     digests: HashSet<blake3::Hash>,
     last: Option<LastSubmission>,
 }
 
 /// The record of the bodies that clients published to the node, by path.
 #[derive(Debug)]
-pub struct Submissions {
+pub struct ReceivedSubmissions {
     takes: ServedFormats,
     taken: Mutex<BTreeMap<String, PathSubmissions>>,
 }
@@ -65,7 +65,7 @@ pub fn is_publish_route(path: &str) -> bool {
     version.is_some_and(|(number, rest)| number.parse::<u8>().is_ok() && !rest.is_empty())
 }
 
-impl Submissions {
+impl ReceivedSubmissions {
     /// Creates the record of a node that accepts bodies in these formats.
     pub fn new(takes: ServedFormats) -> Self {
         Self {
@@ -76,9 +76,9 @@ impl Submissions {
 
     /// Accepts a body, or returns the reason of its refusal. An accepted one is counted even if
     /// its response is lost.
-    pub fn accept_body(&self, head: &request::Parts, body: &Bytes) -> SubmissionVerdict {
+    pub fn accept_submission(&self, head: &request::Parts, body: &Bytes) -> SubmissionVerdict {
         let form = match witness_submissions::is_witness_route(head.uri.path()) {
-            true => witness_submissions::check_payload(head, body),
+            true => witness_submissions::check_payload_head(head, body),
             false => self.check_submission(head, body),
         };
         let mut all = self.lock_results();
@@ -108,7 +108,7 @@ impl Submissions {
     }
 
     /// Counts a submission that is refused by an option, whatever its content.
-    pub fn count_refusal(&self, head: &request::Parts) {
+    pub fn count_refused_submission(&self, head: &request::Parts) {
         let mut all = self.lock_results();
         let key = counter_path(&all, head);
         all.entry(key).or_default().counts.refused += 1;
@@ -144,13 +144,13 @@ impl Submissions {
     }
 
     /// Returns the counters by path.
-    pub fn counts_by_path(&self) -> BTreeMap<String, SubmissionCounts> {
+    pub fn submission_counts_by_path(&self) -> BTreeMap<String, PathSubmissionCounts> {
         let of = |(path, taken): (&String, &PathSubmissions)| (path.clone(), taken.counts.clone());
         self.lock_results().iter().map(of).collect()
     }
 
     /// Returns the last accepted submission of a path.
-    pub fn last_accepted(&self, path: &str) -> Option<LastSubmission> {
+    pub fn last_accepted_submission(&self, path: &str) -> Option<LastSubmission> {
         self.lock_results().get(path)?.last.clone()
     }
 

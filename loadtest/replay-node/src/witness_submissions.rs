@@ -25,7 +25,7 @@ pub fn is_witness_route(path: &str) -> bool {
 
 /// Checks the head of a submitted payload, and returns its format or the reason of its refusal: a
 /// status, and the suffix of the error's `type`. The value itself is not parsed.
-pub fn check_payload(
+pub fn check_payload_head(
     head: &request::Parts,
     body: &[u8],
 ) -> Result<BodyFormat, (StatusCode, &'static str)> {

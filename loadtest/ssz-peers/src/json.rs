@@ -5,16 +5,16 @@ use std::ops::Deref;
 use std::str::FromStr;
 
 /// A type whose JSON is hex digits after `0x`.
-pub trait Hex: Sized {
+pub trait HexConvertible: Sized {
     /// Decodes hex `digits` without `0x`.
-    fn from_digits(digits: &str) -> Option<Self>;
+    fn from_hex_digits(digits: &str) -> Option<Self>;
 
     /// Passes the hex text to the serializer.
-    fn write<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
+    fn serialize_hex_text<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
 /// A list or vector with a limit or a fixed length.
-pub trait Collection: Sized {
+pub trait BoundedCollection: Sized {
     /// The type of an element.
     type Item;
 
@@ -26,7 +26,7 @@ pub trait Collection: Sized {
     fn as_elements(&self) -> &[Self::Item];
 }
 
-impl<C, T> Collection for C
+impl<C, T> BoundedCollection for C
 where
     C: TryFrom<Vec<T>> + Deref<Target = [T]>,
 {
@@ -41,12 +41,12 @@ where
     }
 }
 
-impl<const N: usize> Hex for [u8; N] {
-    fn from_digits(digits: &str) -> Option<Self> {
+impl<const N: usize> HexConvertible for [u8; N] {
+    fn from_hex_digits(digits: &str) -> Option<Self> {
         const_hex::decode_to_array(digits).ok()
     }
 
-    fn write<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize_hex_text<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(const_hex::Buffer::<N, true>::new().format(self))
     }
 }
@@ -64,12 +64,12 @@ pub mod hex {
     use serde::de::{Error, Visitor};
     use serde::{Deserializer, Serializer};
 
-    use super::Hex;
+    use super::HexConvertible;
 
     /// A serde visitor that decodes hex digits after `0x`.
-    struct Digits<T>(PhantomData<T>);
+    struct HexDigitsVisitor<T>(PhantomData<T>);
 
-    impl<T: Hex> Visitor<'_> for Digits<T> {
+    impl<T: HexConvertible> Visitor<'_> for HexDigitsVisitor<T> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,19 +78,24 @@ pub mod hex {
 
         fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
             text.strip_prefix("0x")
-                .and_then(T::from_digits)
+                .and_then(T::from_hex_digits)
                 .ok_or_else(|| E::custom("expected 0x and the hexadecimal digits of the bytes"))
         }
     }
 
     /// Serializes one value.
-    pub fn serialize<T: Hex, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-        value.write(to)
+    pub fn serialize<T: HexConvertible, S: Serializer>(
+        value: &T,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.serialize_hex_text(to)
     }
 
     /// Deserializes one value.
-    pub fn deserialize<'de, T: Hex, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-        from.deserialize_str(Digits(PhantomData))
+    pub fn deserialize<'de, T: HexConvertible, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        from.deserialize_str(HexDigitsVisitor(PhantomData))
     }
 }
 
@@ -102,12 +107,12 @@ pub mod uint {
     use serde::de::{Error, Visitor};
     use serde::{Deserializer, Serializer};
 
-    use super::Uint;
+    use super::SmallUnsignedInteger;
 
     /// A serde visitor that parses a decimal number in a string.
-    struct Decimal<T>(PhantomData<T>);
+    struct DecimalVisitor<T>(PhantomData<T>);
 
-    impl<T: Uint> Visitor<'_> for Decimal<T> {
+    impl<T: SmallUnsignedInteger> Visitor<'_> for DecimalVisitor<T> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,13 +126,18 @@ pub mod uint {
     }
 
     /// Serializes one value.
-    pub fn serialize<T: Uint, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<T: SmallUnsignedInteger, S: Serializer>(
+        value: &T,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.serialize_str(itoa::Buffer::new().format(*value))
     }
 
     /// Deserializes one value.
-    pub fn deserialize<'de, T: Uint, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-        from.deserialize_str(Decimal(PhantomData))
+    pub fn deserialize<'de, T: SmallUnsignedInteger, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        from.deserialize_str(DecimalVisitor(PhantomData))
     }
 }
 
@@ -140,16 +150,16 @@ pub mod uint256 {
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// A 256-bit number of any crate.
-    pub trait Uint256 {
+    pub trait Uint256Conversion {
         /// Converts a number to the type.
-        fn from_number(number: U256) -> Self;
+        fn from_u256(number: U256) -> Self;
 
         /// Converts the value to a number.
         fn to_u256(&self) -> U256;
     }
 
-    impl Uint256 for U256 {
-        fn from_number(number: U256) -> Self {
+    impl Uint256Conversion for U256 {
+        fn from_u256(number: U256) -> Self {
             number
         }
 
@@ -159,8 +169,8 @@ pub mod uint256 {
     }
 
     /// Little-endian bytes, as in SSZ.
-    impl Uint256 for [u8; 32] {
-        fn from_number(number: U256) -> Self {
+    impl Uint256Conversion for [u8; 32] {
+        fn from_u256(number: U256) -> Self {
             number.to_le_bytes()
         }
 
@@ -170,15 +180,20 @@ pub mod uint256 {
     }
 
     /// Serializes one value.
-    pub fn serialize<T: Uint256, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<T: Uint256Conversion, S: Serializer>(
+        value: &T,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.serialize_str(&value.to_u256().to_string())
     }
 
     /// Deserializes one value.
-    pub fn deserialize<'de, T: Uint256, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    pub fn deserialize<'de, T: Uint256Conversion, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
         let text = Cow::<str>::deserialize(from)?;
         U256::from_str_radix(&text, 10)
-            .map(T::from_number)
+            .map(T::from_u256)
             .map_err(D::Error::custom)
     }
 }
@@ -193,30 +208,30 @@ macro_rules! collections {
             use serde::de::{Error, SeqAccess, Visitor};
             use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-            use super::{$element, Collection};
+            use super::{$element, BoundedCollection};
 
             /// An element that is read with the functions of another module.
-            struct Read<T>(T);
+            struct DeserializedElement<T>(T);
 
-            impl<'de, T: $read> Deserialize<'de> for Read<T> {
+            impl<'de, T: $read> Deserialize<'de> for DeserializedElement<T> {
                 fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                     $element::deserialize(from).map(Self)
                 }
             }
 
             /// An element that is written with the functions of another module.
-            struct Write<'t, T>(&'t T);
+            struct SerializedElement<'t, T>(&'t T);
 
-            impl<T: $write> Serialize for Write<'_, T> {
+            impl<T: $write> Serialize for SerializedElement<'_, T> {
                 fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                     $element::serialize(self.0, to)
                 }
             }
 
             /// A serde visitor that collects the elements of an array.
-            struct Items<C>(PhantomData<C>);
+            struct ArrayVisitor<C>(PhantomData<C>);
 
-            impl<'de, C: Collection<Item: $read>> Visitor<'de> for Items<C> {
+            impl<'de, C: BoundedCollection<Item: $read>> Visitor<'de> for ArrayVisitor<C> {
                 type Value = C;
 
                 fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -225,7 +240,7 @@ macro_rules! collections {
 
                 fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<C, A::Error> {
                     let mut items = Vec::new();
-                    while let Some(Read(item)) = from.next_element()? {
+                    while let Some(DeserializedElement(item)) = from.next_element()? {
                         items.push(item);
                     }
                     C::from_items(items).ok_or_else(|| A::Error::custom("wrong number of items"))
@@ -233,36 +248,36 @@ macro_rules! collections {
             }
 
             /// Serializes a collection.
-            pub fn serialize<C: Collection<Item: $write>, S: Serializer>(
+            pub fn serialize<C: BoundedCollection<Item: $write>, S: Serializer>(
                 value: &C,
                 to: S,
             ) -> Result<S::Ok, S::Error> {
-                to.collect_seq(value.as_elements().iter().map(Write))
+                to.collect_seq(value.as_elements().iter().map(SerializedElement))
             }
 
             /// Deserializes a collection.
-            pub fn deserialize<'de, C: Collection<Item: $read>, D: Deserializer<'de>>(
+            pub fn deserialize<'de, C: BoundedCollection<Item: $read>, D: Deserializer<'de>>(
                 from: D,
             ) -> Result<C, D::Error> {
-                from.deserialize_seq(Items(PhantomData))
+                from.deserialize_seq(ArrayVisitor(PhantomData))
             }
         }
     };
 }
 
 /// An unsigned integer of up to 64 bits.
-pub trait Uint: FromStr + itoa::Integer + Copy {}
+pub trait SmallUnsignedInteger: FromStr + itoa::Integer + Copy {}
 
-impl Uint for u8 {}
-impl Uint for u64 {}
+impl SmallUnsignedInteger for u8 {}
+impl SmallUnsignedInteger for u64 {}
 
 collections! {
     /// Arrays of hex values.
-    hexes of hex: crate::json::Hex, crate::json::Hex
+    hexes of hex: crate::json::HexConvertible, crate::json::HexConvertible
 }
 collections! {
     /// Arrays of numbers.
-    uints of uint: crate::json::Uint, crate::json::Uint
+    uints of uint: crate::json::SmallUnsignedInteger, crate::json::SmallUnsignedInteger
 }
 collections! {
     /// Arrays of containers.

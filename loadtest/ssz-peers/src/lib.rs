@@ -12,7 +12,7 @@ use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
 /// Whether the peers also compute the root of a type: a witness has progressive lists (EIP-7916),
 /// which no peer supports. Its bytes are the same.
-pub fn has_root(name: &str) -> bool {
+pub fn has_peer_hash_root(name: &str) -> bool {
     name != "ExecutionWitness"
 }
 
@@ -21,7 +21,7 @@ pub fn has_root(name: &str) -> bool {
 /// # Panics
 /// Panics if there is no such type.
 #[allow(clippy::panic)]
-pub fn table_of(name: &str) -> (&'static Schema, TypeId) {
+pub fn resolve_peer_type(name: &str) -> (&'static Schema, TypeId) {
     let (fork, name) = match name.strip_suffix("Phase0") {
         Some(name) => (Fork::Phase0, name),
         None if name == "PendingAttestation" => (Fork::Phase0, name),

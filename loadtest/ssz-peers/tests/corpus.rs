@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{json, Value};
-use ssz_peers::peers::{all_peers, JsonLibrary, TypeCodec};
-use ssz_peers::{has_root, table_of};
+use ssz_peers::peers::{peer_codecs_by_name, JsonLibrary, PeerTypeCodec};
+use ssz_peers::{has_peer_hash_root, resolve_peer_type};
 use sszip_core::ssz::{check_ssz, hash_tree_root, json_to_ssz, ssz_to_json};
 
 fn recorded(name: &str) -> Option<PathBuf> {
@@ -17,22 +17,24 @@ fn recorded(name: &str) -> Option<PathBuf> {
     Some(corpus.join(name))
 }
 
-fn codecs(name: &str) -> impl Iterator<Item = (&'static str, &'static TypeCodec)> + '_ {
-    all_peers().into_iter().flat_map(move |(peer, codecs)| {
-        let of_name = codecs.iter().filter(move |codec| codec.name == name);
-        of_name.map(move |codec| (peer, codec))
-    })
+fn codecs(name: &str) -> impl Iterator<Item = (&'static str, &'static PeerTypeCodec)> + '_ {
+    peer_codecs_by_name()
+        .into_iter()
+        .flat_map(move |(peer, codecs)| {
+            let of_name = codecs.iter().filter(move |codec| codec.name == name);
+            of_name.map(move |codec| (peer, codec))
+        })
 }
 
 /// Asserts that all peers read and write `ssz`, and compute the core's root.
 fn same_ssz(name: &str, ssz: &[u8]) {
-    let (schema, ty) = table_of(name);
+    let (schema, ty) = resolve_peer_type(name);
     assert_eq!(check_ssz(schema, ty, ssz), Ok(()));
     let root = hash_tree_root(schema, ty, ssz).expect(name);
     for (peer, codec) in codecs(name) {
         let theirs = (codec.recode)(ssz);
         assert!(theirs.is_ok_and(|theirs| theirs == ssz), "{peer}: SSZ");
-        if has_root(name) {
+        if has_peer_hash_root(name) {
             assert_eq!((codec.root)(ssz), Ok(root), "{peer}");
         }
     }
@@ -40,7 +42,7 @@ fn same_ssz(name: &str, ssz: &[u8]) {
 
 /// Asserts that all peers convert `json` to the core's SSZ and back; returns the SSZ.
 fn same_json(name: &str, json: &[u8]) -> Vec<u8> {
-    let (schema, ty) = table_of(name);
+    let (schema, ty) = resolve_peer_type(name);
     let ours = json_to_ssz(schema, ty, json).expect(name);
     let back = ssz_to_json(schema, ty, &ours).expect(name);
     for (peer, codec) in codecs(name) {
@@ -78,7 +80,7 @@ fn sepolia_genesis_has_the_same_ssz_and_json_in_all_peers() {
     };
     let ssz = fs::read(path).unwrap();
     same_ssz("BeaconStatePhase0", &ssz);
-    let (schema, ty) = table_of("BeaconStatePhase0");
+    let (schema, ty) = resolve_peer_type("BeaconStatePhase0");
     let json = ssz_to_json(schema, ty, &ssz).unwrap();
     assert!(same_json("BeaconStatePhase0", &json) == ssz);
 }

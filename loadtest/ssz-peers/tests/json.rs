@@ -4,17 +4,17 @@ mod mutate;
 mod tier;
 
 use fastrand::Rng;
-use ssz_peers::peers::{all_peers, JsonLibrary};
-use ssz_peers::{sample, table_of};
+use ssz_peers::peers::{peer_codecs_by_name, JsonLibrary};
+use ssz_peers::{resolve_peer_type, sample};
 use sszip_core::ssz::{json_to_ssz, ssz_to_json, SszError};
 use tier::times;
 
 #[test]
 fn random_values_have_the_same_json() {
-    for (peer, codecs) in all_peers() {
+    for (peer, codecs) in peer_codecs_by_name() {
         for codec in codecs {
             let Some(json) = codec.json else { continue };
-            let (schema, ty) = table_of(codec.name);
+            let (schema, ty) = resolve_peer_type(codec.name);
             let is_state = codec.name.starts_with("BeaconState");
             for seed in 0..if is_state { 1 } else { times(10, 40) } {
                 let ssz = sample::random_value_ssz(schema, ty, &mut Rng::with_seed(seed));
@@ -36,13 +36,13 @@ fn random_values_have_the_same_json() {
 #[test]
 fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
     let (mut taken, mut all) = (0, 0);
-    for (peer, codecs) in all_peers() {
+    for (peer, codecs) in peer_codecs_by_name() {
         for codec in codecs {
             let Some(json) = codec.json else { continue };
             if codec.name.starts_with("BeaconState") {
                 continue;
             }
-            let (schema, ty) = table_of(codec.name);
+            let (schema, ty) = resolve_peer_type(codec.name);
             for seed in 0..times(6, 20) {
                 let mut rng = Rng::with_seed(seed);
                 let ssz = sample::random_value_ssz(schema, ty, &mut rng);

@@ -3,20 +3,20 @@
 mod mutate;
 
 use fastrand::Rng;
-use ssz_peers::peers::all_peers;
-use ssz_peers::{sample, table_of};
+use ssz_peers::peers::peer_codecs_by_name;
+use ssz_peers::{resolve_peer_type, sample};
 use sszip_core::ssz::check_ssz;
 
 #[test]
 fn mutated_ssz_is_refused_by_the_core_and_the_peers_alike() {
     let (mut taken, mut all) = (0, 0);
     // ssz_rs panics if an offset is past the end
-    for (peer, codecs) in all_peers()
+    for (peer, codecs) in peer_codecs_by_name()
         .into_iter()
         .filter(|(peer, _)| *peer != "ssz_rs")
     {
         for codec in codecs {
-            let (schema, ty) = table_of(codec.name);
+            let (schema, ty) = resolve_peer_type(codec.name);
             let is_state = codec.name.starts_with("BeaconState");
             for seed in 0..if is_state { 1 } else { 50 } {
                 let mut rng = Rng::with_seed(seed);

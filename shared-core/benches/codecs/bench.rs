@@ -13,7 +13,7 @@
 
 mod engines;
 
-use engines::{Absent, Engine};
+use engines::{BenchmarkCodec, UnavailableLibrary};
 use rustix::time::{clock_gettime, ClockId};
 use serde_json::{json, Value};
 use std::error::Error;
@@ -42,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(folder) => read_bodies(folder)?,
         None => vec![synthetic_body()],
     };
-    let (mut engines, absent) = engines::all();
-    let table = run(&mut engines, &bodies, &options)?;
+    let (mut engines, absent) = engines::all_available_engines();
+    let table = measure_engines(&mut engines, &bodies, &options)?;
     let report = to_json(&engines, &absent, &bodies, &table);
     match &options.json {
         Some(path) => std::fs::write(path, serde_json::to_string_pretty(&report)?)?,
@@ -101,8 +101,8 @@ fn synthetic_body() -> Body {
 }
 
 /// Measures every engine on every body; the outer index is the engine.
-fn run(
-    engines: &mut [Box<dyn Engine>],
+fn measure_engines(
+    engines: &mut [Box<dyn BenchmarkCodec>],
     bodies: &[Body],
     options: &Options,
 ) -> Result<Vec<Vec<Measured>>, Box<dyn Error>> {
@@ -118,7 +118,7 @@ fn run(
         }
         for _ in 0..options.rounds {
             for (engine, row) in engines.iter_mut().zip(&mut table) {
-                let ns = time(engine.as_mut(), &body.content, &mut out, options.slice_ns);
+                let ns = cpu_ns_per_run(engine.as_mut(), &body.content, &mut out, options.slice_ns);
                 if let Some(measured) = row.last_mut() {
                     measured.rounds.push(ns);
                 }
@@ -130,7 +130,7 @@ fn run(
 
 /// Compresses once, decompresses and compares: an incorrect engine is not measured.
 fn round_trip(
-    engine: &mut dyn Engine,
+    engine: &mut dyn BenchmarkCodec,
     body: &Body,
     out: &mut [u8],
 ) -> Result<usize, Box<dyn Error>> {
@@ -149,7 +149,12 @@ fn round_trip(
 }
 
 /// CPU time of one compression in nanoseconds: as many as fit into the slice, divided.
-fn time(engine: &mut dyn Engine, body: &[u8], out: &mut [u8], slice_ns: u64) -> u64 {
+fn cpu_ns_per_run(
+    engine: &mut dyn BenchmarkCodec,
+    body: &[u8],
+    out: &mut [u8],
+    slice_ns: u64,
+) -> u64 {
     let start = thread_ns();
     let mut runs = 0;
     loop {
@@ -173,8 +178,8 @@ fn median(mut values: Vec<u64>) -> u64 {
 }
 
 fn to_json(
-    engines: &[Box<dyn Engine>],
-    absent: &[Absent],
+    engines: &[Box<dyn BenchmarkCodec>],
+    absent: &[UnavailableLibrary],
     bodies: &[Body],
     table: &[Vec<Measured>],
 ) -> Value {
@@ -190,7 +195,7 @@ fn to_json(
         json!({
             "engine": engine.name(),
             "level": engine.level(),
-            "version": engine.version(),
+            "version": engine.library_version(),
             "bodies": cells.collect::<Vec<_>>(),
         })
     });

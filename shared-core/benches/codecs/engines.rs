@@ -14,13 +14,13 @@ use std::mem::size_of;
 use std::rc::Rc;
 
 /// One codec at one level.
-pub trait Engine {
+pub trait BenchmarkCodec {
     /// Name of the library.
     fn name(&self) -> &'static str;
     /// Level as the library counts it.
     fn level(&self) -> i32;
     /// Version of the library that was measured.
-    fn version(&self) -> String;
+    fn library_version(&self) -> String;
     /// Writes one complete member or frame; `None` when it did not fit.
     fn compress(&mut self, body: &[u8], out: &mut [u8]) -> Option<usize>;
     /// Decompresses the output, for the check; gzip unless the engine overrides it.
@@ -30,23 +30,27 @@ pub trait Engine {
 }
 
 /// A library that could not be loaded.
-pub struct Absent {
+pub struct UnavailableLibrary {
     pub engine: &'static str,
     pub why: String,
 }
 
 /// Returns each engine and level of the comparison, and the engines that are absent.
-pub fn all() -> (Vec<Box<dyn Engine>>, Vec<Absent>) {
-    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+pub fn all_available_engines() -> (Vec<Box<dyn BenchmarkCodec>>, Vec<UnavailableLibrary>) {
+    let mut engines: Vec<Box<dyn BenchmarkCodec>> = Vec::new();
     let mut absent = Vec::new();
     for level in [1, 6] {
-        engines.push(Box::new(Core { level }));
+        engines.push(Box::new(CoreOneshotCodec { level }));
     }
     for level in [1, 2, 3, 4, 5, 6, 9, 12] {
-        engines.extend(Libdeflate::new(level).map(|e| Box::new(e) as Box<dyn Engine>));
+        engines.extend(Libdeflate::new(level).map(|e| Box::new(e) as Box<dyn BenchmarkCodec>));
     }
     match Zlib::load() {
-        Ok(loaded) => engines.extend(loaded.into_iter().map(|e| Box::new(e) as Box<dyn Engine>)),
+        Ok(loaded) => engines.extend(
+            loaded
+                .into_iter()
+                .map(|e| Box::new(e) as Box<dyn BenchmarkCodec>),
+        ),
         Err(error) => absent.push(missing("zlib", &error)),
     }
     match Igzip::load() {
@@ -60,8 +64,8 @@ pub fn all() -> (Vec<Box<dyn Engine>>, Vec<Absent>) {
     (engines, absent)
 }
 
-fn missing(engine: &'static str, error: &libloading::Error) -> Absent {
-    Absent {
+fn missing(engine: &'static str, error: &libloading::Error) -> UnavailableLibrary {
+    UnavailableLibrary {
         engine,
         why: error.to_string(),
     }
@@ -93,11 +97,11 @@ fn gunzip(data: &[u8], size: usize) -> Option<Vec<u8>> {
 
 /// The function that hosts call: it pools compressors, and allocates and trims the output. The
 /// difference to bare libdeflate is the cost of that.
-struct Core {
+struct CoreOneshotCodec {
     level: u8,
 }
 
-impl Engine for Core {
+impl BenchmarkCodec for CoreOneshotCodec {
     fn name(&self) -> &'static str {
         "sszip-core"
     }
@@ -106,7 +110,7 @@ impl Engine for Core {
         i32::from(self.level)
     }
 
-    fn version(&self) -> String {
+    fn library_version(&self) -> String {
         env!("CARGO_PKG_VERSION").into()
     }
 
@@ -137,7 +141,7 @@ impl Drop for Libdeflate {
     }
 }
 
-impl Engine for Libdeflate {
+impl BenchmarkCodec for Libdeflate {
     fn name(&self) -> &'static str {
         "libdeflate"
     }
@@ -146,7 +150,7 @@ impl Engine for Libdeflate {
         self.level
     }
 
-    fn version(&self) -> String {
+    fn library_version(&self) -> String {
         "bundled".into()
     }
 
@@ -265,7 +269,7 @@ impl Drop for Zlib {
     }
 }
 
-impl Engine for Zlib {
+impl BenchmarkCodec for Zlib {
     fn name(&self) -> &'static str {
         "zlib"
     }
@@ -274,7 +278,7 @@ impl Engine for Zlib {
         self.level
     }
 
-    fn version(&self) -> String {
+    fn library_version(&self) -> String {
         self.version.clone()
     }
 
@@ -298,7 +302,7 @@ impl Engine for Zlib {
 /// The caller's part of `isal_zstream` in igzip_lib.h; its internal state
 /// follows and is only reserved here.
 #[repr(C, align(64))]
-struct IsalStream {
+struct RawIsalStream {
     next_in: *const u8,
     avail_in: u32,
     total_in: u32,
@@ -320,10 +324,10 @@ struct IsalStream {
 struct Igzip {
     // Keeps the functions below loaded.
     _library: Library,
-    stream: Box<IsalStream>,
+    stream: Box<RawIsalStream>,
     level_buf: Vec<u8>,
-    init: unsafe extern "C" fn(*mut IsalStream),
-    deflate: unsafe extern "C" fn(*mut IsalStream) -> c_int,
+    init: unsafe extern "C" fn(*mut RawIsalStream),
+    deflate: unsafe extern "C" fn(*mut RawIsalStream) -> c_int,
 }
 
 /// `ISAL_DEF_LVL1_DEFAULT`: hash tables and room for 64 K tokens.
@@ -347,7 +351,7 @@ impl Igzip {
     }
 }
 
-impl Engine for Igzip {
+impl BenchmarkCodec for Igzip {
     fn name(&self) -> &'static str {
         "igzip"
     }
@@ -356,7 +360,7 @@ impl Engine for Igzip {
         1
     }
 
-    fn version(&self) -> String {
+    fn library_version(&self) -> String {
         "libisal.so.2".into()
     }
 
@@ -426,7 +430,7 @@ impl Drop for Zstd {
     }
 }
 
-impl Engine for Zstd {
+impl BenchmarkCodec for Zstd {
     fn name(&self) -> &'static str {
         "zstd"
     }
@@ -435,7 +439,7 @@ impl Engine for Zstd {
         1
     }
 
-    fn version(&self) -> String {
+    fn library_version(&self) -> String {
         self.version.clone()
     }
 

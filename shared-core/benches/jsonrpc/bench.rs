@@ -15,13 +15,13 @@ use rustix::time::{clock_gettime, ClockId};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use sszip_core::jsonrpc::request::{self, JsonRpcRequest};
+use sszip_core::jsonrpc::request::{self, JsonRpcRequestBody};
 use sszip_core::jsonrpc::{block_reference, key, methods, response, scan};
 
 /// Number of recordings that are measured, the largest first.
 const BODIES: usize = 12;
 
-struct Options {
+struct JsonRpcBenchmarkOptions {
     json: Option<PathBuf>,
     rounds: usize,
     slice_ns: u64,
@@ -31,7 +31,7 @@ struct Options {
 /// A body and its name.
 type Body = (String, Vec<u8>);
 
-struct Row {
+struct MeasurementRow {
     operation: &'static str,
     name: String,
     bytes: usize,
@@ -41,7 +41,7 @@ struct Row {
 fn main() -> Result<(), Box<dyn Error>> {
     let options = parse(std::env::args().skip(1))?;
     let answers = match &options.folder {
-        Some(folder) => recorded(folder)?,
+        Some(folder) => load_recorded_bodies(folder)?,
         None => vec![("made up".into(), synthetic_response())],
     };
     let mut rows = Vec::new();
@@ -50,14 +50,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         rows.push(options.measure("scan", name, body, |body| {
             let _ = black_box(scan::check_json(body));
         }));
-        if response::parse_response(body).is_ok() {
+        if response::parse_jsonrpc_response(body).is_ok() {
             rows.push(options.measure("response", name, body, |body| {
-                let _ = black_box(response::parse_response(body));
+                let _ = black_box(response::parse_jsonrpc_response(body));
             }));
         }
     }
-    let batch = batch();
-    request::parse_request(&batch, usize::MAX)?;
+    let batch = build_repeated_batch();
+    request::parse_jsonrpc_request(&batch, usize::MAX)?;
     rows.push(
         options.measure("scan", "batch of requests", &batch, |body| {
             let _ = black_box(scan::check_json(body));
@@ -65,14 +65,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     rows.push(
         options.measure("request", "batch of requests", &batch, |body| {
-            let _ = black_box(request::parse_request(body, usize::MAX));
+            let _ = black_box(request::parse_jsonrpc_request(body, usize::MAX));
         }),
     );
     for (name, body) in requests() {
-        look_up(body.as_bytes()).ok_or("a request has no key")?;
+        prepare_lookup(body.as_bytes()).ok_or("a request has no key")?;
         rows.push(
             options.measure("request+block+key", name, body.as_bytes(), |body| {
-                let _ = black_box(look_up(body));
+                let _ = black_box(prepare_lookup(body));
             }),
         );
     }
@@ -80,29 +80,29 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Computes all that a look-up needs from a request.
-fn look_up(body: &[u8]) -> Option<(block_reference::BlockReference, key::CallCacheKey)> {
-    let Ok(JsonRpcRequest::Single(call)) = request::parse_request(body, 1) else {
+fn prepare_lookup(body: &[u8]) -> Option<(block_reference::BlockReference, key::CallCacheKey)> {
+    let Ok(JsonRpcRequestBody::Single(call)) = request::parse_jsonrpc_request(body, 1) else {
         return None;
     };
     let block =
-        block_reference::call_block_reference(methods::method_row(call.method), call.params);
+        block_reference::call_block_reference(methods::find_method_row(call.method), call.params);
     let key = key::call_cache_key(b"http://127.0.0.1:8545/", call.method, call.params).ok()?;
     Some((block, key))
 }
 
-impl Options {
+impl JsonRpcBenchmarkOptions {
     fn measure(
         &self,
         operation: &'static str,
         name: &str,
         body: &[u8],
         run: impl Fn(&[u8]),
-    ) -> Row {
+    ) -> MeasurementRow {
         let mut rounds: Vec<u64> = (0..self.rounds)
-            .map(|_| time(body, self.slice_ns, &run))
+            .map(|_| cpu_ns_per_run(body, self.slice_ns, &run))
             .collect();
         rounds.sort_unstable();
-        Row {
+        MeasurementRow {
             operation,
             name: name.into(),
             bytes: body.len(),
@@ -113,7 +113,7 @@ impl Options {
 
 /// CPU time of one run in nanoseconds: as many as fit into the slice, divided. The clock is read
 /// after each 64 KB, because reading it takes longer than a request.
-fn time(body: &[u8], slice_ns: u64, run: impl Fn(&[u8])) -> u64 {
+fn cpu_ns_per_run(body: &[u8], slice_ns: u64, run: impl Fn(&[u8])) -> u64 {
     let each = (64 << 10) / body.len().max(1) + 1;
     let start = thread_ns();
     let mut runs = 0;
@@ -134,8 +134,10 @@ fn thread_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
-    let mut options = Options {
+fn parse(
+    mut arguments: impl Iterator<Item = String>,
+) -> Result<JsonRpcBenchmarkOptions, Box<dyn Error>> {
+    let mut options = JsonRpcBenchmarkOptions {
         json: None,
         rounds: 5,
         slice_ns: 1_000_000,
@@ -164,7 +166,7 @@ struct Exchange<'a> {
 
 /// Returns the first response of each of the largest files, without the white space that
 /// recordings have and nodes do not send.
-fn recorded(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
+fn load_recorded_bodies(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
     let mut bodies = Vec::new();
     for method in std::fs::read_dir(folder)? {
         let method = method?;
@@ -229,7 +231,7 @@ fn requests() -> [(&'static str, &'static str); 4] {
 }
 
 /// A batch of the common requests, repeated up to 1 MB.
-fn batch() -> Vec<u8> {
+fn build_repeated_batch() -> Vec<u8> {
     let mut body = b"[".to_vec();
     for (_, request) in requests().iter().cycle() {
         body.extend_from_slice(request.as_bytes());
@@ -242,7 +244,10 @@ fn batch() -> Vec<u8> {
     body
 }
 
-fn report(options: &Options, rows: &[Row]) -> Result<(), Box<dyn Error>> {
+fn report(
+    options: &JsonRpcBenchmarkOptions,
+    rows: &[MeasurementRow],
+) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &options.json {
         let rows = rows.iter().map(|row| {
             json!({

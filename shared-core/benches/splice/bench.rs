@@ -17,8 +17,10 @@ use sszip_core::cache::entry::{
 };
 use sszip_core::cache::process::hot::HotTier;
 use sszip_core::gzip::oneshot;
-use sszip_core::gzip::open_stream::{compress_to_open_stream, convert_to_open_stream, OpenStream};
-use sszip_core::gzip::splice::{assemble_gzip_member, SplicedMemberPart};
+use sszip_core::gzip::open_stream::{
+    compress_to_open_stream, convert_to_open_stream, OpenDeflateStream,
+};
+use sszip_core::gzip::splice::{assemble_gzip_member, GzipMemberInput};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,7 @@ struct Measured {
 }
 
 /// A measured function, which returns the number of bytes of its output.
-struct Task<'a> {
+struct MeasuredFunction<'a> {
     name: String,
     run: Box<dyn FnMut() -> Option<usize> + 'a>,
 }
@@ -56,11 +58,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut rows = Vec::new();
     for body in &bodies {
-        let tasks = coding(&body.content)?
+        let tasks = compression_tasks(&body.content)?
             .into_iter()
-            .chain(sending(&body.content)?)
+            .chain(sending_tasks(&body.content)?)
             .collect();
-        for Measured { task, bytes, ns } in measure(tasks, &options)? {
+        for Measured { task, bytes, ns } in measure_tasks(tasks, &options)? {
             let (name, length) = (&body.name, body.content.len());
             if options.json.is_none() {
                 let mb_s = length as f64 * 1e3 / ns as f64;
@@ -130,10 +132,10 @@ fn synthetic_body(length: usize) -> Body {
 
 /// Tasks that compress a body once: by the core, by its reopening of libdeflate's streams, and by
 /// other libraries.
-fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
-    let mut tasks: Vec<Task> = Vec::new();
+fn compression_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn Error>> {
+    let mut tasks: Vec<MeasuredFunction> = Vec::new();
     for level in [1, 4, 6, 9, 12] {
-        tasks.push(Task {
+        tasks.push(MeasuredFunction {
             name: format!("open {level}"),
             run: Box::new(move || {
                 compress_to_open_stream(black_box(body), level).map(|open| open.bytes.len())
@@ -145,7 +147,7 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
             oneshot::gzip_oneshot(body, level, oneshot::compressed_bound(body.len()))
         {
             let stream = member[10..member.len() - 8].to_vec();
-            tasks.push(Task {
+            tasks.push(MeasuredFunction {
                 name: format!("reopen libdeflate's {level}"),
                 run: Box::new(move || {
                     convert_to_open_stream(black_box(stream.clone())).map(|open| open.len())
@@ -153,7 +155,7 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
             });
         }
     }
-    let (engines, absent) = engines::all();
+    let (engines, absent) = engines::all_available_engines();
     for rival in absent {
         eprintln!("without {}: {}", rival.engine, rival.why);
     }
@@ -168,8 +170,13 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
         if decoded.as_deref() != Some(body) {
             return Err(format!("{} does not round-trip", engine.name()).into());
         }
-        tasks.push(Task {
-            name: format!("{} {} {}", engine.name(), engine.version(), engine.level()),
+        tasks.push(MeasuredFunction {
+            name: format!(
+                "{} {} {}",
+                engine.name(),
+                engine.library_version(),
+                engine.level()
+            ),
             run: Box::new(move || engine.compress(black_box(body), &mut out)),
         });
     }
@@ -181,9 +188,9 @@ const BETWEEN: &[u8] = b",\"result\":";
 const AFTER: &[u8] = b"}";
 
 /// Tasks that send the compressed body repeatedly.
-fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
+fn sending_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn Error>> {
     let coded = compress_to_open_stream(body, 1).ok_or("not coded")?;
-    if coded.inflate().as_deref() != Some(body) {
+    if coded.decompress_open_stream().as_deref() != Some(body) {
         return Err("what was coded does not decode".into());
     }
     let tenth = compress_to_open_stream(&body[..body.len() / 10], 1).ok_or("not coded")?;
@@ -220,50 +227,53 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     let batch = move || {
         let elements = ids.iter().flat_map(|id| {
             let start: &[u8] = if id == "0" { b"[" } else { b"," };
-            [SplicedMemberPart::Text(start)]
+            [GzipMemberInput::Text(start)]
                 .into_iter()
                 .chain(parts(&tenth, id))
         });
-        let member = assemble_gzip_member(elements.chain([SplicedMemberPart::Text(b"]")]));
+        let member = assemble_gzip_member(elements.chain([GzipMemberInput::Text(b"]")]));
         Some(member?.byte_length() as usize)
     };
-    let inflate = move || coded.inflate().map(|plain| plain.len());
+    let inflate = move || coded.decompress_open_stream().map(|plain| plain.len());
     Ok(vec![
-        Task {
+        MeasuredFunction {
             name: "splice".into(),
             run: Box::new(one),
         },
-        Task {
+        MeasuredFunction {
             name: "look up and splice".into(),
             run: Box::new(hit),
         },
-        Task {
+        MeasuredFunction {
             name: "splice ten of a tenth".into(),
             run: Box::new(batch),
         },
-        Task {
+        MeasuredFunction {
             name: "inflate".into(),
             run: Box::new(inflate),
         },
     ])
 }
 
-fn answer(coded: &OpenStream, id: &str) -> sszip_core::gzip::splice::SlicedBody {
+fn answer(coded: &OpenDeflateStream, id: &str) -> sszip_core::gzip::splice::SlicedBody {
     assemble_gzip_member(parts(coded, id)).expect("memory")
 }
 
-fn parts<'a>(coded: &'a OpenStream, id: &'a str) -> [SplicedMemberPart<'a>; 5] {
+fn parts<'a>(coded: &'a OpenDeflateStream, id: &'a str) -> [GzipMemberInput<'a>; 5] {
     [
-        SplicedMemberPart::Text(BEFORE),
-        SplicedMemberPart::Text(id.as_bytes()),
-        SplicedMemberPart::Text(BETWEEN),
-        SplicedMemberPart::Open(coded),
-        SplicedMemberPart::Text(AFTER),
+        GzipMemberInput::Text(BEFORE),
+        GzipMemberInput::Text(id.as_bytes()),
+        GzipMemberInput::Text(BETWEEN),
+        GzipMemberInput::Open(coded),
+        GzipMemberInput::Text(AFTER),
     ]
 }
 
 /// Returns the output length and the median time of each task.
-fn measure(mut tasks: Vec<Task>, options: &Options) -> Result<Vec<Measured>, Box<dyn Error>> {
+fn measure_tasks(
+    mut tasks: Vec<MeasuredFunction>,
+    options: &Options,
+) -> Result<Vec<Measured>, Box<dyn Error>> {
     let mut times = vec![Vec::new(); tasks.len()];
     let mut bytes = Vec::new();
     for task in &mut tasks {
@@ -271,7 +281,7 @@ fn measure(mut tasks: Vec<Task>, options: &Options) -> Result<Vec<Measured>, Box
     }
     for _ in 0..options.rounds {
         for (task, times) in tasks.iter_mut().zip(&mut times) {
-            times.push(time(&mut task.run, options.slice_ns));
+            times.push(cpu_ns_per_run(&mut task.run, options.slice_ns));
         }
     }
     let rows = tasks.into_iter().zip(bytes).zip(times);
@@ -288,7 +298,7 @@ fn measure(mut tasks: Vec<Task>, options: &Options) -> Result<Vec<Measured>, Box
 }
 
 /// CPU time of one run in nanoseconds: as many as fit into the slice, divided.
-fn time(run: &mut dyn FnMut() -> Option<usize>, slice_ns: u64) -> u64 {
+fn cpu_ns_per_run(run: &mut dyn FnMut() -> Option<usize>, slice_ns: u64) -> u64 {
     let start = thread_ns();
     let mut runs = 0;
     loop {

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::entry::store_attributes::StoreAttributes;
-use sszip_core::cache::store::{EntryRecordAttributes, EntryStore, StoreConfig, StoreError};
+use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
+use sszip_core::cache::store::{
+    DiskEntryStore, EntryRecordAttributes, StoreConfig, StoreWriteRejection,
+};
 use sszip_core::cache::CacheKey;
 
 struct Options {
@@ -26,7 +28,7 @@ struct Options {
 
 /// Results of one run with or without the log.
 #[derive(Clone, Copy, Default)]
-struct Load {
+struct StoreRunResults {
     /// Bytes written by the log, flushes and compactions.
     written: u64,
     /// Bytes of `write_bytes` in proc(5).
@@ -45,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for round in 0..options.rounds {
             // the first of the two finds another state of the disk's cache
             for log in [round % 2 == 0, round % 2 != 0] {
-                let load = load(&options, length, log)?;
+                let load = measure_store_fill(&options, length, log)?;
                 if log { &mut with } else { &mut without }.push(load);
             }
         }
@@ -66,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let speed = on.elapsed.as_secs_f64() / off.elapsed.as_secs_f64();
         println!("| {length} | **off / on** | **{ratio:.2}** | {kernel:.2} | {speed:.2} |");
     }
-    rows.push(full(&options)?);
+    rows.push(measure_full_store(&options)?);
     if let Some(path) = &options.json {
         std::fs::write(path, serde_json::to_string_pretty(&Value::from(rows))?)?;
     }
@@ -95,13 +97,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn
     Ok(options)
 }
 
-fn median(loads: &[Load]) -> Load {
-    let middle = |of: fn(&Load) -> u64| {
+fn median(loads: &[StoreRunResults]) -> StoreRunResults {
+    let middle = |of: fn(&StoreRunResults) -> u64| {
         let mut all: Vec<_> = loads.iter().map(of).collect();
         all.sort_unstable();
         all.get(all.len() / 2).copied().unwrap_or(0)
     };
-    Load {
+    StoreRunResults {
         written: middle(|load| load.written),
         kernel: middle(|load| load.kernel),
         elapsed: Duration::from_nanos(middle(|load| load.elapsed.as_nanos() as u64)),
@@ -109,16 +111,20 @@ fn median(loads: &[Load]) -> Load {
 }
 
 /// Fills a new store, and removes it.
-fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Error>> {
+fn measure_store_fill(
+    options: &Options,
+    length: usize,
+    log: bool,
+) -> Result<StoreRunResults, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
     let config = StoreConfig {
         log_entries: log,
         ..StoreConfig::new(folder.path().join("store"), 4 << 30)
     };
-    let (store, _) = EntryStore::open_store(&config, 1)?;
-    let values = Values::new(length);
+    let (store, _) = DiskEntryStore::open_store(&config, 1)?;
+    let values = IncompressibleValues::new(length);
     let count = (options.megabytes << 20) / length as u64;
-    let before = kernel_writes()?;
+    let before = written_disk_bytes()?;
     let start = Instant::now();
     for n in 0..count {
         put(&store, n, values.of(n))?;
@@ -126,12 +132,12 @@ fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Err
     store.flush()?;
     let elapsed = start.elapsed();
     let written = store.store_status().written;
-    let kernel = kernel_writes()? - before;
+    let kernel = written_disk_bytes()? - before;
     if store.get(&key(count / 2), 2).as_deref() != Some(values.of(count / 2)) {
         return Err("a value is not what was stored".into());
     }
     store.flush_and_close()?;
-    Ok(Load {
+    Ok(StoreRunResults {
         written: written.wal + written.flush + written.compaction,
         kernel,
         elapsed,
@@ -139,18 +145,18 @@ fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Err
 }
 
 /// Fills a store of `--mb` megabytes three times over, and measures look-ups.
-fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
+fn measure_full_store(options: &Options) -> Result<Value, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
     let max_size = (options.megabytes << 20).max(64 << 20);
     let config = StoreConfig::new(folder.path().join("store"), max_size);
-    let (store, _) = EntryStore::open_store(&config, 1)?;
-    let values = Values::new(20_000);
+    let (store, _) = DiskEntryStore::open_store(&config, 1)?;
+    let values = IncompressibleValues::new(20_000);
     let count = 3 * max_size / 20_000;
     let (mut most, start) = (0, Instant::now());
     for n in 0..count {
         put(&store, n, values.of(n))?;
         if n % 256 == 0 {
-            most = most.max(used(&config.path)?);
+            most = most.max(folder_size_bytes(&config.path)?);
         }
     }
     store.flush()?;
@@ -202,12 +208,12 @@ fn key(n: u64) -> CacheKey {
 }
 
 /// Incompressible values, made beforehand.
-struct Values {
+struct IncompressibleValues {
     noise: Vec<u8>,
     length: usize,
 }
 
-impl Values {
+impl IncompressibleValues {
     fn new(length: usize) -> Self {
         let mut noise = vec![0; length + (64 << 10)];
         blake3::Hasher::new().finalize_xof().fill(&mut noise);
@@ -219,9 +225,9 @@ impl Values {
     }
 }
 
-fn put(store: &EntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
+fn put(store: &DiskEntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
     let header = EntryRecordAttributes {
-        about: StoreAttributes {
+        about: StoredEntryAttributes {
             class: LifetimeClass::Immutable,
             namespace: [1; 16],
             method: Some("eth_getBlockByNumber".into()),
@@ -235,7 +241,7 @@ fn put(store: &EntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
     };
     for _ in 0..100_000 {
         match store.put_entry(&key(n), &header, body) {
-            Err(StoreError::Busy) => std::thread::sleep(Duration::from_micros(200)),
+            Err(StoreWriteRejection::Busy) => std::thread::sleep(Duration::from_micros(200)),
             done => return Ok(done?),
         }
     }
@@ -243,7 +249,7 @@ fn put(store: &EntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
 }
 
 /// Bytes that this process has written towards the disk.
-fn kernel_writes() -> Result<u64, Box<dyn Error>> {
+fn written_disk_bytes() -> Result<u64, Box<dyn Error>> {
     let io = std::fs::read_to_string("/proc/self/io")?;
     let mut lines = io.lines();
     let line = lines.find_map(|line| line.strip_prefix("write_bytes: "));
@@ -251,12 +257,12 @@ fn kernel_writes() -> Result<u64, Box<dyn Error>> {
 }
 
 /// Bytes of all files below `folder`; files that are removed meanwhile do not count.
-fn used(folder: &Path) -> Result<u64, Box<dyn Error>> {
+fn folder_size_bytes(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         bytes += match path.symlink_metadata() {
-            Ok(meta) if meta.is_dir() => used(&path)?,
+            Ok(meta) if meta.is_dir() => folder_size_bytes(&path)?,
             Ok(meta) => meta.len(),
             Err(_) => 0,
         };

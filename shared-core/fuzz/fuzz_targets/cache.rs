@@ -16,10 +16,10 @@ use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
 use serde::Deserialize;
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, HostStep as Do, RequestBody, RequiredBody,
+    BodyLength, ExchangeDriver, HostStep as Do, RequestBodyAvailability, RequiredBody,
 };
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 
@@ -108,7 +108,7 @@ struct OpenRequest {
 }
 
 struct CacheModel {
-    process: ProcessHandle,
+    process: ProcessResources,
     woken: Arc<WokenRequestQueue>,
     config: Arc<RouteConfig>,
     now: u64,
@@ -125,12 +125,12 @@ fuzz_target!(|steps: Vec<HostStep>| {
         world.apply(step);
         world.wake();
     }
-    world.finish();
+    world.respond_to_all_requests();
 });
 
 impl CacheModel {
     fn new() -> Self {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for (name, values) in [
             ("enable", &[&b"on"[..]][..]),
             ("cache", &[b"on"]),
@@ -139,7 +139,7 @@ impl CacheModel {
         ] {
             directives.set_directive(name, values).unwrap();
         }
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         let woken = Arc::new(WokenRequestQueue::default());
         process.shared.add_event_loop(woken.clone());
         // capacity for a few entries: some are evicted
@@ -163,7 +163,7 @@ impl CacheModel {
             HostStep::RequestAnyBody(body) => {
                 let mut driver = self.started_request(true);
                 let found = driver.lookup_under_policy(
-                    RequestBody::Whole(body),
+                    RequestBodyAvailability::Whole(body),
                     self.lookup_request(false, None, false),
                 );
                 // an entry can be requested in many notations, but only in JSON
@@ -234,7 +234,7 @@ impl CacheModel {
             namespace: Some(if other_chain { b"1" } else { b"0" }),
             now: self.now,
             coding_allowed: true,
-            waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
+            waiter: waiter.map(|id| EventLoopId::default().waiter_of_request(id)),
             bypass,
             ..LookupRequest::default()
         }
@@ -249,7 +249,10 @@ impl CacheModel {
                 (id, call % CALLS)
             })
             .collect();
-        let texts: Vec<String> = calls.iter().map(|(id, call)| text_of(*id, *call)).collect();
+        let texts: Vec<String> = calls
+            .iter()
+            .map(|(id, call)| call_text(*id, *call))
+            .collect();
         let body = match plan.rest.is_empty() {
             true => texts[0].clone(),
             false => format!("[{}]", texts.join(",")),
@@ -274,7 +277,7 @@ impl CacheModel {
         let request = self.lookup_request(open.plan.other_chain, waiter, open.plan.bypass);
         let found = open
             .driver
-            .lookup_under_policy(RequestBody::Whole(&open.body), request)
+            .lookup_under_policy(RequestBodyAvailability::Whole(&open.body), request)
             .unwrap();
         let waits = matches!(found, Do::Wait);
         let waited = std::mem::replace(&mut open.waits, waits);
@@ -284,7 +287,7 @@ impl CacheModel {
             Do::Respond => {
                 let exchange = open.driver.available_exchange().expect("no job has it");
                 assert_eq!(exchange.stored_response_status(), 200);
-                self.check(&open, &body_to_send(&open.driver), oldest);
+                self.assert_client_response(&open, &body_to_send(&open.driver), oldest);
             }
             Do::Wait => {
                 assert!(waiter.is_some());
@@ -303,7 +306,7 @@ impl CacheModel {
 
     /// Checks that the client received the node's response to it, or to another client with the
     /// same call; stored responses were fresh at `oldest`.
-    fn check(&self, open: &OpenRequest, body: &[u8], oldest: u64) {
+    fn assert_client_response(&self, open: &OpenRequest, body: &[u8], oldest: u64) {
         let body = match body {
             [0x1F, 0x8B, ..] => {
                 assert!(open.plan.gzip);
@@ -413,7 +416,7 @@ impl CacheModel {
             return;
         }
         if how.outcome == Outcome::Whole {
-            self.check(&open, &received, self.now.min(open.requested_at));
+            self.assert_client_response(&open, &received, self.now.min(open.requested_at));
         }
         self.unsent.push(open.driver);
     }
@@ -428,7 +431,7 @@ impl CacheModel {
     }
 
     /// Responds to all requests at the node, and checks that none is left.
-    fn finish(mut self) {
+    fn respond_to_all_requests(mut self) {
         let how = ResponsePlan {
             declared: true,
             reversed: false,
@@ -459,7 +462,7 @@ impl CacheModel {
 }
 
 /// Text of a call, whose first parameter contains its number.
-fn text_of(id: u32, call: u8) -> String {
+fn call_text(id: u32, call: u8) -> String {
     if call < TIP {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getBlockByHash","params":["0x{call}{:063x}"]}}"#,

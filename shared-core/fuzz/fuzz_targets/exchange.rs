@@ -11,11 +11,11 @@ use sszip_core::exchange::{BodyStreamError, Exchange, Header, RequestHead, Respo
 use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
 use sszip_core::response_mode::ResponseMode;
-use sszip_fuzz::{Piece, RouteSettings};
+use sszip_fuzz::{FuzzBodyPiece, FuzzRouteSettings};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    place: RouteSettings,
+    place: FuzzRouteSettings,
     /// Whether the exchange starts with ordinary heads, and with which length.
     begun: Option<Option<u32>>,
     events: Vec<Event<'a>>,
@@ -25,10 +25,10 @@ struct Input<'a> {
 enum Event<'a> {
     RequestHead(&'a [u8], Vec<(Name<'a>, &'a [u8])>),
     ResponseHead(Head<'a>),
-    Piece(Piece<'a>),
+    FuzzBodyPiece(FuzzBodyPiece<'a>),
     End,
     Release,
-    Stream(Piece<'a>, bool),
+    Stream(FuzzBodyPiece<'a>, bool),
     CutShort,
     Code,
     GiveUp,
@@ -79,7 +79,7 @@ fn fields<'a>(fields: &'a [(Name<'a>, &'a [u8])]) -> impl Iterator<Item = Header
 
 fuzz_target!(|input: Input| {
     let budget = MemoryBudget::new();
-    let config = input.place.config(&budget);
+    let config = input.place.enabled_route_config(&budget);
     let memory = config.memory as usize;
     let mut exchange = Exchange::new(config);
     if let Some(content_length) = input.begun {
@@ -87,7 +87,7 @@ fuzz_target!(|input: Input| {
     }
     for event in &input.events {
         let (state, mode) = (exchange.exchange_state(), exchange.response_mode());
-        let (taken, possible) = apply_event(&mut exchange, event);
+        let (taken, possible) = apply_exchange_event(&mut exchange, event);
         assert_eq!(taken, possible, "{event:?} in {state:?}");
         if !taken {
             assert_eq!(
@@ -123,11 +123,11 @@ fn begin(exchange: &mut Exchange, content_length: Option<u64>) {
         coding_allowed: true,
         host_writes_vary: false,
     };
-    apply_event(exchange, &Event::ResponseHead(head));
+    apply_exchange_event(exchange, &Event::ResponseHead(head));
 }
 
 /// Applies an event, and returns whether the call was accepted, and whether it should have been.
-fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
+fn apply_exchange_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
     use ExchangeState::{AwaitingHead, Buffering, Compressing, Start, Streaming};
     let state = exchange.exchange_state();
     match event {
@@ -142,8 +142,8 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
             state == Start,
         ),
         Event::ResponseHead(head) => (response_head(exchange, head), state == AwaitingHead),
-        Event::Piece(piece) => (
-            exchange.buffer_body_piece(&piece.body()).is_ok(),
+        Event::FuzzBodyPiece(piece) => (
+            exchange.buffer_body_piece(&piece.piece_bytes()).is_ok(),
             state == Buffering,
         ),
         Event::End => (
@@ -155,10 +155,11 @@ fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
             let flush = if *finish {
                 FlushMode::Finish
             } else {
-                piece.flush()
+                piece.flush_mode()
             };
             let mut output = vec![0; usize::from(piece.room)];
-            let taken = match exchange.encode_stream_piece(&piece.body(), flush, &mut output) {
+            let taken = match exchange.encode_stream_piece(&piece.piece_bytes(), flush, &mut output)
+            {
                 Ok(_) => true,
                 Err(BodyStreamError::Misuse(_)) => false,
                 Err(failure) => {

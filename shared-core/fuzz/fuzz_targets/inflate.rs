@@ -14,7 +14,7 @@ fuzz_target!(|input: (u16, bool, &[u8])| {
     let (cap, is_deflate, bytes) = input;
     let cap = usize::from(cap) * 4;
     if is_deflate {
-        if let Some(member) = member(bytes) {
+        if let Some(member) = gzip_member_around(bytes) {
             check(&member, cap);
             check(&[&member[..], &member].concat(), cap);
         }
@@ -38,7 +38,7 @@ fn check(coded: &[u8], cap: usize) {
 }
 
 /// Returns a member around deflated bytes, with the checksum that a fuzzer would never find.
-fn member(deflated: &[u8]) -> Option<Vec<u8>> {
+fn gzip_member_around(deflated: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     let mut decoder = DeflateDecoder::new(deflated);
     decoder.by_ref().take(MOST).read_to_end(&mut body).ok()?;

@@ -7,17 +7,17 @@
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::batch_elements::{
-    read_batch_elements, BatchElements, BatchShape, RawBatchElement,
+    read_batch_elements, BatchResponseShape, BatchResponseSpans, ParsedBatchResponses,
 };
 
 /// Returns the texts of all elements.
-fn texts<'a>(text: &'a [u8], elements: &BatchElements) -> Vec<&'a [u8]> {
+fn element_texts<'a>(text: &'a [u8], elements: &ParsedBatchResponses) -> Vec<&'a [u8]> {
     let spans = elements.all.iter().map(|one| one.span.clone());
     spans.map(|span| &text[span]).collect()
 }
 
 /// Checks that spans lie in the text in their order, and values in their elements.
-fn assert_spans(text: &[u8], all: &[RawBatchElement]) {
+fn assert_spans_in_order(text: &[u8], all: &[BatchResponseSpans]) {
     let mut end = 0;
     for one in all {
         assert!(end <= one.span.start && one.span.start < one.span.end);
@@ -32,7 +32,7 @@ fn assert_spans(text: &[u8], all: &[RawBatchElement]) {
 
 /// Compares the elements with another parser, which refuses escaped halves of surrogate pairs
 /// that clients accept.
-fn assert_agrees(text: &[u8], elements: &BatchElements) {
+fn assert_agrees_with_serde(text: &[u8], elements: &ParsedBatchResponses) {
     let plain = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let Ok(plain) = std::str::from_utf8(plain) else {
         return;
@@ -44,9 +44,9 @@ fn assert_agrees(text: &[u8], elements: &BatchElements) {
         assert!(!elements.is_whole);
     }
     let parsed = serde_json::from_str::<Vec<&RawValue>>(plain);
-    if let (Ok(parsed), BatchShape::Array) = (parsed, elements.shape) {
+    if let (Ok(parsed), BatchResponseShape::Array) = (parsed, elements.shape) {
         let parsed: Vec<_> = parsed.iter().map(|one| one.get().as_bytes()).collect();
-        assert_eq!(texts(text, elements), parsed);
+        assert_eq!(element_texts(text, elements), parsed);
     }
 }
 
@@ -55,21 +55,30 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let elements = read_batch_elements(text).expect("there is memory");
-    assert_spans(text, &elements.all);
-    assert_agrees(text, &elements);
+    assert_spans_in_order(text, &elements.all);
+    assert_agrees_with_serde(text, &elements);
 
     let cut = usize::from(u16::from_be_bytes([*high, *low])) % (text.len() + 1);
     let beginning = read_batch_elements(&text[..cut]).expect("there is memory");
-    assert_spans(&text[..cut], &beginning.all);
+    assert_spans_in_order(&text[..cut], &beginning.all);
     if text[cut..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-        assert!(!beginning.is_whole || !elements.is_whole || beginning.shape == BatchShape::Other);
+        assert!(
+            !beginning.is_whole
+                || !elements.is_whole
+                || beginning.shape == BatchResponseShape::Other
+        );
     }
     assert!(
         elements.all.starts_with(&beginning.all),
         "an answer goes on"
     );
 
-    let joined = [b"[", &texts(text, &elements).join(&b","[..])[..], b"]"].concat();
+    let joined = [
+        b"[",
+        &element_texts(text, &elements).join(&b","[..])[..],
+        b"]",
+    ]
+    .concat();
     let again = read_batch_elements(&joined).expect("there is memory");
     assert!(again.is_whole && again.all.len() == elements.all.len());
 });

@@ -19,7 +19,7 @@ fuzz_target!(|input: (Other, &[u8])| {
     match other {
         Other::Text(text) => {
             agree_on_keys(params, text);
-            borders(params, text);
+            assert_key_separates_parts(params, text);
         }
         Other::Equivalent(choices) => check_equivalent(params, choices),
         Other::Changed(place, bytes, insert) => {
@@ -50,7 +50,7 @@ fn check_equivalent(params: &[u8], choices: &[u8]) {
 }
 
 /// Checks that a byte that moves from one part of a call to the next changes the key.
-fn borders(scope: &[u8], method: &[u8]) {
+fn assert_key_separates_parts(scope: &[u8], method: &[u8]) {
     let one = call_cache_key(scope, method, None);
     if let Some((last, rest)) = scope.split_last() {
         assert_ne!(

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError,
-    StoreStatus,
+    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreStatus,
+    StoreWriteRejection,
 };
-use sszip_core::cache::owner::processes::EventStreamAction;
-use sszip_core::cache::owner::state::OwnerLookupResult;
+use sszip_core::cache::owner::processes::OwnerEventStreamAction;
+use sszip_core::cache::owner::state::OwnerMemoryLookupResult;
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::{CacheKey, CacheNamespace};
@@ -106,7 +106,7 @@ impl OwnerStore for UnlimitedStore {
         key: &CacheKey,
         header: &EntryRecordAttributes,
         body: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         assert!(header.about.class.is_storable_on_disk());
         let stored = DiskEntry {
             header: header.clone(),
@@ -117,14 +117,14 @@ impl OwnerStore for UnlimitedStore {
         Ok(())
     }
 
-    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
         let mut purges = self.purges.lock().unwrap();
         let generation = purges.len() as u64 + 1;
         purges.push((generation, scope.clone()));
         Ok(generation)
     }
 
-    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
         Ok(ChainRecord::default())
     }
 
@@ -132,7 +132,7 @@ impl OwnerStore for UnlimitedStore {
         &self,
         _: &CacheNamespace,
         _: &ChainIdentity,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -140,22 +140,22 @@ impl OwnerStore for UnlimitedStore {
         &self,
         _: &CacheNamespace,
         _: Option<&FinalityMark>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
-    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
         purges.iter().any(|(generation, scope)| {
             about.generation < *generation && scope.covers_entry(key, about)
         })
     }
 
-    fn record_fill(&self, _: &CacheKey, _: ClockReading) -> bool {
+    fn record_fill_for_admission(&self, _: &CacheKey, _: ClockReading) -> bool {
         true
     }
 
-    fn flush_memtables(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -187,7 +187,11 @@ fn hex(byte: u8) -> String {
 }
 
 /// Parses the request, if it is valid HTTP.
-fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<OwnerHttpRequest> {
+fn parse_owner_request(
+    method: &str,
+    path: &str,
+    fields: &[(&str, String)],
+) -> Option<OwnerHttpRequest> {
     let builder = Builder::new().method(method).uri(path);
     let builder = fields.iter().fold(builder, |builder, (name, value)| {
         builder.header(*name, value)
@@ -206,7 +210,7 @@ fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<OwnerHttp
 struct OwnerModel {
     owner: Owner,
     now: ClockReading,
-    streams: Vec<sszip_core::cache::owner::processes::EventStreamId>,
+    streams: Vec<sszip_core::cache::owner::processes::OwnerEventStreamId>,
     /// Purges that are not complete, with their times.
     purges: Vec<(u64, u64)>,
 }
@@ -216,10 +220,10 @@ impl OwnerModel {
         let now = self.now;
         match request {
             OwnerHttpRequest::LookUp { key, lease } => {
-                let found = match self.owner.lookup_without_waiting(&key, now) {
-                    OwnerLookupResult::Found(found) => Some(found),
-                    OwnerLookupResult::Missing => None,
-                    OwnerLookupResult::QueryStore => self.owner.lookup_in_store(&key, now),
+                let found = match self.owner.lookup_without_disk_wait(&key, now) {
+                    OwnerMemoryLookupResult::Found(found) => Some(found),
+                    OwnerMemoryLookupResult::Missing => None,
+                    OwnerMemoryLookupResult::QueryStore => self.owner.lookup_in_store(&key, now),
                 };
                 if let Some(found) = found {
                     assert!(found.kept.remaining_ttl(now) > 0);
@@ -271,14 +275,14 @@ impl OwnerModel {
                 sighting,
             } => self.owner.record_shown_block(&namespace, sighting),
             OwnerHttpRequest::Acknowledge(process) => {
-                if let Ok(generation) = request::parse_generation(body) {
+                if let Ok(generation) = request::parse_acknowledged_generation(body) {
                     let known = self.owner.owner_store().purge_generation();
                     let done = self.owner.acknowledge_purges(&process, generation);
                     assert_eq!(done.is_ok(), generation <= known);
                 }
             }
             OwnerHttpRequest::Events(process) => {
-                if let Ok(stream) = self.owner.open_event_stream(&process, now) {
+                if let Ok(stream) = self.owner.open_process_event_stream(&process, now) {
                     self.streams.push(stream);
                 }
             }
@@ -395,8 +399,8 @@ fuzz_target!(|steps: Vec<Step>| {
             ),
             Step::Read { stream } => {
                 if let Some(stream) = world.streams.get(usize::from(stream)) {
-                    if let EventStreamAction::Idle(until) =
-                        world.owner.next_stream_action(*stream, world.now)
+                    if let OwnerEventStreamAction::Idle(until) =
+                        world.owner.next_event_stream_action(*stream, world.now)
                     {
                         assert!(until > world.now.monotonic);
                     }
@@ -405,7 +409,7 @@ fuzz_target!(|steps: Vec<Step>| {
             }
             Step::Leave { stream } => {
                 if usize::from(stream) < world.streams.len() {
-                    world.owner.close_event_stream(
+                    world.owner.close_process_event_stream(
                         world.streams.swap_remove(usize::from(stream)),
                         world.now,
                     );
@@ -415,7 +419,7 @@ fuzz_target!(|steps: Vec<Step>| {
             Step::Pass { time } => {
                 world.now.monotonic += u64::from(time);
                 world.now.unix += u64::from(time);
-                for over in world.owner.expire_leases_and_purges(world.now) {
+                for over in world.owner.end_leases_and_complete_purges(world.now) {
                     world.purges.retain(|(generation, _)| *generation != over);
                 }
                 for (_, since) in &world.purges {
@@ -425,7 +429,7 @@ fuzz_target!(|steps: Vec<Step>| {
                 continue;
             }
         };
-        if let Some(request) = read(method, &path, &fields) {
+        if let Some(request) = parse_owner_request(method, &path, &fields) {
             world.act(request, &body);
         }
         // the owner's memory stays within its capacity

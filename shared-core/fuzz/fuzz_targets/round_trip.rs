@@ -15,11 +15,11 @@ use sszip_core::exchange::{
 };
 use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
-use sszip_fuzz::{feed, Client, Piece, RouteSettings};
+use sszip_fuzz::{compress_piece_as_host, DecompressingClient, FuzzBodyPiece, FuzzRouteSettings};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    place: RouteSettings,
+    place: FuzzRouteSettings,
     accept: Accept,
     /// Whether the node sends gzip, requested or not.
     node_codes: bool,
@@ -28,7 +28,7 @@ struct Input<'a> {
     unbuffered: bool,
     event_stream: bool,
     release_before: Option<u8>,
-    pieces: Vec<Piece<'a>>,
+    pieces: Vec<FuzzBodyPiece<'a>>,
     last_room: u16,
 }
 
@@ -51,7 +51,7 @@ impl Accept {
 
 /// The way in which the response leaves the host.
 #[derive(PartialEq)]
-enum BodyPath {
+enum BodyDeliveryMode {
     Buffered,
     Streamed,
     /// Unchanged, after the buffered part.
@@ -59,9 +59,9 @@ enum BodyPath {
 }
 
 /// The bytes that a client receives, and the content that it decompresses from a stream at once.
-struct Sent {
+struct ReceivedResponseBytes {
     bytes: Vec<u8>,
-    stream: Client,
+    stream: DecompressingClient,
 }
 
 fuzz_target!(|input: Input| {
@@ -69,8 +69,12 @@ fuzz_target!(|input: Input| {
         return;
     }
     let budget = MemoryBudget::new();
-    let mut exchange = Exchange::new(input.place.config(&budget));
-    let body = input.pieces.iter().map(Piece::body).collect::<Vec<_>>();
+    let mut exchange = Exchange::new(input.place.enabled_route_config(&budget));
+    let body = input
+        .pieces
+        .iter()
+        .map(FuzzBodyPiece::piece_bytes)
+        .collect::<Vec<_>>();
     let body = body.concat();
     let wire = if input.node_codes {
         gzip(&body)
@@ -101,7 +105,7 @@ fuzz_target!(|input: Input| {
     }
     if exchange.exchange_state() == ExchangeState::Finished {
         assert!(is_gzip && length.is_none() && sent.bytes.is_empty());
-        assert!(sent.stream.is_whole() && sent.stream.decoded == body);
+        assert!(sent.stream.is_member_complete() && sent.stream.decoded == body);
     } else if is_gzip {
         assert!(gunzip(&sent.bytes) == body);
     } else {
@@ -111,10 +115,10 @@ fuzz_target!(|input: Input| {
     assert_eq!(budget.reserved_bytes(), 0);
 });
 
-fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
-    let mut sent = Sent {
+fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> ReceivedResponseBytes {
+    let mut sent = ReceivedResponseBytes {
         bytes: Vec::new(),
-        stream: Client::default(),
+        stream: DecompressingClient::default(),
     };
     let mut way = heads(exchange, input, wire.len());
     let mut rest = wire;
@@ -123,48 +127,48 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
         let length = if n + 1 == input.pieces.len() {
             rest.len()
         } else {
-            piece.body().len().min(rest.len())
+            piece.piece_bytes().len().min(rest.len())
         };
         (bytes, rest) = rest.split_at(length);
-        if way == BodyPath::Buffered && input.release_before.map(usize::from) == Some(n) {
+        if way == BodyDeliveryMode::Buffered && input.release_before.map(usize::from) == Some(n) {
             way = after(exchange.end_buffering().expect("held"), exchange, &mut sent);
         }
-        if way == BodyPath::Buffered {
+        if way == BodyDeliveryMode::Buffered {
             let action = exchange.buffer_body_piece(bytes).expect("held");
             way = after(action, exchange, &mut sent);
-            if way == BodyPath::Buffered {
+            if way == BodyDeliveryMode::Buffered {
                 continue;
             }
         }
-        if way == BodyPath::Unchanged {
+        if way == BodyDeliveryMode::Unchanged {
             sent.bytes.extend_from_slice(bytes);
             continue;
         }
-        stream(exchange, bytes, piece.flush(), piece.room, &mut sent);
+        stream(exchange, bytes, piece.flush_mode(), piece.room, &mut sent);
         if piece.flush {
             let taken = wire.len() - rest.len();
             assert!(sent.stream.decoded == wire[..taken], "after a flush");
         }
     }
-    if way == BodyPath::Buffered {
+    if way == BodyDeliveryMode::Buffered {
         match exchange.complete_withheld_body().expect("held") {
             BodyEndAction::Code { .. } => {
                 exchange.run_pending_stages().expect("whole");
                 sent.bytes.extend(exchange.body_slices().flatten());
             }
             BodyEndAction::Send => sent.bytes.extend(exchange.body_slices().flatten()),
-            BodyEndAction::Stream => way = BodyPath::Streamed,
+            BodyEndAction::Stream => way = BodyDeliveryMode::Streamed,
             BodyEndAction::Fail => panic!("it is whole"),
         }
     }
-    if way == BodyPath::Streamed {
+    if way == BodyDeliveryMode::Streamed {
         stream(exchange, b"", FlushMode::Finish, input.last_room, &mut sent);
         assert_eq!(exchange.exchange_state(), ExchangeState::Finished);
     }
     sent
 }
 
-fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> BodyPath {
+fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> BodyDeliveryMode {
     let accept = (&b"Accept-Encoding"[..], input.accept.value());
     exchange
         .read_request_head(RequestHead {
@@ -195,28 +199,38 @@ fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> BodyPath {
         })
         .expect("after the request");
     match action {
-        ResponseHeadAction::Buffer => BodyPath::Buffered,
-        ResponseHeadAction::Stream => BodyPath::Streamed,
-        ResponseHeadAction::Pass | ResponseHeadAction::Tee => BodyPath::Unchanged,
+        ResponseHeadAction::Buffer => BodyDeliveryMode::Buffered,
+        ResponseHeadAction::Stream => BodyDeliveryMode::Streamed,
+        ResponseHeadAction::Pass | ResponseHeadAction::Tee => BodyDeliveryMode::Unchanged,
         ResponseHeadAction::Fail => {
             unreachable!("no rule is in force, and nothing is to be upgraded")
         }
     }
 }
 
-fn after(action: BodyPieceAction, exchange: &Exchange, sent: &mut Sent) -> BodyPath {
+fn after(
+    action: BodyPieceAction,
+    exchange: &Exchange,
+    sent: &mut ReceivedResponseBytes,
+) -> BodyDeliveryMode {
     match action {
-        BodyPieceAction::Buffered => BodyPath::Buffered,
-        BodyPieceAction::Stream => BodyPath::Streamed,
+        BodyPieceAction::Buffered => BodyDeliveryMode::Buffered,
+        BodyPieceAction::Stream => BodyDeliveryMode::Streamed,
         BodyPieceAction::SendOriginal => {
             sent.bytes.extend(exchange.body_slices().flatten());
-            BodyPath::Unchanged
+            BodyDeliveryMode::Unchanged
         }
     }
 }
 
-fn stream(exchange: &mut Exchange, piece: &[u8], flush: FlushMode, room: u16, sent: &mut Sent) {
-    feed(
+fn stream(
+    exchange: &mut Exchange,
+    piece: &[u8],
+    flush: FlushMode,
+    room: u16,
+    sent: &mut ReceivedResponseBytes,
+) {
+    compress_piece_as_host(
         piece,
         flush,
         room,

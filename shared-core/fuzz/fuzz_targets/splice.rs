@@ -15,7 +15,7 @@ use sszip_core::cache::entry::{
     CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
 };
 use sszip_core::gzip::splice::SlicedBody;
-use sszip_fuzz::Piece;
+use sszip_fuzz::FuzzBodyPiece;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -27,7 +27,7 @@ struct Input<'a> {
 struct Answer<'a> {
     place: u8,
     texts: [&'a [u8]; 3],
-    result: Piece<'a>,
+    result: FuzzBodyPiece<'a>,
     ids: [&'a [u8]; 2],
     gate: (u16, u8),
     /// Whether the element is fetched, and not from the cache.
@@ -51,7 +51,7 @@ impl Answer<'_> {
     }
 
     /// Returns the response, assembled in the obvious way.
-    fn expected(&self, result: &[u8], id: &[u8], after: &[u8]) -> Vec<u8> {
+    fn expected_response(&self, result: &[u8], id: &[u8], after: &[u8]) -> Vec<u8> {
         let [before, between, _] = self.texts;
         match self.place % 3 {
             0 => [before, id, between, result, after].concat(),
@@ -71,10 +71,10 @@ fn gate((min_length, level): (u16, u8)) -> CompressionGate {
 fuzz_target!(|input: Input| {
     let mut stored = Vec::new();
     for answer in input.answers.iter().take(16) {
-        let result = answer.result.body();
+        let result = answer.result.piece_bytes();
         let entry = Arc::new(answer.entry(&result));
         for id in answer.ids {
-            let expected = answer.expected(&result, id, answer.texts[2]);
+            let expected = answer.expected_response(&result, id, answer.texts[2]);
             check(&entry.response_for_gzip_client(id).unwrap(), &expected);
             check(
                 &entry.response_for_identity_client(id).expect("it decodes"),
@@ -88,7 +88,7 @@ fuzz_target!(|input: Input| {
         .iter()
         .map(|(answer, _, result)| {
             let after = answer.texts[2].trim_ascii_end();
-            let text = answer.expected(result, answer.ids[0], after);
+            let text = answer.expected_response(result, answer.ids[0], after);
             if answer.is_fresh {
                 text.trim_ascii().to_vec()
             } else {

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use flate2::{Decompress, FlushDecompress, Status};
-use sszip_core::config::{ConfigBlock, RouteConfig, UpstreamEncoding};
+use sszip_core::config::{RouteConfig, RouteConfigBlock, UpstreamAcceptEncoding};
 use sszip_core::gzip::stream::{EncodeProgress, FlushMode};
 use sszip_core::memory::MemoryBudget;
 
 /// Settings in the ranges of the directives, and small enough for a fuzzer to reach each limit.
 #[derive(Arbitrary, Debug)]
-pub struct RouteSettings {
+pub struct FuzzRouteSettings {
     min_length: u8,
     comp_level: u8,
     max_oneshot: u16,
@@ -29,9 +29,9 @@ pub struct RouteSettings {
     pass: bool,
 }
 
-impl RouteSettings {
+impl FuzzRouteSettings {
     /// Configuration with these settings, enabled.
-    pub fn config(&self, budget: &MemoryBudget) -> Arc<RouteConfig> {
+    pub fn enabled_route_config(&self, budget: &MemoryBudget) -> Arc<RouteConfig> {
         Arc::new(RouteConfig {
             enable: true,
             min_length: self.min_length.into(),
@@ -44,11 +44,11 @@ impl RouteSettings {
                 .map_or(256 << 20, |some| some % (1 << 20))
                 .into(),
             upstream_encoding: if self.pass {
-                UpstreamEncoding::Pass
+                UpstreamAcceptEncoding::Pass
             } else {
-                UpstreamEncoding::Identity
+                UpstreamAcceptEncoding::Identity
             },
-            ..ConfigBlock::default().resolve_route_config(budget.clone())
+            ..RouteConfigBlock::default().resolve_route_config(budget.clone())
         })
     }
 }
@@ -56,7 +56,7 @@ impl RouteSettings {
 /// Content of a piece: a fuzzer's input is too short to fill the encoders' windows and buffers by
 /// itself.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-enum Fill {
+enum PieceContent {
     Repeat,
     Count,
     Noise,
@@ -64,27 +64,27 @@ enum Fill {
 
 /// A piece of a body, and the way in which a host sends it.
 #[derive(Arbitrary, Debug)]
-pub struct Piece<'a> {
+pub struct FuzzBodyPiece<'a> {
     bytes: &'a [u8],
     times: u8,
-    fill: Fill,
+    fill: PieceContent,
     /// Whether the node flushes after the piece.
     pub flush: bool,
     /// Length of the first output buffer in bytes.
     pub room: u16,
 }
 
-impl Piece<'_> {
+impl FuzzBodyPiece<'_> {
     /// Bytes of the piece, at most 64 KiB.
-    pub fn body(&self) -> Vec<u8> {
+    pub fn piece_bytes(&self) -> Vec<u8> {
         let mut body = self.bytes.repeat(usize::from(self.times).max(1));
         body.truncate(64 << 10);
         let mut state = 0x9E37_79B9_u32;
         for (n, byte) in body.iter_mut().enumerate() {
             match self.fill {
-                Fill::Repeat => {}
-                Fill::Count => *byte = byte.wrapping_add((n >> 8) as u8),
-                Fill::Noise => {
+                PieceContent::Repeat => {}
+                PieceContent::Count => *byte = byte.wrapping_add((n >> 8) as u8),
+                PieceContent::Noise => {
                     // xorshift (Marsaglia), for bytes that no encoder shortens
                     state ^= state << 13;
                     state ^= state >> 17;
@@ -97,7 +97,7 @@ impl Piece<'_> {
     }
 
     /// Flush after the piece, as the node does it.
-    pub fn flush(&self) -> FlushMode {
+    pub fn flush_mode(&self) -> FlushMode {
         if self.flush {
             FlushMode::Sync
         } else {
@@ -111,17 +111,18 @@ const LEAST_ROOM: usize = 16;
 
 /// Compresses `piece` as a host does: with the rest of the input and the same flush, until it is
 /// complete. `room` is the length of the first buffer and may be 0.
-pub fn feed(
+pub fn compress_piece_as_host(
     piece: &[u8],
     flush: FlushMode,
     room: u16,
-    client: &mut Client,
+    client: &mut DecompressingClient,
     mut encode: impl FnMut(&[u8], FlushMode, &mut [u8]) -> EncodeProgress,
 ) {
     let mut rest = piece;
     let mut room = usize::from(room);
     loop {
-        let progress = guarded(room, |output| encode(rest, flush, output), client);
+        let progress =
+            encode_into_guarded_buffer(room, |output| encode(rest, flush, output), client);
         rest = &rest[progress.consumed..];
         if progress.complete {
             assert!(rest.is_empty(), "complete, with input left");
@@ -138,22 +139,22 @@ pub fn feed(
 
 /// Calls `encode` with a buffer inside a larger one, whose rest must not change: no sanitizer
 /// sees the memory accesses of ISA-L.
-fn guarded(
+fn encode_into_guarded_buffer(
     room: usize,
     encode: impl FnOnce(&mut [u8]) -> EncodeProgress,
-    client: &mut Client,
+    client: &mut DecompressingClient,
 ) -> EncodeProgress {
     const GUARD: [u8; 64] = [0xA5; 64];
     let mut output = vec![0; room];
     output.extend_from_slice(&GUARD);
     let progress = encode(&mut output[..room]);
     assert!(output[room..] == GUARD, "written beyond the buffer");
-    client.receive(&output[..progress.written]);
+    client.decompress_received(&output[..progress.written]);
     progress
 }
 
 /// A client that decompresses one gzip member while it arrives.
-pub struct Client {
+pub struct DecompressingClient {
     decoder: Decompress,
     ended: bool,
     /// Number of bytes received.
@@ -162,7 +163,7 @@ pub struct Client {
     pub decoded: Vec<u8>,
 }
 
-impl Default for Client {
+impl Default for DecompressingClient {
     fn default() -> Self {
         Self {
             decoder: Decompress::new_gzip(15),
@@ -173,9 +174,9 @@ impl Default for Client {
     }
 }
 
-impl Client {
+impl DecompressingClient {
     /// Decompresses as much as `bytes` permit.
-    pub fn receive(&mut self, bytes: &[u8]) {
+    pub fn decompress_received(&mut self, bytes: &[u8]) {
         self.received += bytes.len();
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -189,11 +190,11 @@ impl Client {
             self.ended = status == Status::StreamEnd;
             rest = &rest[(self.decoder.total_in() - taken) as usize..];
         }
-        self.drain();
+        self.drain_decoder();
     }
 
     /// Reads the output that the decoder withholds for lack of space.
-    fn drain(&mut self) {
+    fn drain_decoder(&mut self) {
         while !self.ended {
             self.decoded.reserve(32 << 10);
             let before = self.decoded.len();
@@ -208,7 +209,7 @@ impl Client {
     }
 
     /// Whether the member is complete and its trailer correct.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_member_complete(&self) -> bool {
         self.ended
     }
 }

@@ -12,7 +12,7 @@ pub mod reference;
 pub mod roots;
 
 static SCHEMA: LazyLock<Schema> =
-    LazyLock::new(|| Schema::from_table(reference::TABLE).expect("a table"));
+    LazyLock::new(|| Schema::compile_type_table(reference::TABLE).expect("a table"));
 
 pub fn choose_type(choices: &mut reference::Choices<'_>) -> (&'static Schema, TypeId) {
     let types: Vec<TypeId> = SCHEMA.named_types().map(|(_, ty)| ty).collect();

@@ -4,7 +4,7 @@
 //! worker. Allocations as long as a body are therefore made in ways that report a refusal. For the
 //! rest there is a reserve that the process owns since it was loaded: if the system refuses up to
 //! [`MAX_RESERVE_ALLOCATION`] bytes, they are taken from the reserve. [`memory::is_memory_short`] is `true` from
-//! then on, and no new work is begun until [`can_begin_new_work`]. nginx's own allocations are made by
+//! then on, and no new work is begun until [`has_memory_for_new_work`]. nginx's own allocations are made by
 //! the C library, and can't use up the reserve.
 //!
 //! The reserve is in the library's zeroed data: it takes address space and commit charge from
@@ -82,12 +82,13 @@ pub fn configure_malloc() {
 
 /// Memory of the reserve, aligned for the heap, which is its only user.
 #[repr(C, align(16))]
-struct ReserveMemory(UnsafeCell<[u8; RESERVE_BYTES]>);
+struct AllocatorReserveMemory(UnsafeCell<[u8; RESERVE_BYTES]>);
 
 // SAFETY: only the heap accesses it, behind its lock, and the owners of its allocations.
-unsafe impl Sync for ReserveMemory {}
+unsafe impl Sync for AllocatorReserveMemory {}
 
-static RESERVE_MEMORY: ReserveMemory = ReserveMemory(UnsafeCell::new([0; RESERVE_BYTES]));
+static RESERVE_MEMORY: AllocatorReserveMemory =
+    AllocatorReserveMemory(UnsafeCell::new([0; RESERVE_BYTES]));
 
 /// Heap in the reserve; `None` until it is needed.
 static RESERVE_HEAP: Mutex<Option<Heap>> = Mutex::new(None);
@@ -105,7 +106,7 @@ unsafe impl GlobalAlloc for ReserveAllocator {
         // SAFETY: the contract of the caller.
         let memory = unsafe { System.alloc(layout) };
         if memory.is_null() {
-            return allocate_refused(layout);
+            return allocate_after_refusal(layout);
         }
         memory
     }
@@ -115,7 +116,7 @@ unsafe impl GlobalAlloc for ReserveAllocator {
         // SAFETY: the contract of the caller.
         let mut memory = unsafe { System.alloc_zeroed(layout) };
         if memory.is_null() {
-            memory = allocate_refused(layout);
+            memory = allocate_after_refusal(layout);
             if !memory.is_null() {
                 // SAFETY: ours, and that long; it may have been used before.
                 unsafe { memory.write_bytes(0, layout.size()) };
@@ -141,7 +142,7 @@ unsafe impl GlobalAlloc for ReserveAllocator {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if is_in_reserve(memory) {
             // SAFETY: it came from `allocate_from_reserve` and is not used any more.
-            unsafe { free_to_reserve(memory) };
+            unsafe { free_reserve_allocation(memory) };
         } else {
             // SAFETY: the contract of the caller.
             unsafe { System.dealloc(memory, layout) };
@@ -182,12 +183,12 @@ impl ReserveAllocator {
 /// Allocates from the reserve what the system has refused, and records the shortage; an allocation
 /// longer than [`MAX_RESERVE_ALLOCATION`] gets a spare of the thread. NULL if there is none.
 #[cold]
-fn allocate_refused(layout: Layout) -> *mut u8 {
+fn allocate_after_refusal(layout: Layout) -> *mut u8 {
     if layout.size() <= MAX_RESERVE_ALLOCATION {
         memory::set_memory_short(true);
         return allocate_from_reserve(layout);
     }
-    take_spare_allocation(layout)
+    take_spare_of_thread(layout)
 }
 
 /// Whether an allocation is in the reserve, by its address.
@@ -224,7 +225,7 @@ fn allocate_from_reserve(layout: Layout) -> *mut u8 {
 /// # Safety
 /// `memory` is from `allocate_from_reserve`, and is not used any more.
 #[cold]
-unsafe fn free_to_reserve(memory: *mut u8) {
+unsafe fn free_reserve_allocation(memory: *mut u8) {
     // SAFETY: the header precedes the memory that `allocate_from_reserve` returns.
     let (start, size) = unsafe {
         let start = memory.sub(RESERVE_HEADER_BYTES);
@@ -258,11 +259,11 @@ pub fn reserve_bytes_in_use() -> usize {
 ///
 /// `make_room` must free memory that was kept for later: some of it may be in the reserve, which
 /// must be free for the next shortage.
-pub fn can_begin_new_work(make_room: impl FnOnce()) -> bool {
+pub fn has_memory_for_new_work(make_room: impl FnOnce()) -> bool {
     if !memory::is_memory_short() {
         return true;
     }
-    if !memory::can_allocate(RECOVERY_BYTES) {
+    if !memory::can_allocate_now(RECOVERY_BYTES) {
         return false;
     }
     if reserve_bytes_in_use() > RESERVE_BYTES / 2 {
@@ -301,7 +302,10 @@ extern "C" {
 
 /// Runs `run`, which may allocate each of `lengths` bytes at most once without a refusal.
 /// `None`, without running it, if memory is refused. For libraries that allocate long tables.
-pub fn with_spare_allocations<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T> {
+pub fn run_with_guaranteed_allocations<T>(
+    lengths: [usize; 2],
+    run: impl FnOnce() -> T,
+) -> Option<T> {
     if lengths
         .iter()
         .all(|length| *length <= MAX_RESERVE_ALLOCATION)
@@ -310,7 +314,7 @@ pub fn with_spare_allocations<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -
     }
     let _turn = lock_ignoring_poison(&SPARES_LOCK);
     // freed however `run` ends
-    let _end = SparesGuard;
+    let _end = ThreadSparesGuard;
     for (place, length) in lengths.into_iter().enumerate() {
         if length <= MAX_RESERVE_ALLOCATION {
             continue;
@@ -329,9 +333,9 @@ pub fn with_spare_allocations<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -
 }
 
 /// The guard of a thread's spares, which frees them when it is dropped.
-struct SparesGuard;
+struct ThreadSparesGuard;
 
-impl Drop for SparesGuard {
+impl Drop for ThreadSparesGuard {
     fn drop(&mut self) {
         SPARES_OWNER_THREAD.store(0, Ordering::Relaxed);
         for spare in lock_spare_allocations().iter_mut().filter_map(Option::take) {
@@ -347,7 +351,7 @@ fn lock_spare_allocations() -> MutexGuard<'static, [Option<SpareAllocation>; 2]>
 
 /// Returns the calling thread's spare for an allocation; NULL if there is none. It is freed by
 /// its address, as an allocation of the system.
-fn take_spare_allocation(layout: Layout) -> *mut u8 {
+fn take_spare_of_thread(layout: Layout) -> *mut u8 {
     let owner = SPARES_OWNER_THREAD.load(Ordering::Relaxed);
     // SAFETY: it has no preconditions.
     if owner == 0 || owner != unsafe { pthread_self() } || layout.align() > RESERVE_ALIGNMENT {

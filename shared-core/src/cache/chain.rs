@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::class::LifetimeClass;
-use super::tip_floor::{TipFloor, TipFloorSource};
+use super::tip_floor::{SharedTipFloorBackend, TipFloor};
 use super::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
-pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
+pub use self::state::{ChainChange, ChainState, HeightUnit, ShownBlock};
 
 /// The head, finality and reorganisations of the chain of one namespace, as this process knows
 /// them: the owner's last published state, and the tip floor of this host.
@@ -41,11 +41,11 @@ pub struct NamespaceChain {
 impl NamespaceChain {
     /// Creates a chain in this state, with a tip floor that no other process shares.
     pub fn new(state: ChainState) -> Self {
-        Self::with_tip_floor(state, TipFloor::default())
+        Self::with_shared_tip_floor(state, TipFloor::default())
     }
 
     /// Creates a chain whose tip floor is shared with other processes.
-    fn with_tip_floor(state: ChainState, tip: TipFloor) -> Self {
+    fn with_shared_tip_floor(state: ChainState, tip: TipFloor) -> Self {
         Self {
             epoch: AtomicU64::new(state.epoch),
             tip_since: AtomicU64::new(state.tip_since),
@@ -61,28 +61,32 @@ impl NamespaceChain {
 
     /// Creates a chain that shares its tip floor with other processes, and `any_wrong` with the
     /// other chains of this process.
-    fn with_shared_state(state: ChainState, tip: TipFloor, any_wrong: &Arc<AtomicBool>) -> Self {
+    fn with_shared_floor_and_flag(
+        state: ChainState,
+        tip: TipFloor,
+        any_wrong: &Arc<AtomicBool>,
+    ) -> Self {
         any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
         Self {
             any_wrong: Arc::clone(any_wrong),
-            ..Self::with_tip_floor(state, tip)
+            ..Self::with_shared_tip_floor(state, tip)
         }
     }
 
     /// Returns a copy of the last known state, taken under the lock. The checks of entries read
     /// atomic copies of its members instead.
-    pub fn last_known_state(&self) -> ChainState {
+    pub fn copy_chain_state(&self) -> ChainState {
         lock_ignoring_poison(&self.last_known_state).clone()
     }
 
     /// Applies a change to the state under the lock, and updates the copies of its members that are
     /// read without it.
-    pub fn update_chain_state<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
+    pub fn modify_locked_chain_state<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
         let mut state = lock_ignoring_poison(&self.last_known_state);
         let before = state.seen;
         let result = change(&mut state);
         match state.seen < before {
-            true => self.tip.override_seen_head(state.seen),
+            true => self.tip.override_known_head(state.seen),
             false => self.tip.record_known_head(state.seen),
         }
         self.tip.record_known_epoch(state.epoch);
@@ -101,7 +105,7 @@ impl NamespaceChain {
     /// has reported here is kept.
     pub fn apply_owner_state(&self, mut news: ChainState) {
         self.tip.reset_epochs_if_ahead(news.epoch);
-        self.update_chain_state(|state| {
+        self.modify_locked_chain_state(|state| {
             // a later epoch has arrived with an entry before this event
             let is_overtaken = state.is_heard && news.epoch < state.epoch;
             if is_overtaken {
@@ -109,7 +113,7 @@ impl NamespaceChain {
                 news.since = state.since;
             }
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
-            let is_same = state.is_on_same_branch(&news);
+            let is_same = state.is_only_extended_by(&news);
             let is_new = state.head != news.head;
             // entries that were fetched since a block was shown here stay valid when the owner
             // reports the block
@@ -134,26 +138,28 @@ impl NamespaceChain {
             }
             if is_same && seen > state.seen {
                 state.unconfirmed = unconfirmed;
-                if (!is_new || state.count_unconfirmed_head()) && state.record_response_head(seen) {
+                if (!is_new || state.count_unconfirmed_head())
+                    && state.record_reported_head_height(seen)
+                {
                     state.unconfirmed = unconfirmed + u8::from(is_new);
                 }
             }
             if !is_same {
                 // another branch, or another owner
-                self.tip.override_seen_head(state.seen);
+                self.tip.override_known_head(state.seen);
             }
         });
     }
 
     /// Sets whether the chain has still to be compared with the chain of the former owner.
-    pub fn set_identity_unchecked(&self, is_unchecked: bool) {
+    pub fn set_identity_check_pending(&self, is_unchecked: bool) {
         self.unchecked.store(is_unchecked, Ordering::Release);
     }
 
     /// Drops the state because the owner may have been replaced; the owner will report the state
     /// again.
     pub fn discard_owner_state(&self) {
-        self.update_chain_state(ChainState::discard_owner_state);
+        self.modify_locked_chain_state(ChainState::discard_owner_state);
     }
 
     /// Whether the recent block of that height is known and has another hash.
@@ -165,9 +171,9 @@ impl NamespaceChain {
 
     /// Records the height of a head that a response has reported. Returns whether it is higher than
     /// all known heads, and near enough to be believed.
-    pub fn record_response_head(&self, height: u64) -> bool {
+    pub fn record_reported_head_height(&self, height: u64) -> bool {
         height >= self.seen.load(Ordering::Acquire)
-            && self.update_chain_state(|state| state.record_response_head(height))
+            && self.modify_locked_chain_state(|state| state.record_reported_head_height(height))
     }
 
     /// Records a block that a response is about to show to a client. Returns whether it expires the
@@ -175,7 +181,7 @@ impl NamespaceChain {
     /// notified then.
     pub fn record_shown_block(&self, sighting: ShownBlock) -> bool {
         sighting.height > self.known_head()
-            && self.update_chain_state(|state| {
+            && self.modify_locked_chain_state(|state| {
                 let is_news = state.is_unseen_block(sighting);
                 if is_news {
                     state.insert_shown_block(sighting);
@@ -188,7 +194,7 @@ impl NamespaceChain {
     /// Records a block that a process has reported to the owner, see
     /// [`ChainState::record_shown_block`].
     pub fn record_block_from_process(&self, sighting: ShownBlock) -> bool {
-        self.update_chain_state(|state| {
+        self.modify_locked_chain_state(|state| {
             let is_news = state.record_shown_block(sighting);
             if is_news {
                 self.tip.record_shown_block(sighting.height);
@@ -205,31 +211,33 @@ impl NamespaceChain {
 
     /// The highest head that is known in this process or in a process that shares the floor.
     pub fn highest_seen_head(&self) -> u64 {
-        self.tip.seen_head().max(self.seen.load(Ordering::Acquire))
+        self.tip
+            .highest_known_head()
+            .max(self.seen.load(Ordering::Acquire))
     }
 
     /// Whether the chain counts heights of this kind.
-    pub fn has_height_kind(&self, heights: HeightKind) -> bool {
+    pub fn uses_height_kind(&self, heights: HeightUnit) -> bool {
         lock_ignoring_poison(&self.last_known_state).heights == heights
     }
 
     /// Number of times that a shown block has expired the entries about the head, in this process
     /// and in those that share the floor.
-    pub fn tip_expiry_count(&self) -> u64 {
-        self.tip.tip_expiry_count()
+    pub fn shown_block_expiry_count(&self) -> u64 {
+        self.tip.shown_block_expiry_count()
     }
 
     /// Whether an entry about the head, fetched in `epoch`, may be older than a block that was
     /// shown here: the owner stored it before it was notified of that block.
-    pub fn is_below_tip_floor(&self, epoch: u64, height: Option<u64>) -> bool {
+    pub fn is_entry_below_tip_floor(&self, epoch: u64, height: Option<u64>) -> bool {
         self.tip.may_predate_shown_block(epoch) && height.unwrap_or(0) < self.tip.shown_height()
     }
 
     /// Records the epoch of an entry that the owner sent. If the epoch is new, the event that
     /// begins it is on its way: until then no older entry is valid.
-    fn record_entry_epoch(&self, epoch: u64) {
+    fn adopt_newer_entry_epoch(&self, epoch: u64) {
         if epoch > self.epoch.load(Ordering::Acquire) {
-            self.update_chain_state(|state| {
+            self.modify_locked_chain_state(|state| {
                 state.epoch = state.epoch.max(epoch);
                 state.is_heard = true;
                 state.since = state.epoch;
@@ -240,16 +248,16 @@ impl NamespaceChain {
 
     /// Returns the dispatch mark of a request that is sent to the node now; its response is stored
     /// only as far as the mark permits.
-    pub fn dispatch_mark(&self) -> DispatchMark {
+    pub fn chain_mark_at_dispatch(&self) -> DispatchMark {
         let state = lock_ignoring_poison(&self.last_known_state);
         DispatchMark {
             heights: state.heights,
             epoch: state.epoch,
             tip_since: state.tip_since,
-            tip_ends: self.tip.tip_expiry_count(),
+            tip_ends: self.tip.shown_block_expiry_count(),
             tip_height: self.tip.shown_height(),
             branch: state.reorgs.last().map_or(state.since, |(since, _)| *since),
-            seen: state.seen.max(self.tip.seen_head()),
+            seen: state.seen.max(self.tip.highest_known_head()),
             head: state.head,
             last_final: state.last_final,
             is_known: state.known,
@@ -263,12 +271,12 @@ impl NamespaceChain {
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchMark {
     /// Kind of the chain's heights.
-    pub heights: HeightKind,
+    pub heights: HeightUnit,
     /// Epoch at that time.
     pub epoch: u64,
     /// The first epoch whose entries about the head were valid.
     pub tip_since: u64,
-    /// [`NamespaceChain::tip_expiry_count`] at that time.
+    /// [`NamespaceChain::shown_block_expiry_count`] at that time.
     pub tip_ends: u64,
     /// The highest block above the head that was shown.
     pub tip_height: u64,
@@ -300,7 +308,7 @@ impl DispatchMark {
 pub struct ChainDependency<'a> {
     chain: &'a NamespaceChain,
     epoch: u64,
-    /// [`NamespaceChain::tip_expiry_count`] when the request was sent; `None` in the owner.
+    /// [`NamespaceChain::shown_block_expiry_count`] when the request was sent; `None` in the owner.
     tip_ends: Option<u64>,
     on: ChainDependencyTarget,
 }
@@ -343,10 +351,10 @@ impl<'a> ChainDependency<'a> {
         }
     }
 
-    /// Sets the [`NamespaceChain::tip_expiry_count`] of the moment when the request was sent. Only processes that
+    /// Sets the [`NamespaceChain::shown_block_expiry_count`] of the moment when the request was sent. Only processes that
     /// show responses to clients set it.
     #[must_use]
-    pub fn with_tip_expiry_count(self, tip_ends: u64) -> Self {
+    pub fn with_shown_block_expiry_count(self, tip_ends: u64) -> Self {
         Self {
             tip_ends: Some(tip_ends),
             ..self
@@ -366,7 +374,8 @@ impl<'a> ChainDependency<'a> {
                 ChainDependencyTarget::Nothing => true,
                 ChainDependencyTarget::Head(height) => {
                     let seen = self.chain.seen.load(Ordering::Acquire);
-                    height >= seen.max(self.chain.tip.seen_head()) && self.is_of_current_tip(height)
+                    height >= seen.max(self.chain.tip.highest_known_head())
+                        && self.is_of_current_tip(height)
                 }
                 ChainDependencyTarget::Blocks(_) => self.is_unaffected_by_reorgs(),
             }
@@ -394,7 +403,7 @@ impl<'a> ChainDependency<'a> {
 
     /// Whether the entry may answer a request with this dispatch mark: a node might have sent the
     /// same response.
-    pub fn is_valid_for_dispatch(&self, mark: &DispatchMark) -> bool {
+    pub fn may_answer_dispatched_request(&self, mark: &DispatchMark) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
                 ChainDependencyTarget::Nothing => true,
@@ -412,17 +421,17 @@ impl<'a> ChainDependency<'a> {
 
     /// Records the epoch and the head of an entry that the owner sent, whose epoch may be newer
     /// than the owner's last event. Returns whether its head was news.
-    pub fn record_owner_entry(&self) -> bool {
-        self.chain.record_entry_epoch(self.epoch);
-        self.record_entry_head()
+    pub fn record_entry_from_owner(&self) -> bool {
+        self.chain.adopt_newer_entry_epoch(self.epoch);
+        self.record_newer_entry_head()
     }
 
     /// Expires the entries about older heads, if this entry depends on a newer head. Returns
     /// whether its head was news.
-    pub fn record_entry_head(&self) -> bool {
+    pub fn record_newer_entry_head(&self) -> bool {
         match self.on {
             ChainDependencyTarget::Head(height) if self.is_unaffected_by_reorgs() => {
-                self.chain.record_response_head(height)
+                self.chain.record_reported_head_height(height)
             }
             _ => false,
         }
@@ -436,7 +445,7 @@ impl<'a> ChainDependency<'a> {
         (since..=chain.epoch.load(Ordering::Acquire)).contains(&epoch)
             && self
                 .tip_ends
-                .is_none_or(|ends| ends == chain.tip.tip_expiry_count())
+                .is_none_or(|ends| ends == chain.tip.shown_block_expiry_count())
             || height >= chain.tip.shown_height() && self.is_unaffected_by_reorgs()
     }
 
@@ -451,13 +460,13 @@ impl<'a> ChainDependency<'a> {
 pub struct NamespaceChains {
     all_chains: Mutex<HashMap<CacheNamespace, Arc<NamespaceChain>>>,
     any_wrong_chain: Arc<AtomicBool>,
-    floors: OnceLock<TipFloorSource>,
+    floors: OnceLock<SharedTipFloorBackend>,
 }
 
 impl NamespaceChains {
     /// Shares the floors of all chains that are added from now on with the processes that have the
     /// same floors. Only the first call has an effect.
-    pub fn share_tip_floors(&self, floors: TipFloorSource) {
+    pub fn set_shared_tip_floors(&self, floors: SharedTipFloorBackend) {
         // a second call does not replace the floors
         let _ = self.floors.set(floors);
     }
@@ -478,10 +487,12 @@ impl NamespaceChains {
         let mut chains = lock_ignoring_poison(&self.all_chains);
         let tip = || {
             let floors = self.floors.get();
-            floors.map_or_else(TipFloor::default, |floors| floors.tip_floor(&namespace))
+            floors.map_or_else(TipFloor::default, |floors| {
+                floors.tip_floor_of_namespace(&namespace)
+            })
         };
         let chain = chains.entry(namespace).or_insert_with(|| {
-            Arc::new(NamespaceChain::with_shared_state(
+            Arc::new(NamespaceChain::with_shared_floor_and_flag(
                 state(),
                 tip(),
                 &self.any_wrong_chain,
@@ -496,7 +507,7 @@ impl NamespaceChains {
     }
 
     /// Returns a snapshot of all known chains with their namespaces, in no order.
-    pub fn all_chains(&self) -> Vec<(CacheNamespace, Arc<NamespaceChain>)> {
+    pub fn snapshot_chains(&self) -> Vec<(CacheNamespace, Arc<NamespaceChain>)> {
         let chains = lock_ignoring_poison(&self.all_chains);
         let all = chains.iter();
         all.map(|(namespace, chain)| (*namespace, Arc::clone(chain)))
@@ -504,7 +515,7 @@ impl NamespaceChains {
     }
 
     /// Removes the chains whose namespaces are not in `namespaces`.
-    pub fn retain_namespaces(&self, namespaces: &[CacheNamespace]) {
+    pub fn retain_chains_of_namespaces(&self, namespaces: &[CacheNamespace]) {
         lock_ignoring_poison(&self.all_chains)
             .retain(|namespace, _| namespaces.contains(namespace));
     }

@@ -43,47 +43,51 @@ pub struct CredentialsPolicies {
 
 /// The reason why an operator cannot set a credentials policy for a header: its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CredentialsNameError {
+pub enum CredentialsHeaderNameError {
     /// The name is no header name.
     Name,
     /// The header has a policy already.
     Duplicate,
 }
 
-impl fmt::Display for CredentialsNameError {
+impl fmt::Display for CredentialsHeaderNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CredentialsNameError::Name => "the name of a request header, such as \"X-Api-Key\"",
-            CredentialsNameError::Duplicate => "a header that this block does not configure yet",
+            CredentialsHeaderNameError::Name => {
+                "the name of a request header, such as \"X-Api-Key\""
+            }
+            CredentialsHeaderNameError::Duplicate => {
+                "a header that this block does not configure yet"
+            }
         })
     }
 }
 
-impl std::error::Error for CredentialsNameError {}
+impl std::error::Error for CredentialsHeaderNameError {}
 
 impl CredentialsPolicies {
     /// Sets the policy of one header, whose name is compared without regard to case.
     ///
     /// # Errors
-    /// Returns a [`CredentialsNameError`] and changes nothing.
-    pub fn set_header_policy(
+    /// Returns a [`CredentialsHeaderNameError`] and changes nothing.
+    pub fn set_credentials_policy(
         &mut self,
         name: &[u8],
         policy: CredentialsPolicy,
-    ) -> Result<(), CredentialsNameError> {
+    ) -> Result<(), CredentialsHeaderNameError> {
         // a policy in place of a name is a mistake, and no client's header
         if name.is_empty()
             || !name.iter().all(is_header_name_byte)
             || CredentialsPolicy::from_policy_name(name).is_some()
         {
-            return Err(CredentialsNameError::Name);
+            return Err(CredentialsHeaderNameError::Name);
         }
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         match self
             .policies
             .binary_search_by(|(known, _)| (**known).cmp(&name))
         {
-            Ok(_) => Err(CredentialsNameError::Duplicate),
+            Ok(_) => Err(CredentialsHeaderNameError::Duplicate),
             Err(at) => {
                 self.policies.insert(at, (name.into(), policy));
                 Ok(())
@@ -94,14 +98,14 @@ impl CredentialsPolicies {
     /// Sets the policy of the headers that identify the caller everywhere.
     ///
     /// # Errors
-    /// Returns the errors of [`set_policy`](Self::set_header_policy).
-    pub fn set_default_header_policies(
+    /// Returns the errors of [`set_policy`](Self::set_credentials_policy).
+    pub fn set_default_credentials_policy(
         &mut self,
         policy: CredentialsPolicy,
-    ) -> Result<(), CredentialsNameError> {
+    ) -> Result<(), CredentialsHeaderNameError> {
         let mut all = self.clone();
         for name in DEFAULT_CREDENTIALS {
-            all.set_header_policy(name.as_bytes(), policy)?;
+            all.set_credentials_policy(name.as_bytes(), policy)?;
         }
         *self = all;
         Ok(())
@@ -130,7 +134,7 @@ fn is_header_name_byte(byte: &u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{CredentialsNameError, CredentialsPolicies, CredentialsPolicy};
+    use super::{CredentialsHeaderNameError, CredentialsPolicies, CredentialsPolicy};
 
     fn keyed(credentials: &CredentialsPolicies) -> Vec<&str> {
         credentials.cache_key_headers().collect()
@@ -148,7 +152,7 @@ mod tests {
                 && !credentials.header_causes_bypass(b"Author")
         );
         credentials
-            .set_header_policy(b"X-Api-Key", CredentialsPolicy::Key)
+            .set_credentials_policy(b"X-Api-Key", CredentialsPolicy::Key)
             .unwrap();
         assert!(
             credentials.header_causes_bypass(b"authorization")
@@ -161,16 +165,16 @@ mod tests {
     fn header_keeps_its_first_policy() {
         let mut credentials = CredentialsPolicies::default();
         credentials
-            .set_header_policy(b"X-Api-Key", CredentialsPolicy::Key)
+            .set_credentials_policy(b"X-Api-Key", CredentialsPolicy::Key)
             .unwrap();
         credentials
-            .set_header_policy(b"Cookie", CredentialsPolicy::Ignore)
+            .set_credentials_policy(b"Cookie", CredentialsPolicy::Ignore)
             .unwrap();
         credentials
-            .set_header_policy(b"X-Internal", CredentialsPolicy::Bypass)
+            .set_credentials_policy(b"X-Internal", CredentialsPolicy::Bypass)
             .unwrap();
         credentials
-            .set_header_policy(b"Authorization", CredentialsPolicy::Key)
+            .set_credentials_policy(b"Authorization", CredentialsPolicy::Key)
             .unwrap();
         assert_eq!(keyed(&credentials), ["authorization", "x-api-key"]);
         assert!(
@@ -179,12 +183,12 @@ mod tests {
         );
         let before = credentials.clone();
         assert_eq!(
-            credentials.set_header_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
-            Err(CredentialsNameError::Duplicate)
+            credentials.set_credentials_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
+            Err(CredentialsHeaderNameError::Duplicate)
         );
         assert_eq!(
-            credentials.set_default_header_policies(CredentialsPolicy::Key),
-            Err(CredentialsNameError::Duplicate)
+            credentials.set_default_credentials_policy(CredentialsPolicy::Key),
+            Err(CredentialsHeaderNameError::Duplicate)
         );
         assert_eq!(credentials, before);
     }
@@ -193,7 +197,7 @@ mod tests {
     fn default_policy_applies_to_authorization_and_cookie() {
         let mut credentials = CredentialsPolicies::default();
         credentials
-            .set_default_header_policies(CredentialsPolicy::Ignore)
+            .set_default_credentials_policy(CredentialsPolicy::Ignore)
             .unwrap();
         assert!(
             !credentials.header_causes_bypass(b"authorization")
@@ -201,7 +205,7 @@ mod tests {
         );
         let mut credentials = CredentialsPolicies::default();
         credentials
-            .set_default_header_policies(CredentialsPolicy::Key)
+            .set_default_credentials_policy(CredentialsPolicy::Key)
             .unwrap();
         assert_eq!(keyed(&credentials), ["authorization", "cookie"]);
     }
@@ -210,8 +214,8 @@ mod tests {
     fn invalid_header_names_are_rejected() {
         for name in ["", "a b", "a:b", "\u{e9}", "a\"", "key", "bypass"] {
             let result = CredentialsPolicies::default()
-                .set_header_policy(name.as_bytes(), CredentialsPolicy::Key);
-            assert_eq!(result, Err(CredentialsNameError::Name), "{name}");
+                .set_credentials_policy(name.as_bytes(), CredentialsPolicy::Key);
+            assert_eq!(result, Err(CredentialsHeaderNameError::Name), "{name}");
         }
     }
 }

@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
-use super::chain::{DispatchMark, HeightKind};
+use super::chain::{DispatchMark, HeightUnit};
 use super::class::LifetimeClass;
-use range_ends::{class_by_finality, BlockDependency};
+use range_ends::{class_by_finality, CallBlockDependency};
 
 use crate::jsonrpc::block_reference::{self, BlockReference, BlockTag, ResultBlock};
 use crate::jsonrpc::incomplete_result::{has_failed_trace, is_incomplete_block};
 use crate::jsonrpc::method_spec::MethodSpecs;
 use crate::jsonrpc::methods::{self, MethodRow};
 use crate::jsonrpc::plausible::{self, ResultPlausibility};
-use crate::jsonrpc::response::{classify_result, first_object_member, ResultContent};
+use crate::jsonrpc::response::{classify_result_content, find_object_member, ResultEmptiness};
 
 mod range_ends;
 
@@ -65,7 +65,7 @@ impl CacheLifetimes {
     }
 
     /// Returns a copy of these lifetimes with the method rows that an operator has added.
-    pub fn with_method_rows(&self, rows: Arc<MethodSpecs>) -> Self {
+    pub fn with_operator_method_rows(&self, rows: Arc<MethodSpecs>) -> Self {
         Self {
             rows,
             ..self.clone()
@@ -73,9 +73,9 @@ impl CacheLifetimes {
     }
 
     /// Returns the row of a method: an operator's, or else the method table's.
-    pub(crate) fn row_for_method(&self, method: &[u8]) -> &'static MethodRow {
-        let theirs = self.rows.find_row(method);
-        theirs.unwrap_or_else(|| methods::method_row(method))
+    pub(crate) fn effective_method_row(&self, method: &[u8]) -> &'static MethodRow {
+        let theirs = self.rows.find_operator_method_row(method);
+        theirs.unwrap_or_else(|| methods::find_method_row(method))
     }
 
     /// Returns the lifetime in milliseconds that an operator has set for a method, or `None` if the
@@ -107,7 +107,7 @@ pub struct CallLifetimeRules {
 /// The facts besides the result by which a response is classified: the call's params, the dispatch
 /// mark and the route's lifetimes.
 #[derive(Clone, Copy, Debug)]
-pub struct ClassificationInput<'a> {
+pub struct ResponseClassificationInput<'a> {
     /// Params of the call.
     pub params: Option<&'a [u8]>,
     /// Dispatch mark of the request, if the chain is followed.
@@ -128,7 +128,7 @@ pub enum ResultOrError<'a> {
 
 /// The decision how a response is cached: its class, lifetime and the blocks that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheClassification {
+pub struct ResponseClassification {
     /// Class of the response.
     pub class: LifetimeClass,
     /// Lifetime in milliseconds.
@@ -152,7 +152,7 @@ pub struct CacheClassification {
     pub is_read: bool,
 }
 
-impl CacheClassification {
+impl ResponseClassification {
     /// Creates a classification with class, lifetime and height, and no further facts.
     pub(crate) fn new(class: LifetimeClass, valid: u64, height: Option<u64>) -> Self {
         Self {
@@ -185,13 +185,13 @@ pub struct FinalityUpgrade {
 impl CallLifetimeRules {
     /// Returns the prospect of a call by its method and params, or `None` if its response is never
     /// stored.
-    pub fn rules_for_call(
+    pub fn lifetime_rules_for_call(
         method: &[u8],
         params: Option<&[u8]>,
         valid: &CacheLifetimes,
     ) -> Option<Self> {
         let method_lifetime = valid.lifetime_for_method(method);
-        let row = valid.row_for_method(method);
+        let row = valid.effective_method_row(method);
         let class = match row.class {
             // the operator knows a method that the method table does not have
             methods::MethodClass::Never if method_lifetime.is_some() && !row.is_operators => {
@@ -200,7 +200,7 @@ impl CallLifetimeRules {
             methods::MethodClass::Never => return None,
             methods::MethodClass::Immutable => LifetimeClass::Immutable,
             // the next block differs from node to node
-            methods::MethodClass::Tip if lacks_common_block(row, params) => return None,
+            methods::MethodClass::Tip if depends_on_node_local_block(row, params) => return None,
             methods::MethodClass::Tip => LifetimeClass::Tip,
             methods::MethodClass::Config => LifetimeClass::Config,
             methods::MethodClass::ByFinality => {
@@ -226,19 +226,19 @@ impl CallLifetimeRules {
     /// API, so that new blocks are not noticed.
     pub fn depends_on_unfollowed_api(&self, mark: Option<&DispatchMark>) -> bool {
         self.class == LifetimeClass::Tip
-            && mark.is_some_and(|mark| mark.heights != HeightKind::Blocks)
+            && mark.is_some_and(|mark| mark.heights != HeightUnit::Blocks)
     }
 
     /// Decides how a response is cached, by its `result`. Returns `None` if it is not stored.
-    pub fn classify_result(
+    pub fn classify_fetched_result(
         &self,
         result: &[u8],
-        known: ClassificationInput<'_>,
-    ) -> Option<CacheClassification> {
-        let is_empty = match classify_result(result) {
-            ResultContent::Null => return None,
-            ResultContent::EmptyData if self.method_row.returns_encoded_bytes() => return None,
-            ResultContent::EmptyArray => true,
+        known: ResponseClassificationInput<'_>,
+    ) -> Option<ResponseClassification> {
+        let is_empty = match classify_result_content(result) {
+            ResultEmptiness::Null => return None,
+            ResultEmptiness::EmptyData if self.method_row.returns_raw_encoding() => return None,
+            ResultEmptiness::EmptyArray => true,
             _ => false,
         };
         if known.mark.is_some_and(|mark| mark.is_wrong) {
@@ -250,45 +250,48 @@ impl CallLifetimeRules {
         }
         let verdict = plausible::check_result_plausibility(self.method_row, known.params, result);
         if verdict == ResultPlausibility::Implausible {
-            return Some(self.classify_implausible(known));
+            return Some(self.classify_implausible_result(known));
         }
-        let judged = self.classify_plausible(result, known, is_empty)?;
-        Some(CacheClassification {
+        let judged = self.classify_plausible_result(result, known, is_empty)?;
+        Some(ResponseClassification {
             is_read: verdict == ResultPlausibility::Read,
             ..judged
         })
     }
 
     /// Classifies a result that contradicts itself or another result.
-    pub fn classify_implausible(&self, known: ClassificationInput<'_>) -> CacheClassification {
-        let named = BlockDependency::dependency_for_call(self.method_row, known.params);
+    pub fn classify_implausible_result(
+        &self,
+        known: ResponseClassificationInput<'_>,
+    ) -> ResponseClassification {
+        let named = CallBlockDependency::dependency_for_call(self.method_row, known.params);
         let lifetime = self
             .empty_result_lifetime(known.valid)
             .min(max_dependency_lifetime(named));
         let height = known.mark.map(|mark| mark.seen);
-        CacheClassification {
+        ResponseClassification {
             is_implausible: true,
-            ..CacheClassification::new(LifetimeClass::Nothing, lifetime, height)
+            ..ResponseClassification::new(LifetimeClass::Nothing, lifetime, height)
         }
     }
 
     /// Returns the row of the method table, or of the operator, that the call's method has.
-    pub fn method_row(&self) -> &'static MethodRow {
+    pub fn call_method_row(&self) -> &'static MethodRow {
         self.method_row
     }
 
     /// Classifies a result that does not contradict itself.
-    fn classify_plausible(
+    fn classify_plausible_result(
         &self,
         result: &[u8],
-        known: ClassificationInput<'_>,
+        known: ResponseClassificationInput<'_>,
         is_empty: bool,
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         if self.depends_on_unfollowed_api(known.mark) {
             return None;
         }
-        let mark = known.mark.filter(|mark| mark.heights == HeightKind::Blocks);
-        let named = BlockDependency::dependency_for_call(self.method_row, known.params);
+        let mark = known.mark.filter(|mark| mark.heights == HeightUnit::Blocks);
+        let named = CallBlockDependency::dependency_for_call(self.method_row, known.params);
         if self.class == LifetimeClass::Tip {
             return self.classify_head_dependent(named, result, mark, known.valid);
         }
@@ -296,18 +299,18 @@ impl CallLifetimeRules {
         if !self.result_matches_request(named, reported, result) {
             return None;
         }
-        let of = reported.filter(|_| !matches!(named, BlockDependency::Block(_)));
+        let of = reported.filter(|_| !matches!(named, CallBlockDependency::Block(_)));
         let reported_number = reported.map(|reported| reported.number);
         let (block, height) = match named {
-            BlockDependency::Head | BlockDependency::MovingTag | BlockDependency::None => {
-                (None, None)
-            }
-            BlockDependency::Earliest(last) => (reported_number, last),
-            BlockDependency::Number(number) => (Some(number), Some(number)),
-            BlockDependency::Block(_) | BlockDependency::Transaction(_) => {
+            CallBlockDependency::Head
+            | CallBlockDependency::MovingTag
+            | CallBlockDependency::None => (None, None),
+            CallBlockDependency::Earliest(last) => (reported_number, last),
+            CallBlockDependency::Number(number) => (Some(number), Some(number)),
+            CallBlockDependency::Block(_) | CallBlockDependency::Transaction(_) => {
                 (reported_number, reported_number)
             }
-            BlockDependency::UpTo(last) => (None, Some(last)),
+            CallBlockDependency::UpTo(last) => (None, Some(last)),
         };
         let at = || height.zip(mark);
         if at().is_some_and(|(height, mark)| mark.head.is_some_and(|head| head < height)) {
@@ -320,7 +323,7 @@ impl CallLifetimeRules {
             // a lagging node returns the same for a block that it does not have
             LifetimeClass::Immutable if is_empty => return None,
             // the first block of the node may be another one later
-            class if matches!(named, BlockDependency::Earliest(_)) => class,
+            class if matches!(named, CallBlockDependency::Earliest(_)) => class,
             LifetimeClass::Unfinalized if is_final() && !is_empty => LifetimeClass::Immutable,
             class => class,
         };
@@ -334,14 +337,14 @@ impl CallLifetimeRules {
         };
         match (named, class) {
             // the node may not have had the blocks without a result
-            (BlockDependency::UpTo(last), LifetimeClass::Immutable)
+            (CallBlockDependency::UpTo(last), LifetimeClass::Immutable)
                 if block_reference::last_block_in_list(result) != Some(last) =>
             {
-                self.classify_unconfirmed(last, known.valid)
+                self.classify_unconfirmed_range(last, known.valid)
             }
             _ => {
                 let judged = self.classification_for_class(class, height, known.valid)?;
-                Some(CacheClassification {
+                Some(ResponseClassification {
                     valid: judged.valid.min(max_dependency_lifetime(named)),
                     of,
                     if_final: self.transaction_upgrade(named, result, mark, known.valid),
@@ -353,33 +356,33 @@ impl CallLifetimeRules {
     }
 
     /// Classifies a range that is finalized up to its `last` block and may be incomplete.
-    fn classify_unconfirmed(
+    fn classify_unconfirmed_range(
         &self,
         last: u64,
         valid: &CacheLifetimes,
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         let later = self.effective_class_lifetime(LifetimeClass::Immutable, valid);
         let valid = self.effective_class_lifetime(LifetimeClass::Unfinalized, valid);
-        (later > 0).then_some(CacheClassification {
+        (later > 0).then_some(ResponseClassification {
             if_repeated: Some(later),
-            ..CacheClassification::new(LifetimeClass::Unfinalized, valid, Some(last))
+            ..ResponseClassification::new(LifetimeClass::Unfinalized, valid, Some(last))
         })
     }
 
     /// Returns the upgrade of a response about a transaction that does not name its block.
     fn transaction_upgrade(
         &self,
-        named: BlockDependency,
+        named: CallBlockDependency,
         result: &[u8],
         mark: Option<&DispatchMark>,
         valid: &CacheLifetimes,
     ) -> Option<FinalityUpgrade> {
-        let BlockDependency::Transaction(Some(transaction)) = named else {
+        let CallBlockDependency::Transaction(Some(transaction)) = named else {
             return None;
         };
         let is_empty = matches!(
-            classify_result(result),
-            ResultContent::EmptyArray | ResultContent::EmptyData
+            classify_result_content(result),
+            ResultEmptiness::EmptyArray | ResultEmptiness::EmptyData
         );
         if self.method_row.in_result != methods::ResultBlockPosition::None || is_empty {
             return None;
@@ -393,32 +396,32 @@ impl CallLifetimeRules {
 
     /// Classifies a complete response that has no other class, by its `result` or `error`. It has a
     /// lifetime of 0 at least, and is shared with all followers.
-    pub fn classify_empty(
+    pub fn classify_as_empty_result(
         &self,
         outcome: ResultOrError<'_>,
-        known: ClassificationInput<'_>,
-    ) -> CacheClassification {
+        known: ResponseClassificationInput<'_>,
+    ) -> ResponseClassification {
         let is_lasting = match outcome {
             ResultOrError::Result(result) => {
                 let is_empty = matches!(
-                    classify_result(result),
-                    ResultContent::Null | ResultContent::EmptyArray
+                    classify_result_content(result),
+                    ResultEmptiness::Null | ResultEmptiness::EmptyArray
                 );
                 // a transaction that is sent the next moment is found without a new head
-                is_empty && !self.method_row.finds_pending_transactions()
+                is_empty && !self.method_row.may_return_pending_transaction()
             }
             ResultOrError::Error(error) => is_revert_error(error),
         };
         let valid = match is_lasting && known.mark.is_none_or(|mark| !mark.is_wrong) {
             true => {
-                let named = BlockDependency::dependency_for_call(self.method_row, known.params);
+                let named = CallBlockDependency::dependency_for_call(self.method_row, known.params);
                 self.empty_result_lifetime(known.valid)
                     .min(max_dependency_lifetime(named))
             }
             false => 0,
         };
         let height = known.mark.map(|mark| mark.seen);
-        CacheClassification::new(LifetimeClass::Nothing, valid, height)
+        ResponseClassification::new(LifetimeClass::Nothing, valid, height)
     }
 
     /// Returns the lifetime of an empty result: an operator's lifetime for the method can only
@@ -438,14 +441,14 @@ impl CallLifetimeRules {
     /// reported.
     fn classify_head_dependent(
         &self,
-        named: BlockDependency,
+        named: CallBlockDependency,
         result: &[u8],
         mark: Option<&DispatchMark>,
         known: &CacheLifetimes,
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         let of = mark.and_then(|_| block_reference::result_block(self.method_row, result));
         let height = match (mark, of) {
-            (Some(mark), Some(reported)) if matches!(named, BlockDependency::Head) => {
+            (Some(mark), Some(reported)) if matches!(named, CallBlockDependency::Head) => {
                 if reported.number < mark.seen {
                     return None;
                 }
@@ -455,15 +458,17 @@ impl CallLifetimeRules {
         };
         let judged = self.classification_for_class(LifetimeClass::Tip, height, known)?;
         let valid = judged.valid.min(max_dependency_lifetime(named));
-        if classify_result(result) == ResultContent::EmptyArray && self.method_lifetime.is_none() {
+        if classify_result_content(result) == ResultEmptiness::EmptyArray
+            && self.method_lifetime.is_none()
+        {
             let valid = valid.min(self.empty_result_lifetime(known));
-            return (valid > 0).then_some(CacheClassification {
+            return (valid > 0).then_some(ResponseClassification {
                 class: LifetimeClass::Nothing,
                 valid,
                 ..judged
             });
         }
-        Some(CacheClassification {
+        Some(ResponseClassification {
             of,
             valid,
             ..judged
@@ -475,31 +480,31 @@ impl CallLifetimeRules {
         class: LifetimeClass,
         height: Option<u64>,
         valid: &CacheLifetimes,
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         let valid = self.effective_class_lifetime(class, valid);
-        (valid > 0).then(|| CacheClassification::new(class, valid, height))
+        (valid > 0).then(|| ResponseClassification::new(class, valid, height))
     }
 
     /// Whether the result names the requested block or transaction, as far as it names any.
     fn result_matches_request(
         &self,
-        named: BlockDependency,
+        named: CallBlockDependency,
         reported: Option<ResultBlock>,
         result: &[u8],
     ) -> bool {
         match (named, reported) {
-            (BlockDependency::Number(number), Some(reported)) => reported.number == number,
-            (BlockDependency::Block(hash), Some(reported)) => reported
+            (CallBlockDependency::Number(number), Some(reported)) => reported.number == number,
+            (CallBlockDependency::Block(hash), Some(reported)) => reported
                 .hash
                 .is_none_or(|reported_hash| reported_hash == hash),
-            (BlockDependency::Transaction(requested), Some(_)) => {
+            (CallBlockDependency::Transaction(requested), Some(_)) => {
                 let transaction = block_reference::result_transaction_hash(self.method_row, result);
                 requested
                     .zip(transaction)
                     .is_none_or(|(requested, transaction)| requested == transaction)
             }
             // the transaction is in no block yet, or its block is not named
-            (BlockDependency::Transaction(_), None) => {
+            (CallBlockDependency::Transaction(_), None) => {
                 self.method_row.in_result == methods::ResultBlockPosition::None
             }
             _ => true,
@@ -509,10 +514,10 @@ impl CallLifetimeRules {
 
 /// Maximum lifetime of a response that depends on `named`, in milliseconds. No event reports a move
 /// of a tag other than the head.
-fn max_dependency_lifetime(named: BlockDependency) -> u64 {
+fn max_dependency_lifetime(named: CallBlockDependency) -> u64 {
     match named {
-        BlockDependency::MovingTag => LifetimeClass::Tip.default_lifetime_ms(),
-        BlockDependency::Earliest(_) => LifetimeClass::Unfinalized.default_lifetime_ms(),
+        CallBlockDependency::MovingTag => LifetimeClass::Tip.default_lifetime_ms(),
+        CallBlockDependency::Earliest(_) => LifetimeClass::Unfinalized.default_lifetime_ms(),
         _ => u64::MAX,
     }
 }
@@ -523,10 +528,10 @@ fn max_dependency_lifetime(named: BlockDependency) -> u64 {
 pub(crate) fn is_revert_error(error: &[u8]) -> bool {
     // 3 is geth's and EIP-1474's extension for a revert with data; without data the code is -32000,
     // Nethermind's and Erigon's are -32015 and -32000
-    match first_object_member(error, "code") {
+    match find_object_member(error, "code") {
         Some(b"3") => true,
         Some(b"-32000" | b"-32015") => {
-            first_object_member(error, "message").is_some_and(|message| {
+            find_object_member(error, "message").is_some_and(|message| {
                 let revert = b"revert";
                 message
                     .windows(revert.len())
@@ -538,7 +543,7 @@ pub(crate) fn is_revert_error(error: &[u8]) -> bool {
 }
 
 /// Whether a call depends on the node's next block, or on no block that is the same for all nodes.
-fn lacks_common_block(method: &MethodRow, params: Option<&[u8]>) -> bool {
+fn depends_on_node_local_block(method: &MethodRow, params: Option<&[u8]>) -> bool {
     matches!(
         block_reference::call_block_reference(method, params),
         BlockReference::Tag(BlockTag::Pending) | BlockReference::Invalid

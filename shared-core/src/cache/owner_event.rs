@@ -68,7 +68,7 @@ impl OwnerEvent {
             ),
             Self::Filled(key) => ("filled", const_hex::encode(key)),
             Self::LeaseReleased(key) => ("given-up", const_hex::encode(key)),
-            Self::Chain { namespace, state } => ("chain", serialize_chain_state(namespace, state)),
+            Self::Chain { namespace, state } => ("chain", chain_event_data(namespace, state)),
             Self::Purge { generation, key } => {
                 let key = key.map(|key| format!(r#","key":"{}""#, const_hex::encode(key)));
                 let key = key.unwrap_or_default();
@@ -124,7 +124,7 @@ impl OwnerEvent {
 }
 
 /// Returns the data of the event `chain`: one line of less than 2 KiB.
-pub fn serialize_chain_state(namespace: &CacheNamespace, state: &ChainState) -> String {
+pub fn chain_event_data(namespace: &CacheNamespace, state: &ChainState) -> String {
     // numbers and strings can always be serialized
     let state = serde_json::to_string(state).unwrap_or_default();
     let members = state.trim_start_matches('{');

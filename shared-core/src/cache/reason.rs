@@ -1,7 +1,7 @@
 //! Reasons why a response did not come from the cache, or is not stored. One enum feeds
 //! `Cache-Status` (its `detail`, RFC 9211, 2.8), log variables, metrics and tests.
 
-use crate::jsonrpc::response::ResponseParseError;
+use crate::jsonrpc::response::RpcResponseParseError;
 use crate::jsonrpc::scan::SyntaxErrorKind;
 
 named_enum! {
@@ -116,12 +116,12 @@ named_enum! {
 impl Reason {
     /// Returns the reason that is reported for a response that can't be parsed, and is not stored
     /// therefore.
-    pub fn from_response_error(error: &ResponseParseError) -> Self {
+    pub fn reason_of_parse_error(error: &RpcResponseParseError) -> Self {
         match error {
-            ResponseParseError::Syntax(error) if error.fault == SyntaxErrorKind::Depth => {
+            RpcResponseParseError::Syntax(error) if error.fault == SyntaxErrorKind::Depth => {
                 Reason::Depth
             }
-            ResponseParseError::OutOfMemory => Reason::Memory,
+            RpcResponseParseError::OutOfMemory => Reason::Memory,
             _ => Reason::Malformed,
         }
     }

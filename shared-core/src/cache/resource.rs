@@ -7,15 +7,15 @@ use super::CacheKey;
 /// resource. It never equals the key of a call, which is hashed with another context.
 pub(crate) fn resource_cache_key(scope: &VaryKey, name: &[u8]) -> CacheKey {
     let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
-    hasher.update(&(scope.encoded_parts().len() as u64).to_le_bytes());
-    hasher.update(scope.encoded_parts());
+    hasher.update(&(scope.vary_key_bytes().len() as u64).to_le_bytes());
+    hasher.update(scope.vary_key_bytes());
     hasher.update(name);
     *hasher.finalize().as_bytes()
 }
 
 /// Returns the key of a resource in one of its two formats. The keys of both formats differ in one
 /// bit, so that each can be derived from the other.
-pub(crate) fn format_cache_key(mut key: CacheKey, is_ssz: bool) -> CacheKey {
+pub(crate) fn cache_key_in_format(mut key: CacheKey, is_ssz: bool) -> CacheKey {
     let last = &mut key[size_of::<CacheKey>() - 1];
     *last = *last & !1 | u8::from(is_ssz);
     key

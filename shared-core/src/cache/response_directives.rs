@@ -102,13 +102,13 @@ impl CacheDirectivesReader {
             // also with field names, as these headers would have to be left out
             self.forbidden = true;
         } else if is(b"max-age") {
-            read_first_count(&mut self.max_age, value);
+            read_first_delta_seconds(&mut self.max_age, value);
         } else if is(b"s-maxage") {
-            read_first_count(&mut self.s_maxage, value);
+            read_first_delta_seconds(&mut self.s_maxage, value);
         } else if is(b"stale-if-error") {
-            read_first_count(&mut self.stale_if_error, value);
+            read_first_delta_seconds(&mut self.stale_if_error, value);
         } else if is(b"stale-while-revalidate") {
-            read_first_count(&mut self.stale_while_revalidate, value);
+            read_first_delta_seconds(&mut self.stale_while_revalidate, value);
         } else if is(b"must-revalidate") || is(b"proxy-revalidate") {
             self.must_revalidate = true;
         }
@@ -154,7 +154,7 @@ impl CacheDirectivesReader {
     }
 
     /// Whether a header of a 304 is read and not stored with the entry.
-    pub fn is_not_stored_from_304(name: &[u8]) -> bool {
+    pub fn is_unstored_304_header(name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(b"age") || name.eq_ignore_ascii_case(X_ACCEL_EXPIRES)
     }
 }
@@ -170,7 +170,7 @@ pub struct ResponseVaryHeaders {
 impl ResponseVaryHeaders {
     /// Records the request headers that a header of the response head names; other headers have no
     /// effect.
-    pub fn read_response_header(&mut self, name: &[u8], value: &[u8]) {
+    pub fn read_vary_header(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"vary") {
             for member in list_header_members(value) {
                 match std::str::from_utf8(member) {
@@ -195,7 +195,7 @@ impl ResponseVaryHeaders {
 
     /// Returns the names of the request headers in lower case, without `Accept-Encoding`, as
     /// entries serve all codings. Returns `None` if the response depends on more than requests.
-    pub fn into_header_names(mut self) -> Option<Vec<String>> {
+    pub fn into_vary_header_names(mut self) -> Option<Vec<String>> {
         self.header_names.retain(|name| name != "accept-encoding");
         (!self.on_anything).then_some(self.header_names)
     }
@@ -255,7 +255,7 @@ pub fn is_updated_by_304(name: &[u8]) -> bool {
 }
 
 /// Reads the first of several counts (section 4.2.1); an invalid one counts as 0.
-fn read_first_count(slot: &mut Option<u64>, value: Option<&[u8]>) {
+fn read_first_delta_seconds(slot: &mut Option<u64>, value: Option<&[u8]>) {
     let value = value.map(|value| {
         value
             .strip_prefix(b"\"")
@@ -390,9 +390,9 @@ mod tests {
         let names = |fields: &[(&str, &str)]| {
             let mut varies = ResponseVaryHeaders::default();
             for (name, value) in fields {
-                varies.read_response_header(name.as_bytes(), value.as_bytes());
+                varies.read_vary_header(name.as_bytes(), value.as_bytes());
             }
-            varies.into_header_names()
+            varies.into_vary_header_names()
         };
         let allowed = "Access-Control-Allow-Origin";
         assert_eq!(

@@ -39,7 +39,7 @@ enum TipFloorStorage {
     Own([AtomicU64; LENGTH]),
     Shared(&'static [AtomicU64]),
     Hosted {
-        host: Arc<dyn SharedTipFloors>,
+        host: Arc<dyn HostTipFloorStore>,
         namespace: CacheNamespace,
         /// Numbers in place of the host's, if the host has no store.
         own: [AtomicU64; LENGTH],
@@ -53,7 +53,7 @@ const LENGTH: usize = ROW_LENGTH - 1;
 pub type TipFloorRow = [u64; LENGTH];
 
 /// A store of the host in which processes without shared memory (sandboxes) share their tip floors.
-pub trait SharedTipFloors: Debug + Send + Sync {
+pub trait HostTipFloorStore: Debug + Send + Sync {
     /// Returns the row of a namespace; it is zero before the first change. Returns `None` if the
     /// host has no store.
     fn read_floor_row(&self, namespace: &CacheNamespace) -> Option<TipFloorRow>;
@@ -81,25 +81,25 @@ impl TipFloorStorage {
     }
 
     fn store_value(&self, at: usize, value: u64) {
-        if !self.try_update_row(|row| row[at] = value) {
+        if !self.try_update_hosted_row(|row| row[at] = value) {
             self.value_cell(at).store(value, Ordering::Release);
         }
     }
 
     fn fetch_max(&self, at: usize, value: u64) {
-        if !self.try_update_row(|row| row[at] = row[at].max(value)) {
+        if !self.try_update_hosted_row(|row| row[at] = row[at].max(value)) {
             self.value_cell(at).fetch_max(value, Ordering::AcqRel);
         }
     }
 
     fn increment_value(&self, at: usize) {
-        if !self.try_update_row(|row| row[at] += 1) {
+        if !self.try_update_hosted_row(|row| row[at] += 1) {
             self.value_cell(at).fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// Whether the host has changed its row.
-    fn try_update_row(&self, change: impl Fn(&mut TipFloorRow)) -> bool {
+    fn try_update_hosted_row(&self, change: impl Fn(&mut TipFloorRow)) -> bool {
         match self {
             Self::Hosted {
                 host, namespace, ..
@@ -160,23 +160,23 @@ impl TipFloor {
 
     /// Records that a process knows a head of that height.
     pub(super) fn record_known_head(&self, head: u64) {
-        if head > self.seen_head() {
+        if head > self.highest_known_head() {
             self.0.fetch_max(SEEN_INDEX, head);
         }
     }
 
     /// Sets the head, though a higher one was known.
-    pub(super) fn override_seen_head(&self, head: u64) {
+    pub(super) fn override_known_head(&self, head: u64) {
         self.0.store_value(SEEN_INDEX, head);
     }
 
     /// The highest head that any process knows; the owner notifies them one after another.
-    pub(super) fn seen_head(&self) -> u64 {
+    pub(super) fn highest_known_head(&self) -> u64 {
         self.0.load_value(SEEN_INDEX)
     }
 
     /// Number of times that a shown block has expired the entries about the head.
-    pub(super) fn tip_expiry_count(&self) -> u64 {
+    pub(super) fn shown_block_expiry_count(&self) -> u64 {
         self.0.load_value(END_COUNT_INDEX)
     }
 
@@ -204,16 +204,16 @@ impl TipFloor {
 /// The place in which the processes of one host share their tip floors: shared memory, or a store
 /// of the host.
 #[derive(Clone, Debug)]
-pub enum TipFloorSource {
+pub enum SharedTipFloorBackend {
     /// Shared memory.
     Table(TipFloorTable),
     /// A store of the host.
-    Hosted(Arc<dyn SharedTipFloors>),
+    Hosted(Arc<dyn HostTipFloorStore>),
 }
 
-impl TipFloorSource {
+impl SharedTipFloorBackend {
     /// Returns the tip floor of a namespace, which all processes with the same source share.
-    pub(super) fn tip_floor(&self, namespace: &CacheNamespace) -> TipFloor {
+    pub(super) fn tip_floor_of_namespace(&self, namespace: &CacheNamespace) -> TipFloor {
         match self {
             Self::Table(table) => table.tip_floor_in_row(namespace),
             Self::Hosted(host) => TipFloor(TipFloorStorage::Hosted {
@@ -235,7 +235,7 @@ impl TipFloorTable {
 
     /// Creates a table in memory of [`LENGTH`](Self::LENGTH) numbers that were zero before the
     /// first process used it. Returns `None` if there are fewer numbers.
-    pub fn from_numbers(numbers: &'static [AtomicU64]) -> Option<Self> {
+    pub fn from_zeroed_atomics(numbers: &'static [AtomicU64]) -> Option<Self> {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let numbers: Vec<AtomicU64> = (0..TipFloorTable::LENGTH)
             .map(|_| AtomicU64::new(0))
             .collect();
-        TipFloorTable::from_numbers(numbers.leak()).unwrap()
+        TipFloorTable::from_zeroed_atomics(numbers.leak()).unwrap()
     }
 
     #[test]
@@ -281,19 +281,22 @@ mod tests {
         here.expire_tip_entries(7, 100);
         assert_eq!(
             (
-                elsewhere.tip_expiry_count(),
+                elsewhere.shown_block_expiry_count(),
                 elsewhere.last_tip_expiry_epoch()
             ),
             (1, 7)
         );
         assert_eq!(
-            (other.tip_expiry_count(), other.last_tip_expiry_epoch()),
+            (
+                other.shown_block_expiry_count(),
+                other.last_tip_expiry_epoch()
+            ),
             (0, 0)
         );
         elsewhere.expire_tip_entries(5, 99);
         assert_eq!(
             (
-                here.tip_expiry_count(),
+                here.shown_block_expiry_count(),
                 here.last_tip_expiry_epoch(),
                 here.shown_height()
             ),
@@ -314,7 +317,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct HostedFloors(Mutex<Option<HashMap<CacheNamespace, TipFloorRow>>>);
 
-    impl SharedTipFloors for HostedFloors {
+    impl HostTipFloorStore for HostedFloors {
         fn read_floor_row(&self, namespace: &CacheNamespace) -> Option<TipFloorRow> {
             let rows = lock_ignoring_poison(&self.0);
             Some(rows.as_ref()?.get(namespace).copied().unwrap_or_default())
@@ -337,46 +340,49 @@ mod tests {
     #[test]
     fn sandboxes_share_the_floor_of_a_namespace_in_a_store_of_the_host() {
         let store = Arc::new(HostedFloors(Mutex::new(Some(HashMap::default()))));
-        let floors = TipFloorSource::Hosted(store);
-        let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor(&[name; 16]));
-        let other = floors.tip_floor(&[2; 16]);
+        let floors = SharedTipFloorBackend::Hosted(store);
+        let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor_of_namespace(&[name; 16]));
+        let other = floors.tip_floor_of_namespace(&[2; 16]);
         elsewhere.record_known_epoch(8);
         here.expire_tip_entries(7, 100);
         here.record_known_head(99);
         assert_eq!(
             (
-                elsewhere.tip_expiry_count(),
+                elsewhere.shown_block_expiry_count(),
                 elsewhere.last_tip_expiry_epoch()
             ),
             (1, 8)
         );
-        assert_eq!((elsewhere.shown_height(), elsewhere.seen_head()), (100, 99));
+        assert_eq!(
+            (elsewhere.shown_height(), elsewhere.highest_known_head()),
+            (100, 99)
+        );
         assert_eq!(
             (
-                other.tip_expiry_count(),
+                other.shown_block_expiry_count(),
                 other.last_tip_expiry_epoch(),
-                other.seen_head()
+                other.highest_known_head()
             ),
             (0, 0, 0)
         );
-        elsewhere.override_seen_head(5);
-        assert_eq!(here.seen_head(), 5);
+        elsewhere.override_known_head(5);
+        assert_eq!(here.highest_known_head(), 5);
     }
 
     #[test]
     fn sandbox_has_a_floor_of_its_own_where_the_host_has_no_store() {
-        let floors = TipFloorSource::Hosted(Arc::<HostedFloors>::default());
-        let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor(&[name; 16]));
+        let floors = SharedTipFloorBackend::Hosted(Arc::<HostedFloors>::default());
+        let [here, elsewhere] = [1, 1].map(|name| floors.tip_floor_of_namespace(&[name; 16]));
         here.expire_tip_entries(7, 100);
         assert_eq!(
             (
-                here.tip_expiry_count(),
+                here.shown_block_expiry_count(),
                 here.last_tip_expiry_epoch(),
                 here.shown_height()
             ),
             (1, 7, 100)
         );
-        assert_eq!(elsewhere.tip_expiry_count(), 0);
+        assert_eq!(elsewhere.shown_block_expiry_count(), 0);
     }
 
     #[test]
@@ -395,7 +401,7 @@ mod tests {
             TipFloorStorage::Own(_)
         ));
         let short: &'static [AtomicU64] = Vec::leak(vec![AtomicU64::new(0)]);
-        assert!(TipFloorTable::from_numbers(short).is_none());
+        assert!(TipFloorTable::from_zeroed_atomics(short).is_none());
     }
 
     #[test]

@@ -24,13 +24,13 @@ pub enum UpstreamFailure {
 
 impl UpstreamFailure {
     /// Whether the upstream failed before a response head arrived.
-    pub fn precedes_response_head(self) -> bool {
+    pub fn occurred_before_response_head(self) -> bool {
         !matches!(self, Self::Status(_) | Self::Local)
     }
 
     /// Returns the failure behind a local reply of Envoy, by its status and its response code
     /// details (Envoy, `StreamInfo::ResponseCodeDetails`).
-    pub fn from_envoy_reply(status: u32, details: &[u8]) -> Self {
+    pub fn from_envoy_local_reply(status: u32, details: &[u8]) -> Self {
         let has = |part: &[u8]| details.windows(part.len()).any(|it| it == part);
         let has_any = |parts: &[&str]| parts.iter().any(|part| has(part.as_bytes()));
         // a circuit breaker (`overflow`) opens no connection, either
@@ -92,7 +92,7 @@ impl UseStaleConditions {
     ///
     /// # Errors
     /// Returns the first unknown word.
-    pub fn parse_conditions<'a>(
+    pub fn parse_use_stale_conditions<'a>(
         words: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<Self, &'a [u8]> {
         let mut all = 0;
@@ -118,7 +118,7 @@ impl UseStaleConditions {
     }
 
     /// Whether the operator permits serving a stale entry after this failure of the upstream.
-    pub fn permits_after_failure(self, failure: UpstreamFailure) -> bool {
+    pub fn permits_stale_after_failure(self, failure: UpstreamFailure) -> bool {
         let word = match failure {
             UpstreamFailure::Connect | UpstreamFailure::Error | UpstreamFailure::Local => "error",
             UpstreamFailure::Timeout => "timeout",
@@ -131,8 +131,8 @@ impl UseStaleConditions {
     }
 }
 
-/// Returns all words that [`UseStaleConditions::parse_conditions`] accepts, for checks and messages of a configuration.
-pub fn use_stale_words() -> Vec<&'static str> {
+/// Returns all words that [`UseStaleConditions::parse_use_stale_conditions`] accepts, for checks and messages of a configuration.
+pub fn allowed_use_stale_words() -> Vec<&'static str> {
     CONDITION_WORDS.iter().map(|(word, _)| *word).collect()
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use super::{UpstreamFailure, UseStaleConditions, CONDITION_WORDS};
 
     fn parse(line: &str) -> Result<UseStaleConditions, &[u8]> {
-        UseStaleConditions::parse_conditions(line.split(' ').map(str::as_bytes))
+        UseStaleConditions::parse_use_stale_conditions(line.split(' ').map(str::as_bytes))
     }
 
     const FAILURES: [(&str, UpstreamFailure); 10] = [
@@ -163,7 +163,7 @@ mod tests {
             let conditions = parse(word).unwrap();
             for (name, failure) in FAILURES {
                 assert_eq!(
-                    conditions.permits_after_failure(failure),
+                    conditions.permits_stale_after_failure(failure),
                     name == word,
                     "{word} {failure:?}"
                 );
@@ -204,7 +204,7 @@ mod tests {
             (403, "rbac_access_denied_matched_policy[none]", UpstreamFailure::Local),
             (429, "local_rate_limited", UpstreamFailure::Local),
         ] {
-            assert_eq!(UpstreamFailure::from_envoy_reply(status, details.as_bytes()), expected, "{details}");
+            assert_eq!(UpstreamFailure::from_envoy_local_reply(status, details.as_bytes()), expected, "{details}");
         }
     }
 
@@ -212,18 +212,18 @@ mod tests {
     fn words_are_combined_and_off_overrides_them() {
         let conditions = parse("error http_503 updating").unwrap();
         assert!(
-            conditions.permits_after_failure(UpstreamFailure::Error)
-                && conditions.permits_after_failure(UpstreamFailure::Status(503))
+            conditions.permits_stale_after_failure(UpstreamFailure::Error)
+                && conditions.permits_stale_after_failure(UpstreamFailure::Status(503))
         );
         assert!(
             conditions.permits_while_updating()
-                && !conditions.permits_after_failure(UpstreamFailure::Status(500))
+                && !conditions.permits_stale_after_failure(UpstreamFailure::Status(500))
         );
         assert_eq!(
             parse("error off updating"),
             Ok(UseStaleConditions::default())
         );
         assert_eq!(parse("error Timeout"), Err(&b"Timeout"[..]));
-        assert!(!conditions.permits_after_failure(UpstreamFailure::Status(200)));
+        assert!(!conditions.permits_stale_after_failure(UpstreamFailure::Status(200)));
     }
 }

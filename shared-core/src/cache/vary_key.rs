@@ -11,15 +11,15 @@ const PUBLIC_HEADERS: [&str; 4] = ["accept", "accept-encoding", "accept-language
 
 /// The headers of one request, kept until it is known on which of them the response depends.
 #[derive(Clone, Debug, Default)]
-pub struct RequestHeaderFields {
+pub struct RetainedRequestHeaders {
     bytes: Vec<u8>,
     /// Ends of name and value of each header.
     ends: Vec<(usize, usize)>,
 }
 
-impl RequestHeaderFields {
+impl RetainedRequestHeaders {
     /// Reserves memory for a number of headers of usual length.
-    pub fn reserve_headers(&mut self, fields: usize) {
+    pub fn reserve_header_capacity(&mut self, fields: usize) {
         // a refusal shows when the headers are added
         let _ = self.ends.try_reserve(fields);
         let _ = self.bytes.try_reserve(fields * 48);
@@ -35,7 +35,7 @@ impl RequestHeaderFields {
 
     /// Replaces all headers with this name by one header.
     pub fn replace_header(&mut self, name: &[u8], value: &[u8]) {
-        let mut fields = RequestHeaderFields::default();
+        let mut fields = RetainedRequestHeaders::default();
         for (other, value) in self.iter() {
             if !other.eq_ignore_ascii_case(name) {
                 fields.push_header(other, value);
@@ -101,7 +101,7 @@ impl VaryKey {
     }
 
     /// Ends the namespace after the parts that were added so far.
-    pub fn end_namespace_part(&mut self) {
+    pub fn mark_namespace_end(&mut self) {
         self.namespace_encoding = self.bytes.len();
     }
 
@@ -112,16 +112,16 @@ impl VaryKey {
     }
 
     /// Returns the encoding of the namespace: the parts before
-    /// [`end_namespace`](Self::end_namespace_part).
-    pub fn namespace_encoding(&self) -> &[u8] {
+    /// [`end_namespace`](Self::mark_namespace_end).
+    pub fn namespace_key_bytes(&self) -> &[u8] {
         &self.bytes[..self.namespace_encoding]
     }
 
     /// Adds a hash of the named headers to the route part. The key cache keeps vary keys for longer
     /// than their requests last, and must not contain credentials.
-    pub fn push_hashed_headers<'a>(
+    pub fn push_header_hash<'a>(
         &mut self,
-        fields: &RequestHeaderFields,
+        fields: &RetainedRequestHeaders,
         names: impl Iterator<Item = &'a str>,
     ) {
         let mut all = Self::default();
@@ -135,21 +135,21 @@ impl VaryKey {
     /// Replaces the headers on which responses of the route depend, and encodes their values. Their
     /// names are a part of the vary key: processes that share a store, or that were restarted, may
     /// have recorded different names.
-    pub fn set_vary_headers(
+    pub fn encode_vary_header_values(
         &mut self,
-        fields: &RequestHeaderFields,
+        fields: &RetainedRequestHeaders,
         names: Option<VaryHeaderNames>,
     ) {
         self.bytes.truncate(self.place);
         for name in names.iter().flat_map(|names| names.split(NAME_SEPARATOR)) {
             self.push_key_part(name.as_bytes());
-            self.push_header_members(fields, name);
+            self.push_normalized_header(fields, name);
         }
         self.vary_header_names = names;
     }
 
     /// Adds a header as one line, without the white space around commas (RFC 9111, 4.1).
-    fn push_header_members(&mut self, fields: &RequestHeaderFields, name: &str) {
+    fn push_normalized_header(&mut self, fields: &RetainedRequestHeaders, name: &str) {
         let mut line = Vec::new();
         let mut present = false;
         for value in fields.header_values(name) {
@@ -169,7 +169,7 @@ impl VaryKey {
         }
     }
 
-    fn push_header_values(&mut self, fields: &RequestHeaderFields, name: &str) {
+    fn push_header_values(&mut self, fields: &RetainedRequestHeaders, name: &str) {
         let count = fields.header_values(name).count() as u64;
         self.bytes.extend_from_slice(&count.to_le_bytes());
         for value in fields.header_values(name) {
@@ -178,7 +178,7 @@ impl VaryKey {
     }
 
     /// Returns the bytes of all parts, which the keys of the request's calls are hashed from.
-    pub fn encoded_parts(&self) -> &[u8] {
+    pub fn vary_key_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -189,7 +189,7 @@ impl VaryKey {
     }
 
     /// Returns the bytes of the route part, without the headers in `Vary`.
-    pub(super) fn route_encoding(&self) -> &[u8] {
+    pub(super) fn route_key_bytes(&self) -> &[u8] {
         &self.bytes[..self.place]
     }
 
@@ -203,7 +203,7 @@ impl VaryKey {
 }
 
 /// Returns the namespace that a `sszip_cache_namespace` of this name has.
-pub fn namespace_for_name(namespace: &[u8]) -> CacheNamespace {
+pub fn named_cache_namespace(namespace: &[u8]) -> CacheNamespace {
     let mut scope = VaryKey::default();
     scope.push_route_part(namespace);
     truncated_blake3(&scope.bytes)
@@ -224,10 +224,10 @@ pub(super) const NAME_SEPARATOR: char = '\n';
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{RequestHeaderFields, VaryKey};
+    use super::{RetainedRequestHeaders, VaryKey};
 
-    pub(in crate::cache) fn fields(lines: &[(&str, &str)]) -> RequestHeaderFields {
-        let mut fields = RequestHeaderFields::default();
+    pub(in crate::cache) fn fields(lines: &[(&str, &str)]) -> RetainedRequestHeaders {
+        let mut fields = RetainedRequestHeaders::default();
         for (name, value) in lines {
             fields.push_header(name.as_bytes(), value.as_bytes());
         }
@@ -245,12 +245,12 @@ pub(super) mod tests {
     #[test]
     fn vary_keys_with_other_part_boundaries_are_different() {
         assert_ne!(
-            scope(&["ab", "c"]).encoded_parts(),
-            scope(&["a", "bc"]).encoded_parts()
+            scope(&["ab", "c"]).vary_key_bytes(),
+            scope(&["a", "bc"]).vary_key_bytes()
         );
         assert_ne!(
-            scope(&["a", ""]).encoded_parts(),
-            scope(&["a"]).encoded_parts()
+            scope(&["a", ""]).vary_key_bytes(),
+            scope(&["a"]).vary_key_bytes()
         );
     }
 
@@ -258,8 +258,8 @@ pub(super) mod tests {
     fn credentials_separate_vary_keys_and_are_not_stored_in_them() {
         let of = |lines: &[(&str, &str)], names: &[&str]| {
             let mut scope = scope(&["here"]);
-            scope.push_hashed_headers(&fields(lines), names.iter().copied());
-            scope.encoded_parts().to_vec()
+            scope.push_header_hash(&fields(lines), names.iter().copied());
+            scope.vary_key_bytes().to_vec()
         };
         let both = ["authorization", "x-api-key"];
         let all = [
@@ -290,11 +290,11 @@ pub(super) mod tests {
     #[test]
     fn varying_header_is_not_stored_in_the_vary_key() {
         let mut varied = scope(&["here"]);
-        varied.set_vary_headers(&fields(&[("X-Token", "secret")]), Some("x-token".into()));
+        varied.encode_vary_header_values(&fields(&[("X-Token", "secret")]), Some("x-token".into()));
         let mut other = scope(&["here"]);
-        other.set_vary_headers(&fields(&[("X-Token", "secrets")]), Some("x-token".into()));
-        assert_ne!(varied.encoded_parts(), other.encoded_parts());
-        let mut parts = varied.encoded_parts().windows(6);
+        other.encode_vary_header_values(&fields(&[("X-Token", "secrets")]), Some("x-token".into()));
+        assert_ne!(varied.vary_key_bytes(), other.vary_key_bytes());
+        let mut parts = varied.vary_key_bytes().windows(6);
         assert!(!parts.any(|part| part == b"secret"));
     }
 
@@ -302,8 +302,8 @@ pub(super) mod tests {
     fn absent_header_is_distinguished_from_an_empty_one() {
         let names: super::VaryHeaderNames = "origin".into();
         let (mut absent, mut empty) = (scope(&["here"]), scope(&["here"]));
-        absent.set_vary_headers(&fields(&[]), Some(names.clone()));
-        empty.set_vary_headers(&fields(&[("Origin", "")]), Some(names));
-        assert_ne!(absent.encoded_parts(), empty.encoded_parts());
+        absent.encode_vary_header_values(&fields(&[]), Some(names.clone()));
+        empty.encode_vary_header_values(&fields(&[("Origin", "")]), Some(names));
+        assert_ne!(absent.vary_key_bytes(), empty.vary_key_bytes());
     }
 }

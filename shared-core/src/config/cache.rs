@@ -6,8 +6,8 @@ use super::head_source::HeadSource;
 use super::head_sources::DeclaredHeadSource;
 use super::method_names::{self, CaseSensitivity};
 use super::values::{
-    inherit_unset, invalid_value_error, parse_flag, set_once, single_value, DirectiveError,
-    DirectiveLocation, DirectiveValueRange, DirectiveValueUnit,
+    inherit_unset, invalid_value_error, parse_flag, set_once, single_directive_value,
+    DirectiveError, DirectiveLocation, DirectiveValueRange, DirectiveValueUnit,
 };
 use super::values::{GIB, KIB, MIB};
 use super::verify::HitVerificationConfig;
@@ -29,7 +29,7 @@ pub struct CacheConfig {
     /// all requests of the route.
     pub namespace: Option<Arc<[u8]>>,
     /// The GET requests that are looked up and stored.
-    pub get: CacheGetScope,
+    pub get: CacheableGetRequests,
     /// Lifetimes of responses.
     pub valid: Arc<CacheLifetimes>,
     /// Maximum length of a response that is stored, in bytes before compression.
@@ -58,7 +58,7 @@ pub struct CacheConfig {
 
 /// The value of `cache_get`: the GET and HEAD requests of a route that the cache serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheGetScope {
+pub enum CacheableGetRequests {
     /// Requests of the Beacon API.
     #[default]
     Beacon,
@@ -79,7 +79,7 @@ impl CacheConfig {
 pub(super) struct CacheConfigBlock {
     enable: Option<bool>,
     namespace: Option<Arc<[u8]>>,
-    get: Option<CacheGetScope>,
+    get: Option<CacheableGetRequests>,
     lifetimes: Option<Arc<CacheLifetimes>>,
     rows: Option<Arc<MethodSpecs>>,
     max_entry: Option<u64>,
@@ -142,7 +142,7 @@ pub(super) const CACHE_MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
 
 impl CacheConfigBlock {
     /// Sets one directive whose name starts with `cache`, `batch_max` or `verify`, as
-    /// [`super::ConfigBlock::set_directive_at`] does.
+    /// [`super::RouteConfigBlock::set_directive_with_location`] does.
     pub(super) fn set_cache_directive(
         &mut self,
         name: &str,
@@ -150,32 +150,36 @@ impl CacheConfigBlock {
         source: DirectiveLocation<'_>,
     ) -> Result<(), DirectiveError> {
         match name {
-            "cache" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
+            "cache" => set_once(&mut self.enable, || {
+                parse_flag(single_directive_value(values)?)
+            }),
             "cache_namespace" => set_once(&mut self.namespace, || {
-                parse_namespace(single_value(values)?)
+                parse_namespace(single_directive_value(values)?)
             }),
             "cache_get" => set_once(&mut self.get, || {
-                parse_cache_get_scope(single_value(values)?)
+                parse_cache_get_scope(single_directive_value(values)?)
             }),
             "cache_valid" => self.set_lifetimes(values),
             "cache_method" => self.set_method_spec(values),
             "cache_max_entry" => set_once(&mut self.max_entry, || {
-                MAX_ENTRY_RANGE.parse_in_range(single_value(values)?)
+                MAX_ENTRY_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "cache_max_request" => set_once(&mut self.max_request, || {
-                MAX_REQUEST_RANGE.parse_in_range(single_value(values)?)
+                MAX_REQUEST_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "cache_credentials" => self.set_credentials(values),
             "cache_memory" => set_once(&mut self.memory, || {
-                CACHE_MEMORY_RANGE.parse_in_range(single_value(values)?)
+                CACHE_MEMORY_RANGE.parse_in_range(single_directive_value(values)?)
             }),
-            "cache_lock" => set_once(&mut self.lock, || parse_flag(single_value(values)?)),
+            "cache_lock" => set_once(&mut self.lock, || {
+                parse_flag(single_directive_value(values)?)
+            }),
             "cache_lock_timeout" => set_once(&mut self.lock_timeout, || {
-                LOCK_TIMEOUT_RANGE.parse_in_range(single_value(values)?)
+                LOCK_TIMEOUT_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "cache_use_stale" => set_once(&mut self.use_stale, || parse_use_stale(values)),
             "cache_background_update" => set_once(&mut self.background_update, || {
-                parse_flag(single_value(values)?)
+                parse_flag(single_directive_value(values)?)
             }),
             "verify" => set_once(&mut self.verify, || {
                 HitVerificationConfig::parse_verify_values(values)
@@ -222,7 +226,7 @@ impl CacheConfigBlock {
         valid
             .set_method_lifetime(class_or_method, milliseconds)
             .map_err(|_| DirectiveError::Duplicate)?;
-        if methods::method_row_index(class_or_method).is_none()
+        if methods::method_table_index(class_or_method).is_none()
             && !self.has_method_rule(class_or_method)
         {
             let unknown = method_names::unknown_methods_warning(
@@ -247,7 +251,7 @@ impl CacheConfigBlock {
     /// Whether a `cache_method` of this block specifies the method.
     pub(super) fn has_method_rule(&self, method: &[u8]) -> bool {
         let rows = self.rows.as_ref();
-        rows.is_some_and(|rows| rows.find_row(method).is_some())
+        rows.is_some_and(|rows| rows.find_operator_method_row(method).is_some())
     }
 
     fn set_method_spec(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
@@ -256,7 +260,7 @@ impl CacheConfigBlock {
             _ => return Err(DirectiveError::TwoOrThreeValues),
         };
         let mut rows = self.rows.as_deref().cloned().unwrap_or_default();
-        rows.add_row(name, words).map_err(|error| {
+        rows.add_method_row(name, words).map_err(|error| {
             let rejected = match error {
                 MethodSpecError::Word(word) | MethodSpecError::Combination(word) => word,
                 MethodSpecError::Name | MethodSpecError::Duplicate | MethodSpecError::Stateful => {
@@ -287,11 +291,11 @@ impl CacheConfigBlock {
             .ok_or_else(|| invalid_value_error(word, MEANINGS))?;
         let mut credentials = self.credentials.as_deref().cloned().unwrap_or_default();
         if names.is_empty() {
-            let usual = credentials.set_default_header_policies(means);
+            let usual = credentials.set_default_credentials_policy(means);
             usual.map_err(|_| DirectiveError::Duplicate)?;
         }
         for name in names {
-            let added = credentials.set_header_policy(name, means);
+            let added = credentials.set_credentials_policy(name, means);
             added.map_err(|error| invalid_value_error(name, error.to_string()))?;
         }
         self.credentials = Some(Arc::new(credentials));
@@ -333,7 +337,7 @@ impl CacheConfigBlock {
     }
 
     /// Copies unset settings from the enclosing block, as
-    /// [`super::ConfigBlock::inherit_unset_from`] does.
+    /// [`super::RouteConfigBlock::inherit_unset_from`] does.
     pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.enable, &outer.enable);
         inherit_unset(&mut self.namespace, &outer.namespace);
@@ -354,7 +358,7 @@ impl CacheConfigBlock {
     }
 
     /// Returns the maximum number of calls of a batch, if larger ones are denied.
-    pub(super) fn batch_call_limit(&self) -> Option<usize> {
+    pub(super) fn batch_denial_limit(&self) -> Option<usize> {
         let limit = self.batch_max.filter(|(_, denies)| *denies);
         limit.map(|(number, _)| number as usize)
     }
@@ -362,12 +366,12 @@ impl CacheConfigBlock {
     fn resolve_lifetimes(&self) -> Arc<CacheLifetimes> {
         let valid = self.lifetimes.clone().unwrap_or_default();
         match &self.rows {
-            Some(rows) => Arc::new(valid.with_method_rows(Arc::clone(rows))),
+            Some(rows) => Arc::new(valid.with_operator_method_rows(Arc::clone(rows))),
             None => valid,
         }
     }
 
-    /// Returns the settings with their defaults, as [`super::ConfigBlock::resolve_route_config`] does.
+    /// Returns the settings with their defaults, as [`super::RouteConfigBlock::resolve_route_config`] does.
     pub(super) fn resolve_cache_config(&self) -> CacheConfig {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
@@ -391,10 +395,10 @@ impl CacheConfigBlock {
 
 pub(super) const CACHE_GET_WORDS: &[&str] = &["beacon", "all"];
 
-fn parse_cache_get_scope(value: &[u8]) -> Result<CacheGetScope, DirectiveError> {
+fn parse_cache_get_scope(value: &[u8]) -> Result<CacheableGetRequests, DirectiveError> {
     match value {
-        b"beacon" => Ok(CacheGetScope::Beacon),
-        b"all" => Ok(CacheGetScope::All),
+        b"beacon" => Ok(CacheableGetRequests::Beacon),
+        b"all" => Ok(CacheableGetRequests::All),
         _ => Err(invalid_value_error(value, "\"beacon\" or \"all\"")),
     }
 }
@@ -406,7 +410,7 @@ fn parse_use_stale(values: &[&[u8]]) -> Result<UseStaleConditions, DirectiveErro
     if values.is_empty() {
         return Err(invalid_value_error(b"", ALLOWED));
     }
-    UseStaleConditions::parse_conditions(values.iter().copied())
+    UseStaleConditions::parse_use_stale_conditions(values.iter().copied())
         .map_err(|word| invalid_value_error(word, ALLOWED))
 }
 
@@ -421,7 +425,7 @@ fn parse_namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
 mod tests {
     use super::CacheConfigBlock;
     use crate::cache::class::LifetimeClass;
-    use crate::cache::freshness::{CallLifetimeRules, ClassificationInput};
+    use crate::cache::freshness::{CallLifetimeRules, ResponseClassificationInput};
     use crate::config::DirectiveLocation;
 
     fn set(directives: &mut CacheConfigBlock, line: &str) -> Result<(), String> {
@@ -543,13 +547,14 @@ mod tests {
     ) -> Option<(LifetimeClass, u64)> {
         let valid = directives.resolve_cache_config().valid;
         let params = Some(&br#"[{},"0x5"]"#[..]);
-        let known = ClassificationInput {
+        let known = ResponseClassificationInput {
             params,
             mark: None,
             valid: &valid,
         };
-        let prospect = CallLifetimeRules::rules_for_call(method.as_bytes(), params, &valid)?;
-        let judged = prospect.classify_result(b"1", known)?;
+        let prospect =
+            CallLifetimeRules::lifetime_rules_for_call(method.as_bytes(), params, &valid)?;
+        let judged = prospect.classify_fetched_result(b"1", known)?;
         Some((judged.class, judged.valid))
     }
 

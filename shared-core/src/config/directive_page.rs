@@ -1,9 +1,10 @@
 //! Heads of the directives' sections in docs/directives.md, in the form of nginx.org, with their
 //! counterparts in Envoy.
 
-use super::sandbox::SandboxConfig;
+use super::sandbox::WasmFilterConfig;
 use super::settings::{
-    EnvoyScope, NginxContext, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS,
+    EnvoySettingScope, NginxDirectiveContext, SettingDefault, SettingDefinition, SettingValueKind,
+    SETTINGS,
 };
 use super::values::{DirectiveError, DirectiveValueRange, DirectiveValueUnit};
 
@@ -37,11 +38,11 @@ impl SettingDefinition {
             SettingDefault::Derived(of) => vec![of.into()],
         };
         [
-            section_head_line("Syntax", &syntax),
-            section_head_line("Default", &default),
-            section_head_line("Context", &[self.context.nginx_contexts().into()]),
-            section_head_line("Since", &[self.since.into()]),
-            section_head_line("Envoy", &[self.envoy_counterpart()]),
+            format_labelled_lines("Syntax", &syntax),
+            format_labelled_lines("Default", &default),
+            format_labelled_lines("Context", &[self.context.nginx_contexts().into()]),
+            format_labelled_lines("Since", &[self.since.into()]),
+            format_labelled_lines("Envoy", &[self.envoy_counterpart()]),
         ]
         .concat()
     }
@@ -55,23 +56,25 @@ impl SettingDefinition {
 
     fn envoy_counterpart(&self) -> String {
         let place = match self.envoy {
-            EnvoyScope::FilterOrRoute | EnvoyScope::EnabledByDefault => "in a filter or a route",
-            EnvoyScope::Filter => "in a filter",
-            EnvoyScope::Route => "in a route",
-            EnvoyScope::None => return "-".into(),
+            EnvoySettingScope::FilterOrRoute | EnvoySettingScope::EnabledByDefault => {
+                "in a filter or a route"
+            }
+            EnvoySettingScope::Filter => "in a filter",
+            EnvoySettingScope::Route => "in a route",
+            EnvoySettingScope::None => return "-".into(),
         };
-        let kinds = match self.takes.json_types()[..] {
+        let kinds = match self.takes.accepted_json_types()[..] {
             ["boolean", "string"] if matches!(self.takes, SettingValueKind::Flag) => {
                 "true or false".into()
             }
-            ref kinds => json_type_words(kinds),
+            ref kinds => describe_json_types(kinds),
         };
         let mut all = format!("{}: {kinds}, {place}", self.name);
-        if self.envoy == EnvoyScope::EnabledByDefault {
+        if self.envoy == EnvoySettingScope::EnabledByDefault {
             all += "; default true";
         }
         if let Some(Err(DirectiveError::Sandboxed { .. })) =
-            SandboxConfig::default().set_sandbox_setting(self.name, &[])
+            WasmFilterConfig::default().set_wasm_filter_setting(self.name, &[])
         {
             all += "; not in the sandbox";
         }
@@ -80,14 +83,14 @@ impl SettingDefinition {
 }
 
 /// Formats a named line with its continuation lines.
-fn section_head_line(name: &str, lines: &[String]) -> String {
+fn format_labelled_lines(name: &str, lines: &[String]) -> String {
     let first = format!("{:TEXT_COLUMN$}", format!("{name}:"));
     let below = format!("\n{}", " ".repeat(TEXT_COLUMN));
     format!("{first}{}\n", lines.join(&below))
 }
 
 /// Replaces the types of JSON Schema with words of the documentation.
-fn json_type_words(kinds: &[&str]) -> String {
+fn describe_json_types(kinds: &[&str]) -> String {
     let words: Vec<_> = kinds
         .iter()
         .map(|kind| match *kind {
@@ -103,14 +106,14 @@ fn json_type_words(kinds: &[&str]) -> String {
     }
 }
 
-impl NginxContext {
+impl NginxDirectiveContext {
     /// Returns the contexts as nginx.org lists them.
     fn nginx_contexts(self) -> &'static str {
         match self {
-            NginxContext::Anywhere => "anywhere",
-            NginxContext::AnywhereAndIf => "anywhere, and if in location",
-            NginxContext::Http => "http",
-            NginxContext::Location => "location",
+            NginxDirectiveContext::Anywhere => "anywhere",
+            NginxDirectiveContext::AnywhereAndIf => "anywhere, and if in location",
+            NginxDirectiveContext::Http => "http",
+            NginxDirectiveContext::Location => "location",
         }
     }
 }
@@ -153,11 +156,11 @@ impl DirectiveValueRange {
 mod tests {
     use std::sync::Arc;
 
-    use super::{EnvoyScope, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS};
+    use super::{EnvoySettingScope, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS};
     use crate::cache::class::LifetimeClass;
-    use crate::cache::process::ProcessHandle;
+    use crate::cache::process::ProcessResources;
     use crate::config::validated::ValidatedConfig;
-    use crate::config::{ConfigBlock, DirectiveError};
+    use crate::config::{DirectiveError, RouteConfigBlock};
     use crate::memory::MemoryBudget;
 
     /// Settings of routes that only hosts read.
@@ -176,7 +179,8 @@ mod tests {
     fn words_of_settings_are_accepted_by_their_directives() {
         for setting in SETTINGS {
             for word in words(setting) {
-                let result = ConfigBlock::default().set_directive(setting.name, &[word.as_bytes()]);
+                let result =
+                    RouteConfigBlock::default().set_directive(setting.name, &[word.as_bytes()]);
                 assert_eq!(result, Ok(()), "{} {word}", setting.name);
             }
         }
@@ -186,10 +190,10 @@ mod tests {
     fn settings_are_known_to_a_parser() {
         for setting in SETTINGS
             .iter()
-            .filter(|setting| setting.envoy != EnvoyScope::None)
+            .filter(|setting| setting.envoy != EnvoySettingScope::None)
         {
             let name = setting.name;
-            let result = ConfigBlock::default().set_directive(name, &[b"\0"]);
+            let result = RouteConfigBlock::default().set_directive(name, &[b"\0"]);
             let is_of_route = !matches!(result, Err(DirectiveError::Unknown));
             let is_of_process = ValidatedConfig::default()
                 .set_global_directive(name, &[b"\0"], "/")
@@ -220,7 +224,7 @@ mod tests {
 
     /// Formats all settings of a route. Lifetimes and credentials are formatted by their effect,
     /// because their own value shows whether they are configured.
-    fn effect(directives: &ConfigBlock, process: &ProcessHandle) -> String {
+    fn effect(directives: &RouteConfigBlock, process: &ProcessResources) -> String {
         let mut config = directives.resolve_route_config(process.clone());
         let classes = ["immutable", "unfinalized", "tip", "nothing", "config"];
         let classes = classes.map(|name| LifetimeClass::from_class_name(name.as_bytes()).unwrap());
@@ -236,17 +240,18 @@ mod tests {
 
     #[test]
     fn configured_defaults_have_no_effect() {
-        let process = ProcessHandle::from(MemoryBudget::new());
-        let nothing = effect(&ConfigBlock::default(), &process);
+        let process = ProcessResources::from(MemoryBudget::new());
+        let nothing = effect(&RouteConfigBlock::default(), &process);
         let mut tried = 0;
         for setting in SETTINGS {
             let (name, SettingDefault::Literal(texts)) = (setting.name, &setting.default) else {
                 continue;
             };
-            if setting.envoy == EnvoyScope::None || HOSTS.contains(&name) {
+            if setting.envoy == EnvoySettingScope::None || HOSTS.contains(&name) {
                 continue;
             }
-            let (mut directives, mut plan) = (ConfigBlock::default(), ValidatedConfig::default());
+            let (mut directives, mut plan) =
+                (RouteConfigBlock::default(), ValidatedConfig::default());
             for text in *texts {
                 let values: Vec<_> = text.split(' ').map(str::as_bytes).collect();
                 let result = plan.set_global_directive(name, &values, "/");

@@ -6,7 +6,7 @@ use http::uri::{PathAndQuery, Uri};
 
 /// The transport of connections to a node: TCP, with or without TLS, or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeTransport {
+pub enum NodeSocketAddress {
     /// TCP.
     Tcp {
         /// A host name, or an address without brackets.
@@ -25,7 +25,7 @@ pub enum NodeTransport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEndpoint {
     /// The transport to the node.
-    pub transport: NodeTransport,
+    pub transport: NodeSocketAddress,
     /// Whether requests are sent over a WebSocket.
     pub is_websocket: bool,
     /// Value of the header `Host`.
@@ -72,7 +72,7 @@ impl NodeEndpoint {
             }
         };
         is_host.then(|| Self {
-            transport: NodeTransport::Tcp {
+            transport: NodeSocketAddress::Tcp {
                 host: address.unwrap_or(host).into(),
                 port,
                 is_secure,
@@ -91,7 +91,7 @@ impl NodeEndpoint {
         let is_socket = (2..=MAX_SOCKET_PATH).contains(&socket.len()) && socket.starts_with('/');
         let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok();
         (is_socket && is_path).then(|| Self {
-            transport: NodeTransport::Unix(socket.into()),
+            transport: NodeSocketAddress::Unix(socket.into()),
             is_websocket: false,
             authority: "localhost".into(),
             path: path.into(),
@@ -121,7 +121,7 @@ mod tests {
             ("wss://node/ws", "node", 443, true, true, "/ws"),
         ] {
             let endpoint = NodeEndpoint::parse_url(url).unwrap();
-            let transport = NodeTransport::Tcp {
+            let transport = NodeSocketAddress::Tcp {
                 host: host.into(),
                 port,
                 is_secure,
@@ -135,7 +135,7 @@ mod tests {
             ("unix:/run/node.sock:/rpc", "/run/node.sock", "/rpc"),
         ] {
             let endpoint = NodeEndpoint::parse_url(url).unwrap();
-            assert_eq!(endpoint.transport, NodeTransport::Unix(socket.into()));
+            assert_eq!(endpoint.transport, NodeSocketAddress::Unix(socket.into()));
             assert_eq!(endpoint.path, path);
         }
     }

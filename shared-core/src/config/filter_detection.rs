@@ -14,7 +14,7 @@ pub struct BodyFilterDetection(Arc<AtomicU8>);
 
 impl BodyFilterDetection {
     /// Whether a filter has changed the body of a response.
-    pub fn has_body_filter(&self) -> bool {
+    pub fn has_detected_filter(&self) -> bool {
         self.0.load(Ordering::Relaxed) == FILTERS_PRESENT
     }
 
@@ -35,7 +35,7 @@ impl BodyFilterDetection {
     }
 
     /// Records a response that was changed. Returns whether it is the first one.
-    pub fn record_changed_body(&self) -> bool {
+    pub fn record_filter_changed_body(&self) -> bool {
         self.0.swap(FILTERS_PRESENT, Ordering::Relaxed) != FILTERS_PRESENT
     }
 }
@@ -48,14 +48,14 @@ mod tests {
     fn body_change_is_reported_once_and_kept() {
         let filters = BodyFilterDetection::default();
         let of_another_route = BodyFilterDetection::default();
-        assert!(!filters.has_body_filter() && !filters.has_unchanged_bodies());
+        assert!(!filters.has_detected_filter() && !filters.has_unchanged_bodies());
         filters.record_unchanged_body();
         assert!(filters.has_unchanged_bodies());
         let shared = filters.clone();
-        assert!(shared.record_changed_body());
-        assert!(!filters.record_changed_body());
+        assert!(shared.record_filter_changed_body());
+        assert!(!filters.record_filter_changed_body());
         filters.record_unchanged_body();
-        assert!(filters.has_body_filter() && !filters.has_unchanged_bodies());
-        assert!(!of_another_route.has_body_filter());
+        assert!(filters.has_detected_filter() && !filters.has_unchanged_bodies());
+        assert!(!of_another_route.has_detected_filter());
     }
 }

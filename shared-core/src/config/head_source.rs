@@ -24,7 +24,7 @@ pub struct HeadSource {
     /// Interval of polls in milliseconds.
     pub interval: u64,
     /// The finality rule.
-    pub finality: FinalityRule,
+    pub finality: FinalizedBlockRule,
     /// The API of the node.
     pub api: NodeApi,
     /// Headers of each request, with names as they were written.
@@ -36,7 +36,7 @@ pub struct HeadSource {
 /// The rule by which a chain follower determines the finalized block of its chain: the node's tag,
 /// or a depth below the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FinalityRule {
+pub enum FinalizedBlockRule {
     /// The node's block `finalized`, or its finality checkpoints.
     #[default]
     Tag,
@@ -94,7 +94,7 @@ impl HeadSource {
         Ok(Self {
             url: normalize_node_url(url)?,
             interval: 1_000,
-            finality: FinalityRule::default(),
+            finality: FinalizedBlockRule::default(),
             api: NodeApi::default(),
             headers: Vec::new(),
             ca: None,
@@ -129,10 +129,12 @@ impl HeadSource {
                         .parse_in_range(value)
                         .map_err(|error| error.with_rejected_word(word))
                 }),
-                b"finality" => set_once(&mut finality, || FinalityRule::parse_finality_rule(value)),
+                b"finality" => set_once(&mut finality, || {
+                    FinalizedBlockRule::parse_finality_rule(value)
+                }),
                 b"api" => set_once(&mut api, || NodeApi::parse_node_api(value)),
                 b"header" => {
-                    follow.headers.push(parse_header_parameter(value)?);
+                    follow.headers.push(parse_configured_header(value)?);
                     Ok(())
                 }
                 b"ca" => set_once(&mut ca, || parse_ca_file(value)),
@@ -141,13 +143,13 @@ impl HeadSource {
                 _ if secret => Err(invalid_value_error(b"...", ALLOWED_PARAMETERS)),
                 _ => Err(invalid_value_error(word, ALLOWED_PARAMETERS)),
             }
-            .map_err(|error| error.into_parameter_error(name))?;
+            .map_err(|error| error.into_duplicate_parameter_error(name))?;
         }
         follow.interval = interval.unwrap_or(follow.interval);
         follow.finality = finality.unwrap_or_default();
         follow.api = api.unwrap_or_default();
         follow.ca = ca;
-        follow.check_url_parameters()?;
+        follow.validate_head_source_parameters()?;
         Ok((follow, namespace))
     }
 
@@ -155,7 +157,7 @@ impl HeadSource {
     ///
     /// # Errors
     /// The [`DirectiveError`] names the parameter that is not.
-    pub fn check_url_parameters(&self) -> Result<(), DirectiveError> {
+    pub fn validate_head_source_parameters(&self) -> Result<(), DirectiveError> {
         let is = |schemes: &[&str]| schemes.iter().any(|scheme| self.url.starts_with(scheme));
         if let Some(ca) = &self.ca {
             if !is(&["https:", "wss:"]) {
@@ -220,7 +222,7 @@ impl fmt::Debug for HeadSource {
     }
 }
 
-impl FinalityRule {
+impl FinalizedBlockRule {
     /// Parses `tag` or `depth:N`.
     ///
     /// # Errors
@@ -243,7 +245,7 @@ impl FinalityRule {
     }
 }
 
-impl fmt::Display for FinalityRule {
+impl fmt::Display for FinalizedBlockRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tag => f.write_str("tag"),
@@ -305,7 +307,7 @@ fn normalize_node_url(value: &[u8]) -> Result<String, DirectiveError> {
 }
 
 /// Parses a header (RFC 9110, 5): a token, and printable ASCII.
-fn parse_header_parameter(field: &[u8]) -> Result<(String, String), DirectiveError> {
+fn parse_configured_header(field: &[u8]) -> Result<(String, String), DirectiveError> {
     let colon = field.iter().position(|byte| *byte == b':');
     let (name, value) = match colon {
         Some(at) => (&field[..at], field[at + 1..].trim_ascii()),

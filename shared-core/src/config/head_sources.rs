@@ -32,12 +32,12 @@ pub enum NamespaceSource<'a> {
 /// follower for each.
 #[derive(Clone, Debug, Default)]
 pub struct HeadSourceList {
-    list: Vec<NamedHeadSource>,
+    list: Vec<HeadSourceListEntry>,
 }
 
 /// The head source of one namespace, and its position in the configuration.
 #[derive(Clone, Debug)]
-struct NamedHeadSource {
+struct HeadSourceListEntry {
     namespace: String,
     follow: HeadSource,
     at: String,
@@ -123,9 +123,9 @@ impl HeadSourceList {
                 _ => return Err(HeadSourceError::NotText),
             },
         };
-        let same = |followed: &&NamedHeadSource| followed.namespace == namespace;
+        let same = |followed: &&HeadSourceListEntry| followed.namespace == namespace;
         let Some(before) = self.list.iter().find(same) else {
-            self.list.push(NamedHeadSource {
+            self.list.push(HeadSourceListEntry {
                 namespace,
                 follow: follow.clone(),
                 at: at.clone(),
@@ -146,9 +146,9 @@ impl HeadSourceList {
 
     /// Adds the head sources of a configuration that was read later, and replaces those whose
     /// namespace it has too.
-    pub fn override_head_sources(&mut self, later: &Self) {
+    pub fn merge_later_head_sources(&mut self, later: &Self) {
         for new in &later.list {
-            let same = |followed: &&mut NamedHeadSource| followed.namespace == new.namespace;
+            let same = |followed: &&mut HeadSourceListEntry| followed.namespace == new.namespace;
             match self.list.iter_mut().find(same) {
                 Some(known) => known.clone_from(new),
                 None => self.list.push(new.clone()),
@@ -219,17 +219,17 @@ mod tests {
         head_sources_from_json, DeclaredHeadSource, HeadSourceError, HeadSourceList,
         NamespaceSource,
     };
-    use crate::config::{ConfigBlock, DirectiveLocation};
+    use crate::config::{DirectiveLocation, RouteConfigBlock};
     use crate::memory::MemoryBudget;
 
-    fn set(directives: &mut ConfigBlock, line: &str) -> Result<(), String> {
+    fn set(directives: &mut RouteConfigBlock, line: &str) -> Result<(), String> {
         set_at(directives, line, "f:1")
     }
 
-    fn set_at(directives: &mut ConfigBlock, line: &str, at: &str) -> Result<(), String> {
+    fn set_at(directives: &mut RouteConfigBlock, line: &str, at: &str) -> Result<(), String> {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         directives
-            .set_directive_at("cache_head", &words, DirectiveLocation { at })
+            .set_directive_with_location("cache_head", &words, DirectiveLocation { at })
             .map_err(|error| error.to_string())
     }
 
@@ -238,7 +238,7 @@ mod tests {
     }
 
     fn place_at(lines: &[&str], at: &str) -> Arc<Vec<DeclaredHeadSource>> {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for line in lines {
             set_at(&mut directives, line, at).unwrap();
         }
@@ -266,11 +266,11 @@ mod tests {
         };
         let mut all = of(&["http://a namespace=a", "http://b namespace=b"]);
         let before = all.clone();
-        all.override_head_sources(&of(&["http://b namespace=b"]));
+        all.merge_later_head_sources(&of(&["http://b namespace=b"]));
         assert!(all.has_same_head_sources(&before));
         assert!(all.has_same_head_sources(&of(&["http://b namespace=b", "http://a namespace=a"])));
         assert!(!all.has_same_head_sources(&of(&["http://b namespace=b"])));
-        all.override_head_sources(&of(&["http://c namespace=c", "http://d namespace=a"]));
+        all.merge_later_head_sources(&of(&["http://c namespace=c", "http://d namespace=a"]));
         assert!(!all.has_same_head_sources(&before) && !before.has_same_head_sources(&all));
         let expected = [("a", "http://d"), ("b", "http://b"), ("c", "http://c")];
         assert_eq!(followed(&all), expected);
@@ -355,7 +355,7 @@ mod tests {
             ("http://a namespace=x", "off"),
             ("off", "off"),
         ] {
-            let mut directives = ConfigBlock::default();
+            let mut directives = RouteConfigBlock::default();
             set(&mut directives, first).unwrap();
             let error = set(&mut directives, second).unwrap_err();
             assert_eq!(error, "is duplicate", "{first}, {second}");
@@ -366,10 +366,10 @@ mod tests {
 
     #[test]
     fn head_sources_are_not_inherited_into_a_block_that_sets_its_own() {
-        let mut outer = ConfigBlock::default();
+        let mut outer = RouteConfigBlock::default();
         set(&mut outer, "http://a").unwrap();
         let inherited = |line: Option<&str>| {
-            let mut inner = ConfigBlock::default();
+            let mut inner = RouteConfigBlock::default();
             if let Some(line) = line {
                 set(&mut inner, line).unwrap();
             }

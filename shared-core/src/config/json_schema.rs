@@ -11,7 +11,9 @@ use super::settings::SettingValueKind::{
 use super::settings::SettingValueKind::{
     Credentials, Flag, Line, Lines, Methods, Number, NumberOrWord, ResponseLimits,
 };
-use super::settings::{EnvoyScope, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS};
+use super::settings::{
+    EnvoySettingScope, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS,
+};
 use super::values::{DirectiveValueRange, DirectiveValueUnit, GIB, KIB, MIB};
 use super::verify;
 use crate::cache::credentials::CredentialsPolicy;
@@ -21,9 +23,9 @@ use crate::jsonrpc::method_spec::MAX_PARAMETER_INDEX;
 pub fn settings_json_schema() -> Value {
     let settings = SETTINGS
         .iter()
-        .filter(|setting| setting.envoy != EnvoyScope::None);
+        .filter(|setting| setting.envoy != EnvoySettingScope::None);
     let settings = settings.map(|setting| {
-        let mut schema = match setting.takes.value_schema() {
+        let mut schema = match setting.takes.setting_value_schema() {
             Value::Object(schema) => schema,
             other => Map::from_iter([("anyOf".to_owned(), other)]),
         };
@@ -48,9 +50,11 @@ impl SettingDefinition {
     fn schema_description(&self) -> String {
         let about = self.about.trim_end_matches('.');
         match self.envoy {
-            EnvoyScope::Filter => format!("{about} (filter only)."),
-            EnvoyScope::Route => format!("{about} (route only)."),
-            EnvoyScope::FilterOrRoute | EnvoyScope::EnabledByDefault | EnvoyScope::None => {
+            EnvoySettingScope::Filter => format!("{about} (filter only)."),
+            EnvoySettingScope::Route => format!("{about} (route only)."),
+            EnvoySettingScope::FilterOrRoute
+            | EnvoySettingScope::EnabledByDefault
+            | EnvoySettingScope::None => {
                 format!("{about}.")
             }
         }
@@ -60,7 +64,10 @@ impl SettingDefinition {
         let SettingDefault::Literal(texts) = self.default else {
             return None;
         };
-        let (takes, is_on) = (&self.takes, self.envoy == EnvoyScope::EnabledByDefault);
+        let (takes, is_on) = (
+            &self.takes,
+            self.envoy == EnvoySettingScope::EnabledByDefault,
+        );
         let of = |text: &'static str| match takes {
             Flag => json!(is_on || text == "on"),
             _ => text
@@ -76,8 +83,8 @@ impl SettingDefinition {
 
 impl SettingValueKind {
     /// Returns the types of JSON Schema that the setting accepts.
-    pub(super) fn json_types(&self) -> Vec<&'static str> {
-        let schema = self.value_schema();
+    pub(super) fn accepted_json_types(&self) -> Vec<&'static str> {
+        let schema = self.setting_value_schema();
         let alternatives = match &schema {
             Value::Array(alternatives) => alternatives.as_slice(),
             one => std::slice::from_ref(one),
@@ -89,22 +96,22 @@ impl SettingValueKind {
     }
 
     /// Returns the JSON Schema of the setting's value, or a list of alternative schemas.
-    fn value_schema(&self) -> Value {
+    fn setting_value_schema(&self) -> Value {
         match self {
             Flag => json!([{ "type": "boolean" }, text_schema("[oO][nN]|[oO][fF][fF]")]),
-            Number(range) => range.value_schemas().into(),
+            Number(range) => range.range_value_schemas().into(),
             NumberOrWord(range, word) => {
-                let mut all = range.value_schemas();
+                let mut all = range.range_value_schemas();
                 all.push(json!({ "const": word }));
                 all.into()
             }
             NumberThenWord(range, word) => {
-                let mut all = range.value_schemas();
+                let mut all = range.range_value_schemas();
                 all.push(text_schema(&format!(
                     r"(?:{})\s+{word}",
                     range.value_text_pattern()
                 )));
-                let number = json!({ "anyOf": range.value_schemas() });
+                let number = json!({ "anyOf": range.range_value_schemas() });
                 all.push(json!({
                     "type": "array",
                     "prefixItems": [number, { "const": word }],
@@ -114,7 +121,7 @@ impl SettingValueKind {
                 all.into()
             }
             OneOrTwo(first, second) => {
-                let mut all = first.value_schemas();
+                let mut all = first.range_value_schemas();
                 let (one, two) = (first.value_text_pattern(), second.value_text_pattern());
                 all.push(text_schema(&format!(r"(?:{one})\s+(?:{two})")));
                 all.push(number_list_schema([first, second], 1));
@@ -132,7 +139,7 @@ impl SettingValueKind {
                 json!({ "enum": off.chain(word_schemas(others)).collect::<Vec<_>>() })
             }
             Word(others) => json!({ "enum": others }),
-            Words(all) => words_schema(&all().join("|")),
+            Words(all) => word_list_schema(&all().join("|")),
             Text => json!({ "type": "string", "pattern": r"^\S+$" }),
             Line => json!([text_schema(r"\S.*"), line_schema()]),
             Lines => {
@@ -142,7 +149,7 @@ impl SettingValueKind {
                     { "type": "array", "items": one, "minItems": 1 }
                 ])
             }
-            MediaTypes => words_schema(&media_types_pattern()),
+            MediaTypes => word_list_schema(&media_types_pattern()),
             ClassLifetimes => {
                 let (subject, time) = (lifetimes_pattern(), LIFETIME_RANGE.value_text_pattern());
                 let one = text_schema(&format!(r"(?:{subject})\s+(?:{time})"));
@@ -169,7 +176,7 @@ impl SettingValueKind {
                 json!([one, many, words])
             }
             MethodRows => {
-                let words = method_rule_pattern();
+                let words = cache_method_regex();
                 let one = text_schema(&format!(r"(?:{METHOD_NAME_PATTERN})\s+(?:{words})"));
                 let several = json!({ "pattern": r"\S\s+\S" });
                 let many = json!({ "type": "array", "items": one, "contains": several });
@@ -234,7 +241,7 @@ const METHOD_NAME_PATTERN: &str = r"[!#-)+\-./0-<>-\[\]-~]+";
 const METHOD_PATTERN: &str = r##"[!#-)+\-./0-\[\]-~]+\*?|\*"##;
 
 /// Returns the schema of words with blanks between them, or of a list of words.
-fn words_schema(word: &str) -> Value {
+fn word_list_schema(word: &str) -> Value {
     let all = text_schema(&format!(r"(?:{word})(?:\s+(?:{word}))*"));
     json!([all, { "type": "array", "items": text_schema(word), "minItems": 1 }])
 }
@@ -244,7 +251,7 @@ fn line_schema() -> Value {
 }
 
 fn number_list_schema(ranges: [&DirectiveValueRange; 2], least: usize) -> Value {
-    let items = ranges.map(|range| json!({ "anyOf": range.value_schemas() }));
+    let items = ranges.map(|range| json!({ "anyOf": range.range_value_schemas() }));
     json!({ "type": "array", "prefixItems": items, "minItems": least, "maxItems": 2 })
 }
 
@@ -264,7 +271,7 @@ fn media_types_pattern() -> String {
 
 /// Returns a regular expression of the words that specify the block on which a method's responses
 /// depend.
-fn method_rule_pattern() -> String {
+fn cache_method_regex() -> String {
     let parameter = format!(
         r"p\[(?:{})\]",
         number_range_pattern(0, MAX_PARAMETER_INDEX as u64)
@@ -285,7 +292,7 @@ fn lifetimes_pattern() -> String {
 impl DirectiveValueRange {
     /// Returns the alternative schemas of a value in the range: a number, where no unit is
     /// required, and a text.
-    fn value_schemas(&self) -> Vec<Value> {
+    fn range_value_schemas(&self) -> Vec<Value> {
         let number = match self.unit {
             DirectiveValueUnit::Number | DirectiveValueUnit::Bytes => {
                 json!({ "type": "integer", "minimum": self.least, "maximum": self.most })
@@ -340,14 +347,17 @@ fn number_range_pattern(least: u64, most: u64) -> String {
             end = end * 10 + 9;
         }
         let to = end.min(most);
-        all.push(equal_length_pattern(&from.to_string(), &to.to_string()));
+        all.push(equal_length_range_pattern(
+            &from.to_string(),
+            &to.to_string(),
+        ));
         from = to + 1;
     }
     all.join("|")
 }
 
 /// Returns a regular expression of the numbers between two numbers of equal length.
-fn equal_length_pattern(least: &str, most: &str) -> String {
+fn equal_length_range_pattern(least: &str, most: &str) -> String {
     let (Some(low), Some(high)) = (least.chars().next(), most.chars().next()) else {
         return String::new();
     };
@@ -359,7 +369,10 @@ fn equal_length_pattern(least: &str, most: &str) -> String {
         rest => format!("[0-9]{{{rest}}}"),
     };
     if low == high {
-        return format!("{low}{}", group_pattern(equal_length_pattern(lows, highs)));
+        return format!(
+            "{low}{}",
+            group_pattern(equal_length_range_pattern(lows, highs))
+        );
     }
     let (zeros, nines) = ("0".repeat(rest), "9".repeat(rest));
     let (mut all, mut low, mut high) = (Vec::new(), low as u8, high as u8);
@@ -367,7 +380,7 @@ fn equal_length_pattern(least: &str, most: &str) -> String {
         all.push(format!(
             "{}{}",
             low as char,
-            group_pattern(equal_length_pattern(lows, &nines))
+            group_pattern(equal_length_range_pattern(lows, &nines))
         ));
         low += 1;
     }
@@ -376,7 +389,7 @@ fn equal_length_pattern(least: &str, most: &str) -> String {
         format!(
             "{}{}",
             (high + 1) as char,
-            group_pattern(equal_length_pattern(&zeros, highs))
+            group_pattern(equal_length_range_pattern(&zeros, highs))
         )
     });
     if low <= high {

@@ -27,7 +27,7 @@ pub fn parse_json_settings(source: &str, json: &[u8]) -> Result<Vec<SettingOccur
     };
     let mut all = Vec::new();
     for (name, value) in settings {
-        for values in setting_occurrences(&name, &value)? {
+        for values in split_setting_occurrences(&name, &value)? {
             all.push((name.clone(), values));
         }
     }
@@ -51,7 +51,7 @@ pub fn parse_on_off(name: &str, values: &[String]) -> Result<bool, String> {
 
 /// Returns the values of a setting for each occurrence: settings that may occur several times in
 /// nginx are a list here.
-fn setting_occurrences(name: &str, value: &Value) -> Result<Vec<Vec<String>>, String> {
+fn split_setting_occurrences(name: &str, value: &Value) -> Result<Vec<Vec<String>>, String> {
     match value {
         Value::Array(list) if list.iter().any(has_several_words) => list
             .iter()

@@ -1,6 +1,6 @@
 //! Warnings about unknown methods in settings that name methods.
 
-use super::suggest::{nearest_prefix, nearest_word};
+use super::suggest::{nearest_prefix_by_edits, nearest_word};
 use crate::jsonrpc::known_methods;
 
 /// The case sensitivity with which a setting compares method names.
@@ -31,7 +31,7 @@ pub(super) fn unknown_methods_warning(
 pub(super) fn suggest_method(pattern: &str) -> Option<String> {
     let beginning = |beginning: &str| format!("{beginning}*");
     if let Some(prefix) = pattern.strip_suffix('*') {
-        return nearest_prefix(prefix, known_methods::known_method_names()).map(beginning);
+        return nearest_prefix_by_edits(prefix, known_methods::known_method_names()).map(beginning);
     }
     if let Some(name) = nearest_word(pattern, known_methods::known_method_names()) {
         return Some(name.to_owned());

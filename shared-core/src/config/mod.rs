@@ -1,6 +1,6 @@
 //! The configuration that an operator writes, read and validated once.
 //!
-//! [`ConfigBlock`] holds the settings of one configuration block; blocks inherit from the blocks
+//! [`RouteConfigBlock`] holds the settings of one configuration block; blocks inherit from the blocks
 //! around them. [`RouteConfig`] is the result, with all defaults filled in. Names are the same in
 //! every host: the field `min_length` is the directive `sszip_min_length` in nginx and `min_length`
 //! in Envoy.
@@ -34,29 +34,29 @@ mod verify;
 
 use std::sync::Arc;
 
-use crate::cache::process::ProcessHandle;
+use crate::cache::process::ProcessResources;
 use crate::negotiate::media_type::MediaTypeSet;
 use crate::ssz::Preset;
 use crate::transcode;
 
-pub use cache::{CacheConfig, CacheGetScope};
+pub use cache::{CacheConfig, CacheableGetRequests};
 pub use filter_detection::BodyFilterDetection;
 use method_names::CaseSensitivity;
-pub use policy::CallPolicy;
-pub use request_decoding::{RequestDecodingMode, RequestDecodingState};
-pub use ssz::{SszConfig, SszRequestMode, WitnessProtocol};
-pub use upstream_codings::UnknownCodingDetection;
-use upstreams::RouteDestination;
+pub use policy::CallAccessPolicy;
+pub use request_decoding::{RequestDecompressionMode, RequestDecompressionPolicy};
+pub use ssz::{NodeWitnessProtocol, SszConfig, SszRequestMode};
+pub use upstream_codings::UnrequestedCodingDetection;
+use upstreams::RouteUpstreamIdentity;
 use values::{
-    inherit_unset, invalid_value_error, parse_flag, set_once, single_value, DirectiveValueRange,
-    DirectiveValueUnit, GIB, KIB, MIB,
+    inherit_unset, invalid_value_error, parse_flag, set_once, single_directive_value,
+    DirectiveValueRange, DirectiveValueUnit, GIB, KIB, MIB,
 };
 pub use values::{DirectiveError, DirectiveLocation};
 pub use verify::{HitVerificationConfig, VERIFY_ALL_RATE as ALL_HITS};
 
 /// The value of `upstream_encoding`: the `Accept-Encoding` of upstream requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpstreamEncoding {
+pub enum UpstreamAcceptEncoding {
     /// `Accept-Encoding: identity`, independent of the client.
     Identity,
     /// The client's `Accept-Encoding`.
@@ -66,7 +66,7 @@ pub enum UpstreamEncoding {
 /// The number and the size of the output buffers of one response that is compressed while it
 /// arrives (`buffers`). The node is delayed while a client leaves all of them unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamBuffers {
+pub struct OutputBufferLimits {
     /// Maximum number of buffers.
     pub number: u32,
     /// Size of a buffer in bytes.
@@ -98,15 +98,15 @@ pub struct RouteConfig {
     /// unchanged.
     pub memory: u64,
     /// The content codings that upstream requests accept.
-    pub upstream_encoding: UpstreamEncoding,
+    pub upstream_encoding: UpstreamAcceptEncoding,
     /// Treatment of compressed requests.
-    pub coded_requests: RequestDecodingState,
+    pub coded_requests: RequestDecompressionPolicy,
     /// Buffers for streams in hosts that have none of their own.
-    pub buffers: StreamBuffers,
+    pub buffers: OutputBufferLimits,
     /// Settings of the cache.
     pub cache: CacheConfig,
     /// The policy, or `None` if all calls are allowed.
-    pub active_policy: Option<Arc<CallPolicy>>,
+    pub active_policy: Option<Arc<CallAccessPolicy>>,
     /// Settings of transcoding.
     pub ssz: SszConfig,
     /// Headers of upstream responses, in lower case, that the host hides from clients: they are
@@ -115,17 +115,17 @@ pub struct RouteConfig {
     /// Detected body filters of the host.
     pub filters: BodyFilterDetection,
     /// Detected content codings of the node.
-    pub upstream_codings: UnknownCodingDetection,
+    pub upstream_codings: UnrequestedCodingDetection,
     /// The upstream of requests.
-    pub destination: RouteDestination,
+    pub destination: RouteUpstreamIdentity,
     /// State that all routes of the process share.
-    pub process: ProcessHandle,
+    pub process: ProcessResources,
 }
 
 /// The settings that one configuration block (nginx: `server` or `location`; Envoy: filter or
 /// route) sets itself, before inheritance; `None` where it sets none.
 #[derive(Clone, Debug, Default)]
-pub struct ConfigBlock {
+pub struct RouteConfigBlock {
     enable: Option<bool>,
     types: Option<MediaTypeSet>,
     min_length: Option<u64>,
@@ -134,12 +134,12 @@ pub struct ConfigBlock {
     hold: Option<(u64, u64)>,
     stream_level: Option<u8>,
     memory: Option<u64>,
-    upstream_encoding: Option<UpstreamEncoding>,
-    request_decoding: Option<RequestDecodingMode>,
-    buffers: Option<StreamBuffers>,
+    upstream_encoding: Option<UpstreamAcceptEncoding>,
+    request_decoding: Option<RequestDecompressionMode>,
+    buffers: Option<OutputBufferLimits>,
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheConfigBlock,
-    policy: policy::PolicyConfigBlock,
+    policy: policy::AccessPolicyConfigBlock,
     ssz: ssz::SszConfigBlock,
     /// Warning about the directive that was set last.
     warning: Option<String>,
@@ -210,7 +210,7 @@ impl RouteConfig {
     }
 
     /// Returns the policy, if sszip is enabled on the route and rules are configured.
-    pub fn active_policy(&self) -> Option<&Arc<CallPolicy>> {
+    pub fn active_call_policy(&self) -> Option<&Arc<CallAccessPolicy>> {
         self.active_policy.as_ref().filter(|_| self.enable)
     }
 
@@ -221,13 +221,13 @@ impl RouteConfig {
     }
 }
 
-impl ConfigBlock {
+impl RouteConfigBlock {
     /// Sets one directive of this block to `values`.
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values; nothing is changed then.
     pub fn set_directive(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        self.set_directive_at(name, values, DirectiveLocation::default())
+        self.set_directive_with_location(name, values, DirectiveLocation::default())
     }
 
     /// Sets one directive as [`set_directive`](Self::set_directive) does, and records its position
@@ -235,25 +235,27 @@ impl ConfigBlock {
     ///
     /// # Errors
     /// The errors of [`set_directive`](Self::set_directive).
-    pub fn set_directive_at(
+    pub fn set_directive_with_location(
         &mut self,
         name: &str,
         values: &[&[u8]],
         source: DirectiveLocation<'_>,
     ) -> Result<(), DirectiveError> {
         match name {
-            "enable" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
+            "enable" => set_once(&mut self.enable, || {
+                parse_flag(single_directive_value(values)?)
+            }),
             "types" => set_once(&mut self.types, || parse_media_types(values)),
             "min_length" => set_once(&mut self.min_length, || {
-                MIN_LENGTH_RANGE.parse_in_range(single_value(values)?)
+                MIN_LENGTH_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "comp_level" => set_once(&mut self.comp_level, || {
                 COMP_LEVEL_RANGE
-                    .parse_in_range(single_value(values)?)
+                    .parse_in_range(single_directive_value(values)?)
                     .map(|level| level as u8)
             }),
             "max_oneshot" => set_once(&mut self.max_oneshot, || {
-                MAX_ONESHOT_RANGE.parse_in_range(single_value(values)?)
+                MAX_ONESHOT_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "hold" => set_once(&mut self.hold, || match values {
                 [size] => Ok((HOLD_SIZE_RANGE.parse_in_range(size)?, DEFAULT_HOLD_MS)),
@@ -265,21 +267,21 @@ impl ConfigBlock {
             }),
             "stream_level" => set_once(&mut self.stream_level, || {
                 STREAM_LEVEL_RANGE
-                    .parse_in_range(single_value(values)?)
+                    .parse_in_range(single_directive_value(values)?)
                     .map(|level| level as u8)
             }),
             "memory" => set_once(&mut self.memory, || {
-                MEMORY_RANGE.parse_in_range(single_value(values)?)
+                MEMORY_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "upstream_encoding" => set_once(&mut self.upstream_encoding, || {
-                parse_upstream_encoding(single_value(values)?)
+                parse_upstream_encoding(single_directive_value(values)?)
             }),
             "request_decoding" => set_once(&mut self.request_decoding, || {
-                parse_request_decoding(single_value(values)?)
+                parse_request_decoding(single_directive_value(values)?)
             }),
             "buffers" => set_once(&mut self.buffers, || parse_stream_buffers(values)),
             "method" => self.set_method_rules(values),
-            "upgrade" => self.policy.set_upgrade_protocol(values),
+            "upgrade" => self.policy.set_allowed_upgrade_protocol(values),
             "max_answer" => self.set_response_limit(values),
             _ if name == "ssz" || name.starts_with("ssz_") => {
                 self.ssz.set_ssz_directive(name, values)
@@ -301,7 +303,7 @@ impl ConfigBlock {
     }
 
     fn set_response_limit(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        self.policy.set_max_response_length(values)?;
+        self.policy.set_method_response_limit(values)?;
         self.warn_unknown_methods(values.get(..1).unwrap_or_default(), CaseSensitivity::Any);
         Ok(())
     }
@@ -327,7 +329,7 @@ impl ConfigBlock {
     }
 
     /// Copies the settings that this block leaves unset from the enclosing block.
-    pub fn inherit_unset_from(&mut self, outer: &ConfigBlock) {
+    pub fn inherit_unset_from(&mut self, outer: &RouteConfigBlock) {
         inherit_unset(&mut self.enable, &outer.enable);
         inherit_unset(&mut self.types, &outer.types);
         inherit_unset(&mut self.min_length, &outer.min_length);
@@ -345,7 +347,7 @@ impl ConfigBlock {
     }
 
     /// Returns the settings of a route that has this block, with defaults where they are unset.
-    pub fn resolve_route_config(&self, process: impl Into<ProcessHandle>) -> RouteConfig {
+    pub fn resolve_route_config(&self, process: impl Into<ProcessResources>) -> RouteConfig {
         let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, DEFAULT_HOLD_MS));
         let ssz = self.ssz.resolve_ssz_config();
         if ssz.enable {
@@ -362,20 +364,24 @@ impl ConfigBlock {
             comp_level: self.comp_level.unwrap_or(1),
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
-            upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
-            coded_requests: RequestDecodingState::new(self.request_decoding.unwrap_or_default()),
-            buffers: self.buffers.unwrap_or(StreamBuffers {
+            upstream_encoding: self
+                .upstream_encoding
+                .unwrap_or(UpstreamAcceptEncoding::Identity),
+            coded_requests: RequestDecompressionPolicy::new(
+                self.request_decoding.unwrap_or_default(),
+            ),
+            buffers: self.buffers.unwrap_or(OutputBufferLimits {
                 number: 2,
                 size: 6144,
             }),
             hidden: Arc::clone(&self.hidden),
             filters: BodyFilterDetection::default(),
-            upstream_codings: UnknownCodingDetection::default(),
-            destination: RouteDestination::default(),
+            upstream_codings: UnrequestedCodingDetection::default(),
+            destination: RouteUpstreamIdentity::default(),
             cache: self.cache.resolve_cache_config(),
             active_policy: self
                 .policy
-                .resolve_call_policy(self.cache.batch_call_limit()),
+                .resolve_configured_policy(self.cache.batch_denial_limit()),
             ssz,
             process: process.into(),
         }
@@ -385,19 +391,19 @@ impl ConfigBlock {
 const UPSTREAM_ENCODING_WORDS: &[&str] = &["identity", "pass"];
 const REQUEST_DECODING_WORDS: &[&str] = &["off", "auto", "always"];
 
-fn parse_upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveError> {
+fn parse_upstream_encoding(value: &[u8]) -> Result<UpstreamAcceptEncoding, DirectiveError> {
     match value {
-        b"identity" => Ok(UpstreamEncoding::Identity),
-        b"pass" => Ok(UpstreamEncoding::Pass),
+        b"identity" => Ok(UpstreamAcceptEncoding::Identity),
+        b"pass" => Ok(UpstreamAcceptEncoding::Pass),
         _ => Err(invalid_value_error(value, "\"identity\" or \"pass\"")),
     }
 }
 
-fn parse_request_decoding(value: &[u8]) -> Result<RequestDecodingMode, DirectiveError> {
+fn parse_request_decoding(value: &[u8]) -> Result<RequestDecompressionMode, DirectiveError> {
     match value {
-        b"off" => Ok(RequestDecodingMode::Off),
-        b"auto" => Ok(RequestDecodingMode::Auto),
-        b"always" => Ok(RequestDecodingMode::Always),
+        b"off" => Ok(RequestDecompressionMode::Off),
+        b"auto" => Ok(RequestDecompressionMode::Auto),
+        b"always" => Ok(RequestDecompressionMode::Always),
         _ => Err(invalid_value_error(
             value,
             "\"off\", \"auto\" or \"always\"",
@@ -405,7 +411,7 @@ fn parse_request_decoding(value: &[u8]) -> Result<RequestDecodingMode, Directive
     }
 }
 
-fn parse_stream_buffers(values: &[&[u8]]) -> Result<StreamBuffers, DirectiveError> {
+fn parse_stream_buffers(values: &[&[u8]]) -> Result<OutputBufferLimits, DirectiveError> {
     let [number, size] = values else {
         return Err(DirectiveError::TwoValues);
     };
@@ -420,7 +426,7 @@ fn parse_stream_buffers(values: &[&[u8]]) -> Result<StreamBuffers, DirectiveErro
                 )
             })
     };
-    Ok(StreamBuffers {
+    Ok(OutputBufferLimits {
         number: read(BUFFER_COUNT_RANGE, number)?,
         size: read(BUFFER_SIZE_RANGE, size)?,
     })
@@ -430,7 +436,7 @@ fn parse_media_types(values: &[&[u8]]) -> Result<MediaTypeSet, DirectiveError> {
     if values.is_empty() {
         return Err(invalid_value_error(b"", "at least one media type"));
     }
-    MediaTypeSet::parse_patterns(values.iter().copied()).map_err(|word| {
+    MediaTypeSet::parse_media_type_patterns(values.iter().copied()).map_err(|word| {
         invalid_value_error(
             word,
             "\"type/subtype\", \"type/*\", \"+suffix\" or \"*\", without parameters",
@@ -440,11 +446,11 @@ fn parse_media_types(values: &[&[u8]]) -> Result<MediaTypeSet, DirectiveError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfigBlock, UpstreamEncoding};
+    use super::{RouteConfigBlock, UpstreamAcceptEncoding};
     use crate::memory::MemoryBudget;
     use crate::request_coding::SupportedContentCoding;
 
-    fn set(directives: &mut ConfigBlock, line: &str) -> Result<(), String> {
+    fn set(directives: &mut RouteConfigBlock, line: &str) -> Result<(), String> {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
@@ -455,7 +461,7 @@ mod tests {
 
     #[test]
     fn directives_set_their_fields_of_the_config() {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for line in [
             "enable on",
             "types text/* application/json",
@@ -473,10 +479,10 @@ mod tests {
         assert!(config.enable && config.types.contains_media_type(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 12));
         assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
-        assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
+        assert_eq!(config.upstream_encoding, UpstreamAcceptEncoding::Pass);
         assert!(config
             .coded_requests
-            .is_forwarded_decoded(SupportedContentCoding::Gzip));
+            .is_request_coding_decoded(SupportedContentCoding::Gzip));
         assert_eq!((config.buffers.number, config.buffers.size), (8, 4096));
     }
 
@@ -554,13 +560,16 @@ mod tests {
             ("buffers 8", "takes exactly two values"),
             ("level 1", "is an unknown setting"),
         ] {
-            assert_eq!(set(&mut ConfigBlock::default(), line), Err(error.into()));
+            assert_eq!(
+                set(&mut RouteConfigBlock::default(), line),
+                Err(error.into())
+            );
         }
     }
 
     #[test]
     fn warning_is_returned_once_for_an_unknown_method() {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for line in [
             "cache_valid eth_gasPrice 3s",
             "cache_valid eth_syncing 3s",
@@ -592,7 +601,7 @@ mod tests {
 
     #[test]
     fn duplicate_directive_is_rejected_and_changes_nothing() {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         set(&mut directives, "comp_level 3").unwrap();
         assert_eq!(
             set(&mut directives, "comp_level 4"),
@@ -608,10 +617,10 @@ mod tests {
 
     #[test]
     fn inner_block_overrides_and_inherits_the_rest() {
-        let mut outer = ConfigBlock::default();
+        let mut outer = RouteConfigBlock::default();
         set(&mut outer, "enable on").unwrap();
         set(&mut outer, "comp_level 9").unwrap();
-        let mut inner = ConfigBlock::default();
+        let mut inner = RouteConfigBlock::default();
         set(&mut inner, "comp_level 2").unwrap();
         inner.inherit_unset_from(&outer);
         let config = inner.resolve_route_config(MemoryBudget::new());

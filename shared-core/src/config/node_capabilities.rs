@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock::lock_ignoring_poison;
 use crate::ssz::Preset;
-use crate::transcode::chain_spec::{parse_genesis_root, ForkDigests, ForkSchedule, NodeSpec};
+use crate::transcode::chain_spec::{
+    parse_genesis_response_root, ForkDigests, ForkSchedule, NodeChainSpec,
+};
 
 /// Milliseconds for which a result is not probed again.
 pub const PROBE_FRESH_MS: u64 = 10 * 60 * 1_000;
@@ -22,26 +24,26 @@ const MAX_NODES: usize = 16;
 
 /// The endpoint of the Beacon API that a probe requests: the node's spec, or its genesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeKind {
+pub enum BeaconProbeEndpoint {
     /// The specification of the chain.
     Spec,
     /// The genesis of the chain, with its validators root.
     Genesis,
 }
 
-impl ProbeKind {
+impl BeaconProbeEndpoint {
     /// Returns the path below `/eth/` that a probe of this kind requests.
     pub fn probe_request_path(self) -> &'static str {
         match self {
-            ProbeKind::Spec => "v1/config/spec",
-            ProbeKind::Genesis => "v1/beacon/genesis",
+            BeaconProbeEndpoint::Spec => "v1/config/spec",
+            BeaconProbeEndpoint::Genesis => "v1/beacon/genesis",
         }
     }
 }
 
 /// The capabilities of its node that one request depends on, and that a probe has to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequiredCapabilities {
+pub struct RequiredNodeCapabilities {
     /// Whether the preset is required, because it is not configured.
     pub preset: bool,
     /// Whether the fork digests are required.
@@ -59,19 +61,19 @@ pub struct DetectedPresetAndForks {
 
 /// The capabilities that probes have detected for each node of a route. Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct NodeCapabilities(Arc<Mutex<CapabilityTable>>);
+pub struct RouteNodeCapabilities(Arc<Mutex<CapabilityTable>>);
 
 /// The nodes of a route that were probed, and the time from which another one may be added.
 #[derive(Debug, Default)]
 struct CapabilityTable {
-    nodes: Vec<ProbedNode>,
+    nodes: Vec<NodeProbeState>,
     /// Time from which the next node may be added. All times are milliseconds.
     next: u64,
 }
 
 /// One node of a route: its known capabilities, and the schedules of its probes.
 #[derive(Debug)]
-struct ProbedNode {
+struct NodeProbeState {
     name: Vec<u8>,
     known: DetectedPresetAndForks,
     forks: Option<ForkSchedule>,
@@ -90,7 +92,7 @@ struct ProbeSchedule {
     in_vain: u32,
 }
 
-impl NodeCapabilities {
+impl RouteNodeCapabilities {
     /// Returns the facts about the chain of the named node that probes have detected so far.
     pub fn capabilities_of_node(&self, name: &[u8]) -> DetectedPresetAndForks {
         self.with_capability_table(|table| {
@@ -104,9 +106,9 @@ impl NodeCapabilities {
     pub fn take_due_probe(
         &self,
         name: &[u8],
-        needs: RequiredCapabilities,
+        needs: RequiredNodeCapabilities,
         now: u64,
-    ) -> Option<ProbeKind> {
+    ) -> Option<BeaconProbeEndpoint> {
         self.with_capability_table(|table| table.take_due_node_probe(name, needs, now))
     }
 
@@ -114,14 +116,14 @@ impl NodeCapabilities {
     pub fn record_probe_response(
         &self,
         name: &[u8],
-        question: ProbeKind,
+        question: BeaconProbeEndpoint,
         body: &[u8],
         now: u64,
     ) -> bool {
         // parsed before the table is locked
         let (spec, root) = match question {
-            ProbeKind::Spec => (NodeSpec::parse_body(body), None),
-            ProbeKind::Genesis => (None, parse_genesis_root(body)),
+            BeaconProbeEndpoint::Spec => (NodeChainSpec::parse_spec_body(body), None),
+            BeaconProbeEndpoint::Genesis => (None, parse_genesis_response_root(body)),
         };
         self.with_capability_table(|table| {
             let Some(node) = table.find_probed_node(name) else {
@@ -158,7 +160,7 @@ impl NodeCapabilities {
 }
 
 impl CapabilityTable {
-    fn find_probed_node(&mut self, name: &[u8]) -> Option<&mut ProbedNode> {
+    fn find_probed_node(&mut self, name: &[u8]) -> Option<&mut NodeProbeState> {
         self.nodes.iter_mut().find(|node| node.name == name)
     }
 
@@ -166,15 +168,15 @@ impl CapabilityTable {
     fn take_due_node_probe(
         &mut self,
         name: &[u8],
-        needs: RequiredCapabilities,
+        needs: RequiredNodeCapabilities,
         now: u64,
-    ) -> Option<ProbeKind> {
+    ) -> Option<BeaconProbeEndpoint> {
         if self.find_probed_node(name).is_none() {
             if now < self.next || !self.evict_idle_node(now) {
                 return None;
             }
             self.next = now.saturating_add(NEW_NODE_INTERVAL_MS);
-            self.nodes.push(ProbedNode::new(name.to_vec()));
+            self.nodes.push(NodeProbeState::new(name.to_vec()));
         }
         let node = self.find_probed_node(name)?;
         node.wanted = now;
@@ -186,7 +188,7 @@ impl CapabilityTable {
         if self.nodes.len() < MAX_NODES {
             return true;
         }
-        let is_idle = |node: &ProbedNode| {
+        let is_idle = |node: &NodeProbeState| {
             !node.has_known_capabilities() || node.wanted.saturating_add(PROBE_FRESH_MS) <= now
         };
         let idle = self
@@ -204,7 +206,7 @@ impl CapabilityTable {
     }
 }
 
-impl ProbedNode {
+impl NodeProbeState {
     fn new(name: Vec<u8>) -> Self {
         Self {
             name,
@@ -222,14 +224,18 @@ impl ProbedNode {
     }
 
     /// Returns the probe of this node that is due and needed, and schedules its repetition.
-    fn take_needed_probe(&mut self, needs: RequiredCapabilities, now: u64) -> Option<ProbeKind> {
+    fn take_needed_probe(
+        &mut self,
+        needs: RequiredNodeCapabilities,
+        now: u64,
+    ) -> Option<BeaconProbeEndpoint> {
         if self.spec.is_probe_due(now) {
             self.spec.schedule_probe_retry(now);
-            return Some(ProbeKind::Spec);
+            return Some(BeaconProbeEndpoint::Spec);
         }
         if needs.digests && self.genesis.is_probe_due(now) {
             self.genesis.schedule_probe_retry(now);
-            return Some(ProbeKind::Genesis);
+            return Some(BeaconProbeEndpoint::Genesis);
         }
         None
     }
@@ -253,16 +259,16 @@ impl ProbeSchedule {
 #[cfg(test)]
 mod tests {
     use super::{
-        DetectedPresetAndForks, NodeCapabilities, ProbeKind, RequiredCapabilities, FIRST_RETRY_MS,
-        MAX_NODES, NEW_NODE_INTERVAL_MS, PROBE_FRESH_MS,
+        BeaconProbeEndpoint, DetectedPresetAndForks, RequiredNodeCapabilities,
+        RouteNodeCapabilities, FIRST_RETRY_MS, MAX_NODES, NEW_NODE_INTERVAL_MS, PROBE_FRESH_MS,
     };
     use crate::ssz::{Fork, Preset};
 
-    const PRESET: RequiredCapabilities = RequiredCapabilities {
+    const PRESET: RequiredNodeCapabilities = RequiredNodeCapabilities {
         preset: true,
         digests: false,
     };
-    const DIGESTS: RequiredCapabilities = RequiredCapabilities {
+    const DIGESTS: RequiredNodeCapabilities = RequiredNodeCapabilities {
         preset: false,
         digests: true,
     };
@@ -273,18 +279,18 @@ mod tests {
 
     #[test]
     fn old_capability_is_probed_again_and_kept_until_the_response() {
-        let learnt = NodeCapabilities::default();
+        let learnt = RouteNodeCapabilities::default();
         let shared = learnt.clone();
         assert_eq!(
             learnt.take_due_probe(b"a", PRESET, 7),
-            Some(ProbeKind::Spec)
+            Some(BeaconProbeEndpoint::Spec)
         );
         assert_eq!(shared.take_due_probe(b"a", PRESET, 8), None);
         assert_eq!(
             learnt.capabilities_of_node(b"a"),
             DetectedPresetAndForks::default()
         );
-        assert!(shared.record_probe_response(b"a", ProbeKind::Spec, GNOSIS, 9));
+        assert!(shared.record_probe_response(b"a", BeaconProbeEndpoint::Spec, GNOSIS, 9));
         assert_eq!(
             learnt.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
@@ -299,7 +305,7 @@ mod tests {
         );
         assert_eq!(
             learnt.take_due_probe(b"a", PRESET, 9 + PROBE_FRESH_MS),
-            Some(ProbeKind::Spec)
+            Some(BeaconProbeEndpoint::Spec)
         );
         // the old value is used until a response arrives
         assert_eq!(
@@ -308,7 +314,7 @@ mod tests {
         );
         assert!(!learnt.record_probe_response(
             b"a",
-            ProbeKind::Spec,
+            BeaconProbeEndpoint::Spec,
             b"<html>",
             10 + PROBE_FRESH_MS
         ));
@@ -321,24 +327,24 @@ mod tests {
     #[test]
     fn fork_digests_are_known_after_both_responses_in_any_order() {
         for questions in [
-            [ProbeKind::Spec, ProbeKind::Genesis],
-            [ProbeKind::Genesis, ProbeKind::Spec],
+            [BeaconProbeEndpoint::Spec, BeaconProbeEndpoint::Genesis],
+            [BeaconProbeEndpoint::Genesis, BeaconProbeEndpoint::Spec],
         ] {
-            let learnt = NodeCapabilities::default();
+            let learnt = RouteNodeCapabilities::default();
             assert_eq!(
                 learnt.take_due_probe(b"", DIGESTS, 0),
-                Some(ProbeKind::Spec)
+                Some(BeaconProbeEndpoint::Spec)
             );
             assert_eq!(
                 learnt.take_due_probe(b"", DIGESTS, 0),
-                Some(ProbeKind::Genesis)
+                Some(BeaconProbeEndpoint::Genesis)
             );
             assert_eq!(learnt.take_due_probe(b"", DIGESTS, 0), None);
             for question in questions {
                 assert_eq!(learnt.capabilities_of_node(b"").digests, None);
                 let body = match question {
-                    ProbeKind::Spec => GNOSIS,
-                    ProbeKind::Genesis => GENESIS,
+                    BeaconProbeEndpoint::Spec => GNOSIS,
+                    BeaconProbeEndpoint::Genesis => GENESIS,
                 };
                 assert!(learnt.record_probe_response(b"", question, body, 1));
             }
@@ -349,12 +355,12 @@ mod tests {
 
     #[test]
     fn pause_between_probes_doubles_while_the_node_fails() {
-        let learnt = NodeCapabilities::default();
+        let learnt = RouteNodeCapabilities::default();
         let mut now = 0;
         for pause in [FIRST_RETRY_MS, 2 * FIRST_RETRY_MS, 4 * FIRST_RETRY_MS] {
             assert_eq!(
                 learnt.take_due_probe(b"", PRESET, now),
-                Some(ProbeKind::Spec)
+                Some(BeaconProbeEndpoint::Spec)
             );
             assert_eq!(learnt.take_due_probe(b"", PRESET, now + pause - 1), None);
             now += pause;
@@ -362,29 +368,29 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(
                 learnt.take_due_probe(b"", PRESET, now),
-                Some(ProbeKind::Spec)
+                Some(BeaconProbeEndpoint::Spec)
             );
             now += PROBE_FRESH_MS;
         }
         // pauses start again after a response
-        assert!(learnt.record_probe_response(b"", ProbeKind::Spec, GNOSIS, now));
+        assert!(learnt.record_probe_response(b"", BeaconProbeEndpoint::Spec, GNOSIS, now));
         now += PROBE_FRESH_MS;
         assert_eq!(
             learnt.take_due_probe(b"", PRESET, now),
-            Some(ProbeKind::Spec)
+            Some(BeaconProbeEndpoint::Spec)
         );
         assert_eq!(
             learnt.take_due_probe(b"", PRESET, now + FIRST_RETRY_MS),
-            Some(ProbeKind::Spec)
+            Some(BeaconProbeEndpoint::Spec)
         );
     }
 
     #[test]
     fn invented_node_names_are_rate_limited_and_evict_no_known_node() {
-        let learnt = NodeCapabilities::default();
+        let learnt = RouteNodeCapabilities::default();
         let name = |number: u64| number.to_string().into_bytes();
         assert!(learnt.take_due_probe(b"real", PRESET, 0).is_some());
-        assert!(learnt.record_probe_response(b"real", ProbeKind::Spec, GNOSIS, 0));
+        assert!(learnt.record_probe_response(b"real", BeaconProbeEndpoint::Spec, GNOSIS, 0));
         let mut probes = 0;
         for number in 0..100 * MAX_NODES as u64 {
             let now = NEW_NODE_INTERVAL_MS + number * NEW_NODE_INTERVAL_MS / 10;
@@ -397,13 +403,13 @@ mod tests {
         assert_eq!(probes, 10 * MAX_NODES as u64);
         assert!(learnt.0.lock().unwrap().nodes.len() <= MAX_NODES);
         // known nodes that were used recently are not replaced
-        let learnt = NodeCapabilities::default();
+        let learnt = RouteNodeCapabilities::default();
         for number in 0..=MAX_NODES as u64 {
             let now = number * NEW_NODE_INTERVAL_MS;
             let is_probed = learnt.take_due_probe(&name(number), PRESET, now).is_some();
             assert_eq!(is_probed, number < MAX_NODES as u64);
             assert_eq!(
-                learnt.record_probe_response(&name(number), ProbeKind::Spec, GNOSIS, now),
+                learnt.record_probe_response(&name(number), BeaconProbeEndpoint::Spec, GNOSIS, now),
                 is_probed
             );
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::values::{
-    inherit_unset, invalid_value_error, set_once, single_value, DirectiveError,
+    inherit_unset, invalid_value_error, set_once, single_directive_value, DirectiveError,
     DirectiveValueRange, DirectiveValueUnit, GIB, KIB,
 };
 use crate::bytes::SharedBytes;
@@ -13,7 +13,9 @@ use crate::cache::entry::{
 };
 use crate::jsonrpc::concurrency_limit::ConcurrencyLimit;
 use crate::jsonrpc::method_patterns::MethodPatternTable;
-use crate::jsonrpc::method_rules::{MethodRuleAction, MethodRuleDecision, MethodRules};
+use crate::jsonrpc::method_rules::{
+    MethodAccessDecision, MethodAccessRuleAction, MethodAccessRules,
+};
 use crate::transcode::JSON_MEDIA_TYPE;
 
 /// Error of nodes for a method that does not exist (JSON-RPC 2.0, 5.1). Clients then try another
@@ -52,8 +54,8 @@ pub(super) const CONCURRENCY_LIMIT_RANGE: DirectiveValueRange = DirectiveValueRa
 /// The compiled policy of a route: its rules and limits for JSON-RPC methods, and the prepared
 /// errors for calls that break them.
 #[derive(Clone, Debug)]
-pub struct CallPolicy {
-    rules: Option<Arc<MethodRules>>,
+pub struct CallAccessPolicy {
+    rules: Option<Arc<MethodAccessRules>>,
     /// Response limits by method, in bytes.
     answers: Option<Arc<MethodPatternTable<u64>>>,
     max_batch_calls: Option<usize>,
@@ -68,9 +70,9 @@ pub struct CallPolicy {
     misnamed: Arc<CacheEntry>,
 }
 
-impl CallPolicy {
+impl CallAccessPolicy {
     /// Creates the policy of a configuration block. Returns `None` if no rules are configured.
-    fn new(directives: &PolicyConfigBlock, batch_max: Option<usize>) -> Option<Arc<Self>> {
+    fn new(directives: &AccessPolicyConfigBlock, batch_max: Option<usize>) -> Option<Arc<Self>> {
         if directives.rules.is_none() && directives.answers.is_none() && batch_max.is_none() {
             return None;
         }
@@ -87,18 +89,18 @@ impl CallPolicy {
     }
 
     /// Evaluates the rules for a method name without escapes.
-    pub fn evaluate_method_rules(&self, method: &[u8]) -> MethodRuleDecision<'_> {
+    pub fn evaluate_method_rules(&self, method: &[u8]) -> MethodAccessDecision<'_> {
         let rules = self.rules.as_ref();
-        rules.map_or(MethodRuleDecision::Allowed, |rules| {
+        rules.map_or(MethodAccessDecision::Allowed, |rules| {
             rules.evaluate_method(method)
         })
     }
 
     /// Returns the response limit of a method in bytes, if it has one.
-    pub fn max_response_length(&self, method: &[u8]) -> Option<u64> {
+    pub fn method_response_limit(&self, method: &[u8]) -> Option<u64> {
         let answers = self.answers.as_ref()?;
         // independent of the case that the client uses
-        answers.find_value(method, |_, _| true).copied()
+        answers.find_value_for_method(method, |_, _| true).copied()
     }
 
     /// Returns the maximum number of calls of a batch.
@@ -112,7 +114,7 @@ impl CallPolicy {
     }
 
     /// Returns the response to a call whose method name is ambiguous to nodes.
-    pub(crate) fn ambiguous_method_error(&self) -> &Arc<CacheEntry> {
+    pub(crate) fn ambiguous_method_name_error(&self) -> &Arc<CacheEntry> {
         &self.misnamed
     }
 
@@ -122,7 +124,7 @@ impl CallPolicy {
     }
 
     /// Returns the response to a call above its concurrency limit.
-    pub(crate) fn limit_exceeded_error(&self) -> &Arc<CacheEntry> {
+    pub(crate) fn concurrency_limit_error(&self) -> &Arc<CacheEntry> {
         &self.limited
     }
 
@@ -155,13 +157,13 @@ fn error_cache_entry(text: &[u8]) -> CacheEntry {
 /// The policy settings that one configuration block sets itself, before inheritance; `None` where
 /// it sets none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PolicyConfigBlock {
-    rules: Option<Arc<MethodRules>>,
+pub(super) struct AccessPolicyConfigBlock {
+    rules: Option<Arc<MethodAccessRules>>,
     answers: Option<Arc<MethodPatternTable<u64>>>,
     websocket: Option<bool>,
 }
 
-impl PolicyConfigBlock {
+impl AccessPolicyConfigBlock {
     /// Sets `allow`, `deny` or `limit=N` for methods.
     pub(super) fn set_method_rules(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", followed by method names";
@@ -170,13 +172,13 @@ impl PolicyConfigBlock {
             [verb, patterns @ ..] => (*verb, patterns),
         };
         let action = match verb {
-            b"allow" => MethodRuleAction::Allow,
-            b"deny" => MethodRuleAction::Deny,
+            b"allow" => MethodAccessRuleAction::Allow,
+            b"deny" => MethodAccessRuleAction::Deny,
             [b'l', b'i', b'm', b'i', b't', b'=', most @ ..] => {
                 let most = CONCURRENCY_LIMIT_RANGE
                     .parse_in_range(most)
                     .map_err(|error| error.with_rejected_word(verb))?;
-                MethodRuleAction::Limit(ConcurrencyLimit::new(
+                MethodAccessRuleAction::Limit(ConcurrencyLimit::new(
                     usize::try_from(most).unwrap_or(usize::MAX),
                 ))
             }
@@ -195,7 +197,7 @@ impl PolicyConfigBlock {
     }
 
     /// Sets the response limit of a method.
-    pub(super) fn set_max_response_length(
+    pub(super) fn set_method_response_limit(
         &mut self,
         values: &[&[u8]],
     ) -> Result<(), DirectiveError> {
@@ -204,16 +206,19 @@ impl PolicyConfigBlock {
         };
         let size = RESPONSE_LIMIT_RANGE.parse_in_range(size)?;
         let mut answers = self.answers.as_deref().cloned().unwrap_or_default();
-        let added = answers.add_pattern(pattern, size);
+        let added = answers.add_method_pattern(pattern, size);
         added.map_err(|error| invalid_value_error(pattern, error.to_string()))?;
         self.answers = Some(Arc::new(answers));
         Ok(())
     }
 
     /// Sets the protocol of upgrades, or `off`.
-    pub(super) fn set_upgrade_protocol(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    pub(super) fn set_allowed_upgrade_protocol(
+        &mut self,
+        values: &[&[u8]],
+    ) -> Result<(), DirectiveError> {
         set_once(&mut self.websocket, || {
-            let value = single_value(values)?;
+            let value = single_directive_value(values)?;
             match value {
                 b"off" => Ok(false),
                 b"websocket" => Ok(true),
@@ -223,7 +228,7 @@ impl PolicyConfigBlock {
     }
 
     /// Copies unset settings from the enclosing block, as
-    /// [`super::ConfigBlock::inherit_unset_from`] does. Rules are not inherited into a block that
+    /// [`super::RouteConfigBlock::inherit_unset_from`] does. Rules are not inherited into a block that
     /// sets its own.
     pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.rules, &outer.rules);
@@ -231,21 +236,24 @@ impl PolicyConfigBlock {
         inherit_unset(&mut self.websocket, &outer.websocket);
     }
 
-    /// Returns the policy, as [`super::ConfigBlock::resolve_route_config`] does. Batches with more than
+    /// Returns the policy, as [`super::RouteConfigBlock::resolve_route_config`] does. Batches with more than
     /// `batch_max` calls are denied.
-    pub(super) fn resolve_call_policy(&self, batch_max: Option<usize>) -> Option<Arc<CallPolicy>> {
-        CallPolicy::new(self, batch_max)
+    pub(super) fn resolve_configured_policy(
+        &self,
+        batch_max: Option<usize>,
+    ) -> Option<Arc<CallAccessPolicy>> {
+        CallAccessPolicy::new(self, batch_max)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::MethodRuleDecision;
-    use crate::config::{ConfigBlock, RouteConfig};
+    use super::MethodAccessDecision;
+    use crate::config::{RouteConfig, RouteConfigBlock};
     use crate::memory::MemoryBudget;
 
-    fn directives(lines: &[&str]) -> ConfigBlock {
-        let mut directives = ConfigBlock::default();
+    fn directives(lines: &[&str]) -> RouteConfigBlock {
+        let mut directives = RouteConfigBlock::default();
         for line in lines {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
@@ -261,24 +269,24 @@ mod tests {
 
     #[test]
     fn policy_exists_when_rules_are_set_and_sszip_is_enabled() {
-        assert!(config(&["enable on"]).active_policy().is_none());
+        assert!(config(&["enable on"]).active_call_policy().is_none());
         assert!(config(&["enable on", "batch_max 5"])
-            .active_policy()
+            .active_call_policy()
             .is_none());
-        assert!(config(&["method deny a_b"]).active_policy().is_none());
+        assert!(config(&["method deny a_b"]).active_call_policy().is_none());
         for line in ["method deny a_b", "method allow *", "batch_max 5 deny"] {
             let config = config(&["enable on", line]);
             assert!(
-                config.active_policy().is_some() && config.may_read_request_body(),
+                config.active_call_policy().is_some() && config.may_read_request_body(),
                 "{line}"
             );
         }
         let config = config(&["enable on", "batch_max 5 deny"]);
-        let policy = config.active_policy().unwrap();
+        let policy = config.active_call_policy().unwrap();
         assert!(
             matches!(
                 policy.evaluate_method_rules(b"a_b"),
-                MethodRuleDecision::Allowed
+                MethodAccessDecision::Allowed
             ) && policy.max_batch_calls() == 5
         );
         assert_eq!(config.cache.batch_max, 5);
@@ -295,11 +303,11 @@ mod tests {
             let mut inner = directives(lines);
             inner.inherit_unset_from(&outer);
             let config = inner.resolve_route_config(MemoryBudget::new());
-            let policy = config.active_policy().unwrap();
+            let policy = config.active_call_policy().unwrap();
             let allows = |method: &[u8]| {
                 matches!(
                     policy.evaluate_method_rules(method),
-                    MethodRuleDecision::Allowed
+                    MethodAccessDecision::Allowed
                 )
             };
             let allowed = (allows(b"a_x"), allows(b"b_x"));
@@ -346,7 +354,7 @@ mod tests {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            let error = ConfigBlock::default()
+            let error = RouteConfigBlock::default()
                 .set_directive(name, &values)
                 .unwrap_err();
             assert!(error.to_string().contains(message), "{line}: {error}");

@@ -12,12 +12,12 @@ pub struct NodeRejectedBodyKinds(Arc<AtomicU32>);
 
 impl NodeRejectedBodyKinds {
     /// Whether the node has refused the kind of bodies, which is below 32.
-    pub fn is_body_kind_rejected(&self, kind: usize) -> bool {
+    pub fn has_node_refused_kind(&self, kind: usize) -> bool {
         self.0.load(Ordering::Relaxed) & body_kind_bit(kind) != 0
     }
 
     /// Records that the node has refused the kind of bodies.
-    pub fn record_rejected_kind(&self, kind: usize) {
+    pub fn record_node_refusal(&self, kind: usize) {
         self.0.fetch_or(body_kind_bit(kind), Ordering::Relaxed);
     }
 }
@@ -35,16 +35,16 @@ mod tests {
         let refused = NodeRejectedBodyKinds::default();
         let (shared, other) = (refused.clone(), NodeRejectedBodyKinds::default());
         for kind in [0, 31] {
-            assert!(!shared.is_body_kind_rejected(kind));
-            refused.record_rejected_kind(kind);
+            assert!(!shared.has_node_refused_kind(kind));
+            refused.record_node_refusal(kind);
             assert!(
-                shared.is_body_kind_rejected(kind)
-                    && !shared.is_body_kind_rejected(1)
-                    && !other.is_body_kind_rejected(kind)
+                shared.has_node_refused_kind(kind)
+                    && !shared.has_node_refused_kind(1)
+                    && !other.has_node_refused_kind(kind)
             );
         }
         // out of range, and ignored
-        refused.record_rejected_kind(32);
-        assert!(!shared.is_body_kind_rejected(32) && !shared.is_body_kind_rejected(1));
+        refused.record_node_refusal(32);
+        assert!(!shared.has_node_refused_kind(32) && !shared.has_node_refused_kind(1));
     }
 }

@@ -1,10 +1,10 @@
 //! Configuration of a filter in a sandbox (proxy-wasm), which opens no files, has no threads and no
 //! shared memory, and reaches a store through its proxy: settings that exist besides
-//! [`super::ConfigBlock`], and settings that are not available.
+//! [`super::RouteConfigBlock`], and settings that are not available.
 
 use super::cache::LOOKUP_TIMEOUT_RANGE;
 use super::values::{
-    invalid_value_error, set_once, single_value, DirectiveError, DirectiveValueRange,
+    invalid_value_error, set_once, single_directive_value, DirectiveError, DirectiveValueRange,
     DirectiveValueUnit, GIB, KIB, MIB,
 };
 use super::RouteConfig;
@@ -27,16 +27,16 @@ const MAX_SANDBOX_ENTRY: u64 = 31 * MIB;
 /// The settings that only the proxy-wasm filter has: the owner's cluster, the limit of buffered
 /// bytes, and the lookup timeout.
 #[derive(Clone, Debug, Default)]
-pub struct SandboxConfig {
+pub struct WasmFilterConfig {
     owner_cluster: Option<String>,
     buffer_limit: Option<u64>,
     lookup_timeout: Option<u64>,
 }
 
-impl SandboxConfig {
+impl WasmFilterConfig {
     /// Sets a setting of the filter, or returns the reason why it is not available. `None`: the
-    /// setting is one of [`super::ConfigBlock`].
-    pub fn set_sandbox_setting(
+    /// setting is one of [`super::RouteConfigBlock`].
+    pub fn set_wasm_filter_setting(
         &mut self,
         name: &str,
         values: &[&[u8]],
@@ -44,15 +44,15 @@ impl SandboxConfig {
         let why = match name {
             "cache_owner" => {
                 return Some(set_once(&mut self.owner_cluster, || {
-                    parse_owner_cluster(single_value(values)?)
+                    parse_owner_cluster(single_directive_value(values)?)
                 }))
             }
             "buffer_limit" => {
-                let read = || BUFFER_LIMIT_RANGE.parse_in_range(single_value(values)?);
+                let read = || BUFFER_LIMIT_RANGE.parse_in_range(single_directive_value(values)?);
                 return Some(set_once(&mut self.buffer_limit, read));
             }
             "cache_lookup_timeout" => {
-                let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_value(values)?);
+                let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_directive_value(values)?);
                 return Some(set_once(&mut self.lookup_timeout, read));
             }
             "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
@@ -84,7 +84,7 @@ impl SandboxConfig {
     }
 
     /// Reduces the settings of a route to those that are possible in the sandbox.
-    pub fn clamp_route_config(&self, config: &mut RouteConfig) {
+    pub fn clamp_to_sandbox_limits(&self, config: &mut RouteConfig) {
         let limit = self.buffer_limit();
         let most = |setting: &mut u64, limit: u64| *setting = (*setting).min(limit);
         most(&mut config.max_oneshot, limit);
@@ -110,18 +110,18 @@ fn parse_owner_cluster(value: &[u8]) -> Result<String, DirectiveError> {
 
 #[cfg(test)]
 mod tests {
-    use super::SandboxConfig;
-    use crate::cache::process::ProcessHandle;
-    use crate::config::ConfigBlock;
+    use super::WasmFilterConfig;
+    use crate::cache::process::ProcessResources;
+    use crate::config::RouteConfigBlock;
 
-    fn set(sandbox: &mut SandboxConfig, name: &str, value: &str) -> Option<Result<(), String>> {
-        let set = sandbox.set_sandbox_setting(name, &[value.as_bytes()])?;
+    fn set(sandbox: &mut WasmFilterConfig, name: &str, value: &str) -> Option<Result<(), String>> {
+        let set = sandbox.set_wasm_filter_setting(name, &[value.as_bytes()])?;
         Some(set.map_err(|error| error.to_string()))
     }
 
     #[test]
     fn sandbox_settings_are_set_once() {
-        let mut sandbox = SandboxConfig::default();
+        let mut sandbox = WasmFilterConfig::default();
         assert_eq!(
             (sandbox.owner_cluster(), sandbox.buffer_limit()),
             (None, 1 << 20)
@@ -192,16 +192,17 @@ mod tests {
                 "is not available in the sandbox: hits cannot be compared with the node from there",
             ),
         ] {
-            let set = set(&mut SandboxConfig::default(), name, value);
+            let set = set(&mut WasmFilterConfig::default(), name, value);
             assert_eq!(set, Some(Err(error.to_owned())), "{name}");
         }
     }
 
     #[test]
     fn body_limits_are_clamped_to_the_buffer_limit() {
-        let mut config = ConfigBlock::default().resolve_route_config(ProcessHandle::default());
-        let mut sandbox = SandboxConfig::default();
-        sandbox.clamp_route_config(&mut config);
+        let mut config =
+            RouteConfigBlock::default().resolve_route_config(ProcessResources::default());
+        let mut sandbox = WasmFilterConfig::default();
+        sandbox.clamp_to_sandbox_limits(&mut config);
         let lengths = [
             config.max_oneshot,
             config.ssz.max_size,
@@ -212,8 +213,9 @@ mod tests {
             "{lengths:?}"
         );
         assert_eq!(set(&mut sandbox, "buffer_limit", "64m"), Some(Ok(())));
-        let mut config = ConfigBlock::default().resolve_route_config(ProcessHandle::default());
-        sandbox.clamp_route_config(&mut config);
+        let mut config =
+            RouteConfigBlock::default().resolve_route_config(ProcessResources::default());
+        sandbox.clamp_to_sandbox_limits(&mut config);
         assert_eq!(
             (config.max_oneshot, config.ssz.max_size),
             (16 << 20, 64 << 20)

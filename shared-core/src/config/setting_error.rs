@@ -1,13 +1,15 @@
 //! Error texts for settings of hosts that use the core's names.
 
-use super::settings::{EnvoyScope, SETTINGS};
+use super::settings::{EnvoySettingScope, SETTINGS};
 use super::suggest::nearest_word;
 use super::DirectiveError;
 
 /// Formats the error of a setting for the operator: its name, the problem, and for an unknown name
 /// the nearest known one.
 pub fn describe_setting_error(name: &str, error: &DirectiveError) -> String {
-    let settings = SETTINGS.iter().filter(|it| it.envoy != EnvoyScope::None);
+    let settings = SETTINGS
+        .iter()
+        .filter(|it| it.envoy != EnvoySettingScope::None);
     let meant = match error {
         DirectiveError::Unknown => nearest_word(name, settings.map(|it| it.name)),
         _ => None,

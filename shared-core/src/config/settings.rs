@@ -22,8 +22,8 @@ use super::{
 };
 use crate::cache::use_stale;
 
-use EnvoyScope::{EnabledByDefault, Filter, FilterOrRoute, None, Route};
-use NginxContext::{Anywhere, AnywhereAndIf, Http, Location};
+use EnvoySettingScope::{EnabledByDefault, Filter, FilterOrRoute, None, Route};
+use NginxDirectiveContext::{Anywhere, AnywhereAndIf, Http, Location};
 use SettingDefault::{Derived, Literal, Nothing};
 use SettingValueKind::{ClassLifetimes, MediaTypes, MethodRows, Rate, Text, Two, Word, Words};
 use SettingValueKind::{
@@ -43,8 +43,8 @@ pub(super) struct SettingDefinition {
     /// `takes`.
     pub syntax: &'static [&'static str],
     pub default: SettingDefault,
-    pub context: NginxContext,
-    pub envoy: EnvoyScope,
+    pub context: NginxDirectiveContext,
+    pub envoy: EnvoySettingScope,
     /// The version that introduced the setting.
     pub since: &'static str,
 }
@@ -89,7 +89,7 @@ pub(super) enum SettingDefault {
 
 /// The contexts of nginx's configuration that allow a setting.
 #[derive(Clone, Copy)]
-pub(super) enum NginxContext {
+pub(super) enum NginxDirectiveContext {
     Anywhere,
     AnywhereAndIf,
     Http,
@@ -98,7 +98,7 @@ pub(super) enum NginxContext {
 
 /// The parts of Envoy's configuration that allow a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum EnvoyScope {
+pub(super) enum EnvoySettingScope {
     FilterOrRoute,
     /// A switch whose default is on in Envoy.
     EnabledByDefault,
@@ -355,7 +355,7 @@ pub(super) const SETTINGS: &[SettingDefinition] = &[
     SettingDefinition {
         name: "cache_use_stale",
         about: "Failures for which a stale response is sent.",
-        takes: Words(use_stale::use_stale_words),
+        takes: Words(use_stale::allowed_use_stale_words),
         syntax: &["off | error | timeout | invalid_header | updating |\nhttp_500 | http_502 | http_503 | http_504 |\nhttp_403 | http_404 | http_429 ..."],
         default: Literal(&["off"]),
         ..DEFAULT_SETTING

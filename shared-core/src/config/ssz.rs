@@ -1,10 +1,10 @@
 //! Settings of transcoding between JSON and SSZ.
 
-use super::node_capabilities::NodeCapabilities;
+use super::node_capabilities::RouteNodeCapabilities;
 use super::rejected_media_types::NodeRejectedBodyKinds;
 use super::values::{
-    inherit_unset, invalid_value_error, parse_flag, set_once, single_value, DirectiveError,
-    DirectiveValueRange, DirectiveValueUnit,
+    inherit_unset, invalid_value_error, parse_flag, set_once, single_directive_value,
+    DirectiveError, DirectiveValueRange, DirectiveValueUnit,
 };
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
@@ -29,15 +29,15 @@ pub struct SszConfig {
     /// Routes for which the node has refused SSZ.
     pub refused: NodeRejectedBodyKinds,
     /// The protocol over which the node returns witnesses.
-    pub witness: WitnessProtocol,
+    pub witness: NodeWitnessProtocol,
     /// Detected capabilities of the node.
-    pub learnt: NodeCapabilities,
+    pub learnt: RouteNodeCapabilities,
 }
 
 /// The value of `ssz_witness`: the protocol over which a node returns the witness of a submitted
 /// payload. Requests over the other protocol are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WitnessProtocol {
+pub enum NodeWitnessProtocol {
     /// Not configured: requests are forwarded unchanged.
     Off,
     /// JSON-RPC, not REST.
@@ -68,7 +68,7 @@ pub(super) struct SszConfigBlock {
     hold: Option<u64>,
     concurrency: Option<usize>,
     request: Option<SszRequestMode>,
-    witness: Option<WitnessProtocol>,
+    witness: Option<NodeWitnessProtocol>,
 }
 
 /// Offsets of SSZ have 32 bits.
@@ -91,29 +91,33 @@ pub(super) const SSZ_CONCURRENCY_RANGE: DirectiveValueRange = DirectiveValueRang
 
 impl SszConfigBlock {
     /// Sets `ssz` or a directive whose name starts with `ssz_`, as
-    /// [`super::ConfigBlock::set_directive`] does.
+    /// [`super::RouteConfigBlock::set_directive`] does.
     pub(super) fn set_ssz_directive(
         &mut self,
         name: &str,
         values: &[&[u8]],
     ) -> Result<(), DirectiveError> {
         match name {
-            "ssz" => set_once(&mut self.enable, || parse_flag(single_value(values)?)),
-            "ssz_preset" => set_once(&mut self.preset, || parse_preset(single_value(values)?)),
+            "ssz" => set_once(&mut self.enable, || {
+                parse_flag(single_directive_value(values)?)
+            }),
+            "ssz_preset" => set_once(&mut self.preset, || {
+                parse_preset(single_directive_value(values)?)
+            }),
             "ssz_max_size" => set_once(&mut self.max_size, || {
-                SSZ_MAX_SIZE_RANGE.parse_in_range(single_value(values)?)
+                SSZ_MAX_SIZE_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "ssz_request" => set_once(&mut self.request, || {
-                parse_ssz_request_mode(single_value(values)?)
+                parse_ssz_request_mode(single_directive_value(values)?)
             }),
             "ssz_witness" => set_once(&mut self.witness, || {
-                parse_witness_protocol(single_value(values)?)
+                parse_witness_protocol(single_directive_value(values)?)
             }),
             "ssz_hold" => set_once(&mut self.hold, || {
-                SSZ_HOLD_RANGE.parse_in_range(single_value(values)?)
+                SSZ_HOLD_RANGE.parse_in_range(single_directive_value(values)?)
             }),
             "ssz_concurrency" => set_once(&mut self.concurrency, || {
-                parse_ssz_concurrency(single_value(values)?)
+                parse_ssz_concurrency(single_directive_value(values)?)
             }),
             _ => Err(DirectiveError::Unknown),
         }
@@ -138,8 +142,8 @@ impl SszConfigBlock {
             concurrency: self.concurrency.unwrap_or(8),
             request: self.request.unwrap_or(SszRequestMode::Auto),
             refused: NodeRejectedBodyKinds::default(),
-            witness: self.witness.unwrap_or(WitnessProtocol::Off),
-            learnt: NodeCapabilities::default(),
+            witness: self.witness.unwrap_or(NodeWitnessProtocol::Off),
+            learnt: RouteNodeCapabilities::default(),
         }
     }
 }
@@ -170,11 +174,11 @@ fn parse_ssz_request_mode(value: &[u8]) -> Result<SszRequestMode, DirectiveError
     }
 }
 
-fn parse_witness_protocol(value: &[u8]) -> Result<WitnessProtocol, DirectiveError> {
+fn parse_witness_protocol(value: &[u8]) -> Result<NodeWitnessProtocol, DirectiveError> {
     match value {
-        b"off" => Ok(WitnessProtocol::Off),
-        b"rpc" => Ok(WitnessProtocol::Rpc),
-        b"rest" => Ok(WitnessProtocol::Rest),
+        b"off" => Ok(NodeWitnessProtocol::Off),
+        b"rpc" => Ok(NodeWitnessProtocol::Rpc),
+        b"rest" => Ok(NodeWitnessProtocol::Rest),
         _ => Err(invalid_value_error(value, "\"off\", \"rpc\" or \"rest\"")),
     }
 }

@@ -72,7 +72,11 @@ impl StoreSettings {
                 b"recompress" => set_once(&mut store.recompress, || parse_flag(value)),
                 _ => return Err(invalid_value_error(word, STORE_PARAMETERS)),
             }
-            .map_err(|error| error.with_rejected_word(word).into_parameter_error(name))?;
+            .map_err(|error| {
+                error
+                    .with_rejected_word(word)
+                    .into_duplicate_parameter_error(name)
+            })?;
         }
         Ok(store)
     }
@@ -83,7 +87,7 @@ impl StoreSettings {
     }
 
     /// Returns the path of the folder with the data, in the store's folder.
-    pub fn data_folder_path(&self) -> String {
+    pub fn store_data_folder(&self) -> String {
         format!("{}/{DATA_FOLDER_NAME}", self.folder)
     }
 }
@@ -140,7 +144,7 @@ mod tests {
         assert_eq!(all, Ok(expected));
         let store = parse("/v").unwrap();
         assert_eq!(
-            (store.owner_socket_path(), store.data_folder_path()),
+            (store.owner_socket_path(), store.store_data_folder()),
             ("/v/owner.sock".into(), "/v/store".into())
         );
     }

@@ -9,8 +9,8 @@ pub(super) fn nearest_word<'a>(
     let misspelt = misspelt.to_ascii_lowercase();
     let near = words.filter_map(|word| {
         let edits = EditDistance::new(misspelt.as_bytes(), word.to_ascii_lowercase().as_bytes())
-            .edits_to_word();
-        (edits <= max_edits(misspelt.len())).then_some((edits, word))
+            .edit_distance_to_word();
+        (edits <= max_suggestion_edits(misspelt.len())).then_some((edits, word))
     });
     // `min_by_key` keeps the first of equals
     near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
@@ -18,7 +18,7 @@ pub(super) fn nearest_word<'a>(
 
 /// Returns the prefix of one of `words` that is nearest to a misspelt prefix. A prefix that ends
 /// with an underscore is preferred, because it is a namespace.
-pub(super) fn nearest_prefix<'a>(
+pub(super) fn nearest_prefix_by_edits<'a>(
     misspelt: &str,
     words: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
@@ -26,21 +26,21 @@ pub(super) fn nearest_prefix<'a>(
     let near = words.filter_map(|word| {
         let lower = word.to_ascii_lowercase();
         let (edits, end) =
-            EditDistance::new(misspelt.as_bytes(), lower.as_bytes()).edits_to_prefix();
+            EditDistance::new(misspelt.as_bytes(), lower.as_bytes()).edit_distance_to_prefix();
         let beginning = word.get(..end)?;
         let key = (
             edits,
             !beginning.ends_with('_'),
             end.abs_diff(misspelt.len()),
         );
-        (edits <= max_edits(misspelt.len())).then_some((key, beginning))
+        (edits <= max_suggestion_edits(misspelt.len())).then_some((key, beginning))
     });
     let near = near.filter(|(_, beginning)| !beginning.is_empty());
     near.min_by_key(|(key, _)| *key).map(|(_, word)| word)
 }
 
 /// Returns the maximum number of edits between a misspelt word of this length and its correction.
-fn max_edits(length: usize) -> usize {
+fn max_suggestion_edits(length: usize) -> usize {
     // the shortest words are near to too many others
     if length < 4 {
         0
@@ -85,13 +85,13 @@ impl EditDistance {
     }
 
     /// Returns the number of edits to the whole known word.
-    fn edits_to_word(&self) -> usize {
+    fn edit_distance_to_word(&self) -> usize {
         self.0.last().copied().unwrap_or(0)
     }
 
     /// Returns the least number of edits to a prefix of the known word, and the length of the
     /// longest prefix that has it.
-    fn edits_to_prefix(&self) -> (usize, usize) {
+    fn edit_distance_to_prefix(&self) -> (usize, usize) {
         let ends = self.0.iter().enumerate();
         let least = ends.min_by_key(|(end, edits)| (**edits, usize::MAX - end));
         least.map_or((0, 0), |(end, edits)| (*edits, end))
@@ -100,7 +100,7 @@ impl EditDistance {
 
 #[cfg(test)]
 mod tests {
-    use super::{nearest_prefix, nearest_word, EditDistance};
+    use super::{nearest_prefix_by_edits, nearest_word, EditDistance};
 
     #[test]
     fn edits_count_insertions_deletions_replacements_and_swaps() {
@@ -115,7 +115,8 @@ mod tests {
             ("abcd", "badc", 2),
             ("kitten", "sitting", 3),
         ] {
-            let counted = EditDistance::new(misspelt.as_bytes(), word.as_bytes()).edits_to_word();
+            let counted =
+                EditDistance::new(misspelt.as_bytes(), word.as_bytes()).edit_distance_to_word();
             assert_eq!(counted, edits, "{misspelt} {word}");
         }
     }
@@ -148,7 +149,7 @@ mod tests {
             ("foo_", None),
         ] {
             assert_eq!(
-                nearest_prefix(misspelt, words.into_iter()),
+                nearest_prefix_by_edits(misspelt, words.into_iter()),
                 expected,
                 "{misspelt}"
             );

@@ -7,12 +7,12 @@ use std::sync::Arc;
 /// The detection of a node that sends a content coding that was not requested and is not decoded.
 /// Clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct UnknownCodingDetection(Arc<AtomicBool>);
+pub struct UnrequestedCodingDetection(Arc<AtomicBool>);
 
-impl UnknownCodingDetection {
+impl UnrequestedCodingDetection {
     /// Whether a response had a content coding that was not requested and can't be decoded. Batches
     /// of this node are not split, because their parts could not be merged.
-    pub fn has_unknown_coding(&self) -> bool {
+    pub fn has_sent_unknown_coding(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 

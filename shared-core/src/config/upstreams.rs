@@ -21,19 +21,19 @@ pub struct UpstreamGroups {
 
 impl UpstreamGroups {
     /// Adds a group of servers.
-    pub fn add_server_group<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
+    pub fn add_upstream_group<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
         let servers = servers.map(<[u8]>::to_vec).collect();
         let name = name.to_vec();
         self.found.push(UpstreamGroup { name, servers });
     }
 
     /// Makes the groups visible to all routes, once all of them are added.
-    pub fn publish_groups(&mut self) {
+    pub fn share_groups_with_routes(&mut self) {
         let _ = self.all.set(std::mem::take(&mut self.found));
     }
 
     /// Returns the servers of the group that a URL names.
-    fn servers_of_url(&self, url: &[u8]) -> &[Vec<u8>] {
+    fn upstream_group_servers(&self, url: &[u8]) -> &[Vec<u8>] {
         let rest = match url.windows(3).position(|three| three == b"://") {
             Some(at) => &url[at + 3..],
             None => url,
@@ -50,7 +50,7 @@ impl UpstreamGroups {
 /// is configured. It is stable across reloads, processes and restarts, because it contains no
 /// positions in files.
 #[derive(Clone, Debug, Default)]
-pub struct RouteDestination {
+pub struct RouteUpstreamIdentity {
     place: Vec<u8>,
     /// The URL, or `None` if there is none or if it depends on the request.
     url: Option<Vec<u8>>,
@@ -58,7 +58,7 @@ pub struct RouteDestination {
     request_text: OnceLock<Vec<u8>>,
 }
 
-impl RouteDestination {
+impl RouteUpstreamIdentity {
     /// Creates the destination of the named route.
     pub fn new(place: &[u8], url: Option<&[u8]>, upstreams: &UpstreamGroups) -> Self {
         Self {
@@ -90,7 +90,11 @@ impl RouteDestination {
     /// Returns the destination of requests to `url`, as lines: a line feed ends each part, because
     /// no name in a configuration contains one.
     fn destination_text_for_url(&self, url: &[u8]) -> Vec<u8> {
-        let servers = self.upstreams.servers_of_url(url).iter().map(Vec::as_slice);
+        let servers = self
+            .upstreams
+            .upstream_group_servers(url)
+            .iter()
+            .map(Vec::as_slice);
         join_lines([&self.place[..], url].into_iter().chain(servers))
     }
 }
@@ -111,16 +115,16 @@ fn join_lines<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RouteDestination, UpstreamGroups};
+    use super::{RouteUpstreamIdentity, UpstreamGroups};
 
     #[test]
     fn destination_contains_the_servers_of_the_named_group() {
         let mut upstreams = UpstreamGroups::default();
-        let early = RouteDestination::new(b"/", Some(b"http://Nodes/rpc"), &upstreams);
+        let early = RouteUpstreamIdentity::new(b"/", Some(b"http://Nodes/rpc"), &upstreams);
         let servers = [&b"10.0.0.1:8545"[..], b"10.0.0.2:8545"];
-        upstreams.add_server_group(b"other", [&b"10.0.0.9:8545"[..]].into_iter());
-        upstreams.add_server_group(b"nodes", servers.into_iter());
-        upstreams.publish_groups();
+        upstreams.add_upstream_group(b"other", [&b"10.0.0.9:8545"[..]].into_iter());
+        upstreams.add_upstream_group(b"nodes", servers.into_iter());
+        upstreams.share_groups_with_routes();
         let all = b"/\nhttp://Nodes/rpc\n10.0.0.1:8545\n10.0.0.2:8545\n";
         assert_eq!(*early.destination_text(None), all[..]);
         for (url, servers) in [
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn destination_without_a_url_is_the_name_of_the_route() {
-        let destination = RouteDestination::new(b"/files", None, &UpstreamGroups::default());
+        let destination = RouteUpstreamIdentity::new(b"/files", None, &UpstreamGroups::default());
         assert_eq!(*destination.destination_text(None), b"/files"[..]);
         assert_eq!(
             *destination.destination_text(Some(b"u")),

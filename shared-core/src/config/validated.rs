@@ -6,7 +6,7 @@ use super::head_source::NodeApi;
 use super::head_sources::{HeadSourceList, NamespaceSource};
 use super::store::StoreSettings;
 use super::values::{
-    invalid_value_error, set_once, single_value, DirectiveError, DirectiveLocation,
+    invalid_value_error, set_once, single_directive_value, DirectiveError, DirectiveLocation,
     DisplayMilliseconds, DisplaySize,
 };
 use super::RouteConfig;
@@ -31,12 +31,12 @@ pub struct ValidatedConfig {
     lookup_timeout: Option<u64>,
     purges: bool,
     largest_max_entry: u64,
-    caches: Vec<CachedRoute>,
+    caches: Vec<DeferredRouteCheck>,
 }
 
 /// The properties of a route with a cache that are checked when all routes are known.
 #[derive(Clone, Debug)]
-struct CachedRoute {
+struct DeferredRouteCheck {
     name: String,
     namespace: Option<String>,
     /// Whether the namespace depends on the request.
@@ -48,7 +48,7 @@ struct CachedRoute {
 /// A route as the host declares it for validation: its name, its namespace, and the properties that
 /// the host itself configures.
 #[derive(Clone, Copy, Debug)]
-pub struct RouteDeclaration<'a> {
+pub struct HostRouteDeclaration<'a> {
     /// Name of the route in messages, with the host's word for it: `location "/"`.
     pub name: &'a str,
     /// The source of the route's namespace.
@@ -98,7 +98,7 @@ impl ValidatedConfig {
             "cache_path" => StoreSettings::parse_store_settings(values, base)
                 .map(|store| self.store = Some(store)),
             "cache_lookup_timeout" => {
-                let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_value(values)?);
+                let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_directive_value(values)?);
                 set_once(&mut self.lookup_timeout, read)
             }
             _ => return None,
@@ -123,11 +123,11 @@ impl ValidatedConfig {
     /// Adds a route with its settings. Returns a warning for the operator, if there is one.
     ///
     /// # Errors
-    /// The text describes the invalid setting, and names it as [`super::ConfigBlock`] does.
-    pub fn add_route(
+    /// The text describes the invalid setting, and names it as [`super::RouteConfigBlock`] does.
+    pub fn validate_and_add_route(
         &mut self,
         config: &RouteConfig,
-        place: RouteDeclaration<'_>,
+        place: HostRouteDeclaration<'_>,
     ) -> Result<Option<String>, String> {
         self.purges |= place.purges;
         if let (None, Some(first)) = (&self.first_head, config.cache.follows.first()) {
@@ -152,7 +152,7 @@ impl ValidatedConfig {
         }
         self.largest_max_entry = self.largest_max_entry.max(config.cache.max_entry);
         if place.answers && !place.purges {
-            self.caches.push(CachedRoute::new(config, place));
+            self.caches.push(DeferredRouteCheck::new(config, place));
         }
         if place.answers && !place.purges {
             let added = self
@@ -208,7 +208,7 @@ impl ValidatedConfig {
     /// Checks the configuration when all routes are known.
     ///
     /// # Errors
-    /// The text describes the problem, as in [`add_route`](Self::add_route).
+    /// The text describes the problem, as in [`validate_and_add_route`](Self::validate_and_add_route).
     pub fn check_across_routes(&self) -> Result<(), String> {
         let has_owner = self.owner_socket().is_some();
         if self.purges && !has_owner {
@@ -236,8 +236,8 @@ impl ValidatedConfig {
     }
 }
 
-impl CachedRoute {
-    fn new(config: &RouteConfig, place: RouteDeclaration<'_>) -> Self {
+impl DeferredRouteCheck {
+    fn new(config: &RouteConfig, place: HostRouteDeclaration<'_>) -> Self {
         let namespace = match place.named {
             NamespaceSource::Fixed(name) => Some(String::from_utf8_lossy(name).into_owned()),
             NamespaceSource::Derived | NamespaceSource::PerRequest => None,
@@ -255,7 +255,7 @@ impl CachedRoute {
 
 /// Returns the warning about a route with a cache, if longer requests can't be looked up, or
 /// truncated responses can't be detected.
-fn cached_route_warning(config: &RouteConfig, place: RouteDeclaration<'_>) -> Option<String> {
+fn cached_route_warning(config: &RouteConfig, place: HostRouteDeclaration<'_>) -> Option<String> {
     let (most, name) = (config.cache.max_request, place.name);
     let short = place.body_buffer.filter(|buffer| *buffer < most);
     let buffer = short.map(|buffer| {
@@ -275,7 +275,7 @@ fn cached_route_warning(config: &RouteConfig, place: RouteDeclaration<'_>) -> Op
 }
 
 fn parse_owner_socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
-    let value = single_value(values)?;
+    let value = single_directive_value(values)?;
     let path = value.split_at_checked(5);
     let path = path.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"unix:"));
     match path.and_then(|(_, path)| std::str::from_utf8(path).ok()) {
@@ -289,25 +289,27 @@ fn parse_owner_socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RouteDeclaration, ValidatedConfig};
+    use super::{HostRouteDeclaration, ValidatedConfig};
     use crate::config::head_sources::NamespaceSource;
     use crate::config::store::StoreSettings;
-    use crate::config::{ConfigBlock, DirectiveLocation, RouteConfig};
+    use crate::config::{DirectiveLocation, RouteConfig, RouteConfigBlock};
     use crate::memory::MemoryBudget;
 
     fn config(lines: &[&str]) -> RouteConfig {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         for line in lines {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
             let source = DirectiveLocation { at: "f:7" };
-            directives.set_directive_at(name, &values, source).unwrap();
+            directives
+                .set_directive_with_location(name, &values, source)
+                .unwrap();
         }
         directives.resolve_route_config(MemoryBudget::new())
     }
 
-    const PLACE: RouteDeclaration<'_> = RouteDeclaration {
+    const PLACE: HostRouteDeclaration<'_> = HostRouteDeclaration {
         name: "location \"/p\"",
         named: NamespaceSource::Derived,
         answers: true,
@@ -322,7 +324,7 @@ mod tests {
             ValidatedConfig::default(),
             config(&["enable on", "cache on"]),
         );
-        let place = |body_buffer, is_http_1_0| RouteDeclaration {
+        let place = |body_buffer, is_http_1_0| HostRouteDeclaration {
             body_buffer,
             is_http_1_0,
             ..PLACE
@@ -343,13 +345,13 @@ mod tests {
                 &["truncated responses can't be detected"],
             ),
         ] {
-            let warning = plan.add_route(&caches, place).unwrap();
+            let warning = plan.validate_and_add_route(&caches, place).unwrap();
             assert_eq!(warning.is_some(), !texts.is_empty());
             for text in texts {
                 assert!(warning.as_ref().unwrap().contains(text), "{warning:?}");
             }
             let idle = config(&["enable on"]);
-            assert_eq!(plan.add_route(&idle, place), Ok(None));
+            assert_eq!(plan.validate_and_add_route(&idle, place), Ok(None));
         }
     }
 
@@ -399,7 +401,7 @@ mod tests {
                     .unwrap();
             }
             let lines = [&["enable on", "cache on"], lines].concat();
-            plan.add_route(&config(&lines), RouteDeclaration { named, ..PLACE })
+            plan.validate_and_add_route(&config(&lines), HostRouteDeclaration { named, ..PLACE })
                 .unwrap();
             let warnings = plan.cross_route_warnings();
             assert_eq!(
@@ -423,15 +425,15 @@ mod tests {
         ] {
             let mut plan = ValidatedConfig::default();
             let named = NamespaceSource::Fixed(b"main");
-            plan.add_route(
+            plan.validate_and_add_route(
                 &config(&["enable on", "cache on", head]),
-                RouteDeclaration { named, ..PLACE },
+                HostRouteDeclaration { named, ..PLACE },
             )
             .unwrap();
             let caches = config(&["enable on", "cache on"]);
-            plan.add_route(
+            plan.validate_and_add_route(
                 &caches,
-                RouteDeclaration {
+                HostRouteDeclaration {
                     name,
                     named,
                     ..PLACE
@@ -448,13 +450,13 @@ mod tests {
     fn warning_is_returned_for_a_cache_without_enable() {
         let mut plan = ValidatedConfig::default();
         let vain = config(&["cache on"]);
-        let warning = plan.add_route(&vain, PLACE).unwrap().unwrap();
+        let warning = plan.validate_and_add_route(&vain, PLACE).unwrap().unwrap();
         assert!(warning.starts_with("\"cache on\" has no effect in location \"/p\""));
-        let between = RouteDeclaration {
+        let between = HostRouteDeclaration {
             answers: false,
             ..PLACE
         };
-        assert_eq!(plan.add_route(&vain, between), Ok(None));
+        assert_eq!(plan.validate_and_add_route(&vain, between), Ok(None));
         assert_eq!(plan.largest_entry_limit(), 0);
     }
 
@@ -466,7 +468,7 @@ mod tests {
             &["enable on", "cache on", "cache_max_entry 1m"],
             &["enable on", "cache_max_entry 9m"],
         ] {
-            assert_eq!(plan.add_route(&config(lines), PLACE), Ok(None));
+            assert_eq!(plan.validate_and_add_route(&config(lines), PLACE), Ok(None));
         }
         assert_eq!(plan.largest_entry_limit(), 2 << 20);
     }
@@ -474,11 +476,11 @@ mod tests {
     #[test]
     fn purge_without_an_owner_is_rejected() {
         let mut plan = ValidatedConfig::default();
-        let purges = RouteDeclaration {
+        let purges = HostRouteDeclaration {
             purges: true,
             ..PLACE
         };
-        plan.add_route(&config(&[]), purges).unwrap();
+        plan.validate_and_add_route(&config(&[]), purges).unwrap();
         assert!(plan
             .check_across_routes()
             .unwrap_err()
@@ -578,17 +580,19 @@ mod tests {
     fn head_source_without_a_local_store_or_a_name_is_rejected() {
         let lines = ["enable on", "cache on", "cache_head http://node"];
         let mut plan = ValidatedConfig::default();
-        let error = plan.add_route(&config(&lines), PLACE).unwrap_err();
+        let error = plan
+            .validate_and_add_route(&config(&lines), PLACE)
+            .unwrap_err();
         assert!(error.starts_with("\"cache_head\" in location \"/p\" needs a name"));
         assert!(error.ends_with(" in f:7"));
         // without a cache the head source is not polled, and must be valid nevertheless
         for lines in [&lines[..], &["cache_head http://node"]] {
             let mut plan = ValidatedConfig::default();
-            let named = RouteDeclaration {
+            let named = HostRouteDeclaration {
                 named: NamespaceSource::Fixed(b"main"),
                 ..PLACE
             };
-            plan.add_route(&config(lines), named).unwrap();
+            plan.validate_and_add_route(&config(lines), named).unwrap();
             let error = plan.check_across_routes().unwrap_err();
             assert_eq!(error, "\"cache_head\" needs \"cache_path\" in f:7");
             plan.foreign_owner = Some("/s".into());

@@ -97,7 +97,7 @@ impl DirectiveError {
     }
 
     /// Converts a duplicate to the error of the named parameter.
-    pub(super) fn into_parameter_error(self, name: &[u8]) -> Self {
+    pub(super) fn into_duplicate_parameter_error(self, name: &[u8]) -> Self {
         match self {
             DirectiveError::Duplicate => DirectiveError::Twice {
                 parameter: String::from_utf8_lossy(name).into_owned(),
@@ -134,7 +134,7 @@ pub(super) fn inherit_unset<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) 
 }
 
 /// Returns the only value of a directive. Errors: it has none or several.
-pub(super) fn single_value<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
+pub(super) fn single_directive_value<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
     match values {
         [value] => Ok(value),
         _ => Err(DirectiveError::OneValue),
@@ -183,7 +183,7 @@ pub(super) fn parse_nginx_time(value: &[u8]) -> Result<u64, DirectiveError> {
         (1..=i64::MAX as u64).contains(&sum).then_some(sum)
     };
     read().ok_or_else(|| {
-        let meant = parse_common_time(value).filter(|time| *time > 0);
+        let meant = parse_lenient_time(value).filter(|time| *time > 0);
         let meant = meant.map(|time| DisplayMilliseconds(time).to_string());
         invalid_value_error(value, add_suggestion("a time of at least 1ms", meant))
     })
@@ -249,9 +249,9 @@ impl DirectiveValueRange {
     fn suggest_value(self, value: &[u8]) -> Option<String> {
         let word = match self.unit {
             DirectiveValueUnit::Number => return None,
-            DirectiveValueUnit::Bytes => DisplaySize(parse_common_size(value)?).to_string(),
-            DirectiveValueUnit::Time => DisplayMilliseconds(parse_common_time(value)?).to_string(),
-            DirectiveValueUnit::Milliseconds => match parse_common_time(value)? {
+            DirectiveValueUnit::Bytes => DisplaySize(parse_lenient_size(value)?).to_string(),
+            DirectiveValueUnit::Time => DisplayMilliseconds(parse_lenient_time(value)?).to_string(),
+            DirectiveValueUnit::Milliseconds => match parse_lenient_time(value)? {
                 time if time.is_multiple_of(1000) => format!("{}s", time / 1000),
                 time => format!("{time}ms"),
             },
@@ -270,7 +270,7 @@ fn add_suggestion(allowed: &str, meant: Option<String>) -> String {
 
 /// Parses a size in common notations, `20gb` or `1.5 GiB`, for a suggestion; the result is in
 /// bytes.
-fn parse_common_size(value: &[u8]) -> Option<u64> {
+fn parse_lenient_size(value: &[u8]) -> Option<u64> {
     parse_with_unit(value, |unit| {
         let unit = unit.to_ascii_lowercase();
         Some(match unit.as_str() {
@@ -286,7 +286,7 @@ fn parse_common_size(value: &[u8]) -> Option<u64> {
 
 /// Parses a time in common notations, `5min` or `1.5 s`, for a suggestion; the result is in
 /// milliseconds. A number without a unit is ambiguous.
-fn parse_common_time(value: &[u8]) -> Option<u64> {
+fn parse_lenient_time(value: &[u8]) -> Option<u64> {
     parse_with_unit(value, |unit| {
         // a month in nginx, and probably not intended
         if unit == "M" {

@@ -17,9 +17,9 @@ mod ssz;
 
 pub use crate::exchange::cache::lookup::request::{LookupAction, LookupRequest};
 pub use cache::fill::CacheFill;
-pub use cache::purge_request::PurgeRequest;
+pub use cache::purge_request::PurgeHttpRequest;
 #[cfg(not(target_family = "wasm"))]
-pub use cache::status_request::StatusRequest;
+pub use cache::status_request::StatusPageRequest;
 pub use machine::actions::{BodyEndAction, BodyPieceAction, HostMisuse, ResponseHeadAction};
 pub use machine::message_head::{HeadEdit, Header, RequestHead, ResponseHead};
 pub use machine::{transitions, Exchange};
@@ -29,7 +29,7 @@ use crate::{gzip, hash_keys};
 
 /// Initializes the values that all exchanges of a process share, at a time when there is memory
 /// for it.
-pub fn initialize_shared_values() {
+pub fn initialize_process_globals() {
     hash_keys::create_hash_keys();
     gzip::open_codec_libraries();
 }

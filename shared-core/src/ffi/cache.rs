@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::config::waiter_with_identity;
+use super::config::request_waiter_from_id;
 use super::exchange::{
-    borrow_headers, call_exchange, sszip_exchange, to_response_head, with_driver, write_step,
+    borrow_headers, call_with_open_exchange, convert_host_response_head, sszip_exchange,
+    with_driver, write_host_step,
 };
 use super::exchange_types::{
     sszip_failure, sszip_header, sszip_job, sszip_lookup_request, sszip_other_filters,
@@ -18,9 +19,9 @@ use super::panic::{
 use super::types::{borrow_slice, sszip_status, sszip_str};
 use crate::cache::reason::Reason;
 use crate::exchange::drive::{
-    BodyLength, ExchangeDriver, HostFilterEffect, RequestBody, RequiredBody,
+    BodyLength, ExchangeDriver, OtherFiltersEffect, RequestBodyAvailability, RequiredBody,
 };
-use crate::exchange::{Exchange, LookupRequest, PurgeRequest};
+use crate::exchange::{Exchange, LookupRequest, PurgeHttpRequest};
 
 /// Returns the part of the request body that a lookup requires, for a request
 /// with a body of `length` bytes; 0: there is no body; negative: the length is
@@ -109,21 +110,21 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
                 filters: request.has_other_filters,
                 host_writes_vary: request.host_writes_vary,
                 forwards_codings: request.forwards_codings,
-                waiter: waiter_with_identity(request.waiter),
+                waiter: request_waiter_from_id(request.waiter),
                 bypass: request.bypass,
                 never_anew: false,
             };
             let body = match request.body_state {
-                WHOLE => RequestBody::Whole(request.body.borrow_bytes()),
-                UNREAD => RequestBody::AwaitsContinue,
-                UNAVAILABLE => RequestBody::Unavailable,
+                WHOLE => RequestBodyAvailability::Whole(request.body.borrow_bytes()),
+                UNREAD => RequestBodyAvailability::AwaitsContinue,
+                UNAVAILABLE => RequestBodyAvailability::Unavailable,
                 _ => return sszip_status::SSZIP_STATUS_MISUSE,
             };
             (body, known)
         };
         let found = driver.lookup_under_policy(body, request);
         // SAFETY: the function's contract.
-        unsafe { write_step(found, step) }
+        unsafe { write_host_step(found, step) }
     })
 }
 
@@ -148,13 +149,13 @@ pub unsafe extern "C" fn sszip_exchange_purge(
         check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         let request = borrow_sized!(request);
-        let Some(waiter) = waiter_with_identity(request.waiter) else {
+        let Some(waiter) = request_waiter_from_id(request.waiter) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         // SAFETY: the function's contract.
         let purge = unsafe {
             let name = request.name_space;
-            PurgeRequest {
+            PurgeHttpRequest {
                 method: method.borrow_bytes(),
                 query: query.borrow_bytes(),
                 namespace: (!name.data.is_null()).then(|| name.borrow_bytes()),
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn sszip_exchange_purge(
             }
         };
         // SAFETY: the function's contract.
-        unsafe { write_step(driver.handle_purge_request(&purge), step) }
+        unsafe { write_host_step(driver.handle_purge_request(&purge), step) }
     })
 }
 
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_failed(
     catch_panic_status(|| {
         check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
-        let Some(failure) = sszip_failure::from_number(failure, status) else {
+        let Some(failure) = sszip_failure::from_failure_number(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         write_result!(serves_stale, driver.handle_upstream_failure(failure, now));
@@ -287,7 +288,7 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
     catch_panic_status(|| {
         check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
-        let Some(failure) = sszip_failure::from_number(failure, status) else {
+        let Some(failure) = sszip_failure::from_failure_number(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         let is_served =
@@ -306,7 +307,7 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
 pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exchange) -> sszip_str {
     // SAFETY: the function's contract.
     let body = unsafe {
-        call_exchange(exchange, |exchange| {
+        call_with_open_exchange(exchange, |exchange| {
             sszip_str::from_bytes(exchange.upstream_request_body())
         })
     };
@@ -325,7 +326,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
 ) -> sszip_str {
     // SAFETY: the function's contract.
     let target = unsafe {
-        call_exchange(exchange, |exchange| {
+        call_with_open_exchange(exchange, |exchange| {
             sszip_str::from_bytes(exchange.upstream_request_target())
         })
     };
@@ -339,7 +340,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) -> u16 {
     // SAFETY: the function's contract.
-    unsafe { call_exchange(exchange, Exchange::stored_response_status) }.unwrap_or(0)
+    unsafe { call_with_open_exchange(exchange, Exchange::stored_response_status) }.unwrap_or(0)
 }
 
 /// Prevents the response from being stored, because the operator excludes it
@@ -409,11 +410,12 @@ pub unsafe extern "C" fn sszip_exchange_upstream_head(
         check_results!(replaced);
         let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
-        let Some(failure) = sszip_failure::from_number(failure, head.status) else {
+        let Some(failure) = sszip_failure::from_failure_number(failure, head.status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         // SAFETY: the function's contract.
-        match driver.handle_upstream_head(unsafe { to_response_head(head) }, failure, now) {
+        match driver.handle_upstream_head(unsafe { convert_host_response_head(head) }, failure, now)
+        {
             Ok(by_stored) => write_result!(replaced, by_stored),
             Err(_) => return sszip_status::SSZIP_STATUS_MISUSE,
         }
@@ -438,16 +440,16 @@ pub unsafe extern "C" fn sszip_exchange_other_filters(
     // SAFETY: the function's contract.
     match unsafe {
         with_driver(exchange, |driver| {
-            driver.record_filter_effect(changes, compresses, has_length)
+            driver.record_host_filter_effect(changes, compresses, has_length)
         })
     } {
-        Some(HostFilterEffect::BodyChanged) => {
+        Some(OtherFiltersEffect::BodyChanged) => {
             sszip_other_filters::SSZIP_OTHER_FILTERS_BODY_CHANGED
         }
-        Some(HostFilterEffect::SeparateCopy) => {
+        Some(OtherFiltersEffect::SeparateCopy) => {
             sszip_other_filters::SSZIP_OTHER_FILTERS_SEPARATE_COPY
         }
-        Some(HostFilterEffect::None) | None => sszip_other_filters::SSZIP_OTHER_FILTERS_NONE,
+        Some(OtherFiltersEffect::None) | None => sszip_other_filters::SSZIP_OTHER_FILTERS_NONE,
     }
 }
 
@@ -562,7 +564,7 @@ pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchan
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_detach(exchange: *mut sszip_exchange) -> sszip_status {
     catch_panic_status(|| {
-        borrow_mut!(exchange).driver.detach_client();
+        borrow_mut!(exchange).driver.abandon_client_exchange();
         sszip_status::SSZIP_STATUS_OK
     })
 }

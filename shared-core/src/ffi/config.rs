@@ -4,13 +4,13 @@ use std::sync::{Arc, LazyLock};
 
 use super::panic::catch_panic_status;
 use super::types::{borrow_slice, sszip_status, sszip_str};
-use crate::cache::process::wake::{EventLoopId, RequestWaiter, WokenRequestQueue};
-use crate::cache::process::ProcessHandle;
+use crate::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
+use crate::cache::process::ProcessResources;
 use crate::config::RouteConfig;
 
 /// State of the process, shared by all configurations that it loads.
-pub(super) static PROCESS: LazyLock<ProcessHandle> = LazyLock::new(|| {
-    let process = ProcessHandle::default();
+pub(super) static PROCESS: LazyLock<ProcessResources> = LazyLock::new(|| {
+    let process = ProcessResources::default();
     process.shared.add_event_loop(WOKEN.clone());
     process
 });
@@ -20,8 +20,8 @@ pub(super) static WOKEN: LazyLock<Arc<WokenRequestQueue>> = LazyLock::new(Arc::d
 
 /// Returns the waiter of the request with this identity; `None` for 0: the
 /// request does not wait.
-pub(super) fn waiter_with_identity(name: usize) -> Option<RequestWaiter> {
-    (name != 0).then(|| EventLoopId::default().waiter_with_id(name))
+pub(super) fn request_waiter_from_id(name: usize) -> Option<WaitingRequestId> {
+    (name != 0).then(|| EventLoopId::default().waiter_of_request(name))
 }
 
 /// The settings of one route. They do not change: any number of threads may
@@ -83,7 +83,7 @@ impl sszip_route_settings {
             enable: rules.enable,
             caches: rules.is_cache_enabled(),
             reads_requests: rules.may_read_request_body(),
-            has_policy: rules.active_policy().is_some(),
+            has_policy: rules.active_call_policy().is_some(),
             sends_probes: rules.is_transcoding_enabled(),
             buffers: rules.buffers.number as usize,
             buffer_size: rules.buffers.size as usize,

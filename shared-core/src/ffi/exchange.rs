@@ -58,7 +58,7 @@ pub unsafe extern "C" fn sszip_exchange_new(
                 hot.clear();
             }
         };
-        if !allocator::can_begin_new_work(drop_stored) {
+        if !allocator::has_memory_for_new_work(drop_stored) {
             return sszip_status::SSZIP_STATUS_MEMORY;
         }
         write_result!(
@@ -159,9 +159,9 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
         let driver = &mut exchange.driver;
         driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
         // SAFETY: the function's contract.
-        let judged = driver.handle_response_head(unsafe { to_response_head(head) });
+        let judged = driver.handle_response_head(unsafe { convert_host_response_head(head) });
         // SAFETY: the function's contract.
-        unsafe { write_step(judged, step) }
+        unsafe { write_host_step(judged, step) }
     })
 }
 
@@ -178,9 +178,9 @@ pub unsafe extern "C" fn sszip_exchange_response_head_unavailable(
 ) -> sszip_status {
     catch_panic_status(|| {
         check_results!(step);
-        let judged = borrow_mut!(exchange).driver.handle_unavailable_head();
+        let judged = borrow_mut!(exchange).driver.handle_head_without_memory();
         // SAFETY: the function's contract.
-        unsafe { write_step(judged, step) }
+        unsafe { write_host_step(judged, step) }
     })
 }
 
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn sszip_exchange_piece(
         // SAFETY: the function's contract.
         let taken = driver.handle_body_piece(unsafe { piece.borrow_bytes() });
         // SAFETY: the function's contract.
-        unsafe { write_step(taken, step) }
+        unsafe { write_host_step(taken, step) }
     })
 }
 
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn sszip_exchange_end_buffering(
         check_results!(step);
         let released = borrow_mut!(exchange).driver.end_buffering();
         // SAFETY: the function's contract.
-        unsafe { write_step(released, step) }
+        unsafe { write_host_step(released, step) }
     })
 }
 
@@ -280,8 +280,13 @@ pub unsafe extern "C" fn sszip_exchange_stream(
         check_results!(progress);
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let (piece, output) = unsafe { (piece.borrow_bytes(), borrow_output(output, capacity)) };
-        let Some(flush) = sszip_flush::from_number(flush) else {
+        let (piece, output) = unsafe {
+            (
+                piece.borrow_bytes(),
+                borrow_host_output_mut(output, capacity),
+            )
+        };
+        let Some(flush) = sszip_flush::from_flush_number(flush) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         match driver.encode_body_piece(piece, flush, output) {
@@ -318,7 +323,7 @@ pub unsafe extern "C" fn sszip_exchange_end(
         check_results!(step);
         let ended = borrow_mut!(exchange).driver.handle_body_end();
         // SAFETY: the function's contract.
-        unsafe { write_step(ended, step) }
+        unsafe { write_host_step(ended, step) }
     })
 }
 
@@ -336,7 +341,7 @@ pub unsafe extern "C" fn sszip_exchange_end_truncated(
         check_results!(step);
         let ended = borrow_mut!(exchange).driver.handle_truncated_body();
         // SAFETY: the function's contract.
-        unsafe { write_step(ended, step) }
+        unsafe { write_host_step(ended, step) }
     })
 }
 
@@ -377,7 +382,8 @@ pub unsafe extern "C" fn sszip_exchange_varies_on_accept_encoding(
     exchange: *const sszip_exchange,
 ) -> bool {
     // SAFETY: the function's contract.
-    unsafe { call_exchange(exchange, Exchange::varies_on_accept_encoding) }.unwrap_or(false)
+    unsafe { call_with_open_exchange(exchange, Exchange::varies_on_accept_encoding) }
+        .unwrap_or(false)
 }
 
 /// Returns the `Vary` value for a cache between the exchange and the upstream:
@@ -403,7 +409,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
         // SAFETY: the function's contract.
         let vary = unsafe { vary.borrow_bytes() };
         exchange.upstream_vary = match exchange.driver.available_exchange() {
-            Some(open) => open.upstream_vary_header(vary),
+            Some(open) => open.vary_without_upstream_edits(vary),
             None => return sszip_status::SSZIP_STATUS_MISUSE,
         };
         write_result!(out, sszip_str::from_bytes(&exchange.upstream_vary));
@@ -452,7 +458,7 @@ pub unsafe extern "C" fn sszip_exchange_body(
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
-pub(super) unsafe fn call_exchange<T>(
+pub(super) unsafe fn call_with_open_exchange<T>(
     exchange: *const sszip_exchange,
     of: impl FnOnce(&Exchange) -> T,
 ) -> Option<T> {
@@ -480,7 +486,7 @@ pub(super) unsafe fn with_driver<T>(
 /// # Safety
 /// `data` points at `len` bytes that no one else uses during `'a`, or is NULL
 /// with `len` 0.
-unsafe fn borrow_output<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
+unsafe fn borrow_host_output_mut<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     if len == 0 {
         &mut []
     } else {
@@ -494,7 +500,7 @@ unsafe fn borrow_output<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
 ///
 /// # Safety
 /// `out` is NULL or points at memory of its type.
-pub(super) unsafe fn write_step(
+pub(super) unsafe fn write_host_step(
     step: Result<HostStep, HostMisuse>,
     out: *mut sszip_step,
 ) -> sszip_status {
@@ -555,7 +561,7 @@ pub(super) unsafe fn borrow_headers<'a>(
 ///
 /// # Safety
 /// Everything that `head` points at is valid and does not change during `'a`.
-pub(super) unsafe fn to_response_head<'a>(
+pub(super) unsafe fn convert_host_response_head<'a>(
     head: &sszip_response_head,
 ) -> ResponseHead<impl Iterator<Item = Header<'a>> + Clone> {
     ResponseHead {

@@ -253,7 +253,7 @@ pub enum sszip_failure {
 impl sszip_failure {
     /// Returns the failure with this number and status; `None` for a number
     /// that is not an `sszip_failure`.
-    pub(super) fn from_number(number: u32, status: u16) -> Option<UpstreamFailure> {
+    pub(super) fn from_failure_number(number: u32, status: u16) -> Option<UpstreamFailure> {
         Some(match number {
             0 => UpstreamFailure::Status(status),
             1 => UpstreamFailure::Error,
@@ -281,7 +281,7 @@ pub enum sszip_flush {
 impl sszip_flush {
     /// Returns the flush mode with this number; `None` for a number that is not
     /// an `sszip_flush`.
-    pub(super) fn from_number(number: u32) -> Option<FlushMode> {
+    pub(super) fn from_flush_number(number: u32) -> Option<FlushMode> {
         Some(match number {
             0 => FlushMode::None,
             1 => FlushMode::Sync,

@@ -1,6 +1,6 @@
 //! Jobs for threads that serve no connections.
 
-use super::exchange::{sszip_exchange, write_step};
+use super::exchange::{sszip_exchange, write_host_step};
 use super::exchange_types::{sszip_job, sszip_step};
 use super::panic::{borrow_mut, catch_panic, catch_panic_status, check_results};
 use super::types::sszip_status;
@@ -88,6 +88,6 @@ pub unsafe extern "C" fn sszip_exchange_job_done(
         // SAFETY: not NULL; the function's contract.
         let next = driver.resume_after_job(unsafe { Box::from_raw(job) }.0);
         // SAFETY: the function's contract.
-        unsafe { write_step(Ok(next), step) }
+        unsafe { write_host_step(Ok(next), step) }
     })
 }

@@ -10,7 +10,7 @@ use super::panic::{catch_panic, catch_panic_status, check_results, write_result}
 use super::types::{sszip_status, sszip_str};
 use crate::cache::link::{LinkConnectionAction, OwnerHealthChange, OwnerLink};
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::tip_floor::{TipFloorSource, TipFloorTable};
+use crate::cache::tip_floor::{SharedTipFloorBackend, TipFloorTable};
 use crate::config::validated::ValidatedConfig;
 
 /// Result of opening a connection to the owner.
@@ -45,12 +45,13 @@ pub enum sszip_link_action {
 
 /// Joins this process to the owner of a store. Replies that are longer than
 /// the longest entry that the plan allows are refused.
-pub(super) fn join_owner(plan: &ValidatedConfig) {
-    let link = LINK.get_or_init(|| Arc::new(OwnerLink::for_process(plan.largest_entry_limit())));
-    link.set_lookup_deadline(plan.lookup_timeout());
+pub(super) fn connect_process_to_owner(plan: &ValidatedConfig) {
+    let link =
+        LINK.get_or_init(|| Arc::new(OwnerLink::link_for_process(plan.largest_entry_limit())));
+    link.set_lookup_timeout(plan.lookup_timeout());
     PROCESS
         .shared
-        .connect_owner(Arc::clone(link) as Arc<dyn OwnerClient>);
+        .set_owner_client(Arc::clone(link) as Arc<dyn OwnerClient>);
 }
 
 /// The process's only link.
@@ -86,8 +87,11 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
         // SAFETY: not NULL; the function's contract; every access to it is
         // atomic.
         let numbers = unsafe { std::slice::from_raw_parts(first, TipFloorTable::LENGTH) };
-        if let (Some(link), Some(table)) = (owner_link(), TipFloorTable::from_numbers(numbers)) {
-            link.chains.share_tip_floors(TipFloorSource::Table(table));
+        if let (Some(link), Some(table)) =
+            (owner_link(), TipFloorTable::from_zeroed_atomics(numbers))
+        {
+            link.chains
+                .set_shared_tip_floors(SharedTipFloorBackend::Table(table));
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -104,7 +108,7 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
 /// `slot` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_next_action(slot: *mut usize) -> sszip_link_action {
-    let need = catch_panic(|| owner_link().and_then(OwnerLink::next_action));
+    let need = catch_panic(|| owner_link().and_then(OwnerLink::next_connection_action));
     let (need, at) = match need.flatten() {
         Some(LinkConnectionAction::Connect(at)) => (sszip_link_action::SSZIP_LINK_CONNECT, at),
         Some(LinkConnectionAction::Write(at)) => (sszip_link_action::SSZIP_LINK_WRITE, at),
@@ -132,9 +136,9 @@ pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> ss
         };
         if let Some(link) = owner_link() {
             if is_absent {
-                link.connection_refused(&PROCESS.shared, now);
+                link.handle_connection_refused(&PROCESS.shared, now);
             }
-            link.connection_opened(&PROCESS.shared, slot, is_open, now);
+            link.handle_connection_opened(&PROCESS.shared, slot, is_open, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -159,7 +163,7 @@ pub unsafe extern "C" fn sszip_link_output(
         check_results!(out, count);
         let mut written = 0;
         if let Some(link) = owner_link() {
-            link.write_pieces(slot, |pieces| {
+            link.pass_unwritten_pieces(slot, |pieces| {
                 for piece in pieces.take(capacity) {
                     // SAFETY: not NULL, and there is room: the contract.
                     unsafe { out.add(written).write(sszip_str::from_bytes(piece)) };
@@ -178,7 +182,7 @@ pub unsafe extern "C" fn sszip_link_output(
 pub extern "C" fn sszip_link_bytes_written(slot: usize, bytes: usize) -> sszip_status {
     catch_panic_status(|| {
         if let Some(link) = owner_link() {
-            link.write_pieces(slot, |_| bytes);
+            link.pass_unwritten_pieces(slot, |_| bytes);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -203,7 +207,7 @@ pub unsafe extern "C" fn sszip_link_read_buffer(
         check_results!(data, len);
         let mut room = (std::ptr::null_mut(), 0);
         let is_open = owner_link().is_some_and(|link| {
-            link.read_buffer(slot, |bytes| {
+            link.pass_read_buffer(slot, |bytes| {
                 room = (bytes.as_mut_ptr().cast::<u8>(), bytes.len());
             })
         });
@@ -231,7 +235,7 @@ pub unsafe extern "C" fn sszip_link_bytes_read(
     catch_panic_status(|| {
         if let Some(link) = owner_link() {
             // SAFETY: the function's contract.
-            unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, now) };
+            unsafe { link.report_bytes_read(&PROCESS.shared, slot, bytes, now) };
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -271,11 +275,12 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 /// `is_bad` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_health_change(now: u64, is_bad: *mut bool) -> sszip_str {
-    let news = catch_panic(|| owner_link().and_then(|link| link.take_health_change(now))).flatten();
-    let text = news.map_or("", OwnerHealthChange::health_log_text);
+    let news =
+        catch_panic(|| owner_link().and_then(|link| link.take_owner_health_change(now))).flatten();
+    let text = news.map_or("", OwnerHealthChange::owner_health_log_text);
     if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
-        unsafe { is_bad.write(news.is_some_and(OwnerHealthChange::is_outage)) };
+        unsafe { is_bad.write(news.is_some_and(OwnerHealthChange::is_owner_outage)) };
     }
     sszip_str::from_bytes(text.as_bytes())
 }

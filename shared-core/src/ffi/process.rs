@@ -31,10 +31,10 @@ pub unsafe extern "C" fn sszip_validated_config_start(
             let share = route.cache.memory / processes.max(1) as u64;
             route.process.shared.start_hot_tier(share, share, 1);
         }
-        exchange::initialize_shared_values();
+        exchange::initialize_process_globals();
         allocator::configure_malloc();
         if config.plan.owner_socket().is_some() {
-            link::join_owner(&config.plan);
+            link::connect_process_to_owner(&config.plan);
         }
         sszip_status::SSZIP_STATUS_OK
     })

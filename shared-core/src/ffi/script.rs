@@ -32,7 +32,7 @@ pub struct sszip_call {
 /// The memory of the last result that a thread received from the script API,
 /// which stays valid until the thread's next result.
 #[derive(Default)]
-struct ThreadResult {
+struct ScriptThreadResult {
     _bytes: Option<SharedBytes>,
     /// A body that the host wrote, or a decompressed body.
     _body: Vec<u8>,
@@ -40,19 +40,19 @@ struct ThreadResult {
 }
 
 thread_local! {
-    static THREAD_RESULT: RefCell<ThreadResult> = RefCell::default();
+    static THREAD_RESULT: RefCell<ScriptThreadResult> = RefCell::default();
 }
 
 /// Replaces the thread result of this thread, whose memory is freed.
-fn set_thread_result(result: ThreadResult) {
+fn set_thread_result(result: ScriptThreadResult) {
     THREAD_RESULT.with(|last| *last.borrow_mut() = result);
 }
 
 fn return_result_bytes(bytes: SharedBytes, out: *mut sszip_str) -> sszip_status {
     write_result!(out, sszip_str::from_bytes(&bytes));
-    set_thread_result(ThreadResult {
+    set_thread_result(ScriptThreadResult {
         _bytes: Some(bytes),
-        ..ThreadResult::default()
+        ..ScriptThreadResult::default()
     });
     sszip_status::SSZIP_STATUS_OK
 }
@@ -80,7 +80,7 @@ pub(super) fn return_thread_result<B: Into<SharedBytes>, E: ToString>(
 #[no_mangle]
 pub extern "C" fn sszip_result_free() {
     catch_panic_status(|| {
-        set_thread_result(ThreadResult::default());
+        set_thread_result(ScriptThreadResult::default());
         sszip_status::SSZIP_STATUS_OK
     });
 }
@@ -344,9 +344,9 @@ pub extern "C" fn sszip_calls_buffer(length: usize) -> *mut u8 {
     body.resize(length, 0);
     let room = body.as_mut_ptr();
     catch_panic_status(|| {
-        set_thread_result(ThreadResult {
+        set_thread_result(ScriptThreadResult {
             _body: body,
-            ..ThreadResult::default()
+            ..ScriptThreadResult::default()
         });
         sszip_status::SSZIP_STATUS_OK
     });

@@ -4,7 +4,7 @@ use super::panic::{catch_panic_status, check_results};
 use super::script::return_thread_result;
 use super::types::{sszip_status, sszip_str};
 use crate::bytes::SharedBytes;
-use crate::script::ssz_values::{self, SszTypeName};
+use crate::script::ssz_values::{self, SszTypeSelector};
 
 /// Selects an SSZ type; an empty string means that the property is not
 /// specified.
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn sszip_json_to_ssz(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     catch_panic_status(|| unsafe {
-        write_ssz_result(ssz_type, out, |ssz_type, form, _| {
+        call_with_ssz_type(ssz_type, out, |ssz_type, form, _| {
             ssz_values::json_value_to_ssz(ssz_type, form, json.borrow_bytes())
         })
     })
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn sszip_ssz_to_json(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     catch_panic_status(|| unsafe {
-        write_ssz_result(ssz_type, out, |ssz_type, _, path| {
+        call_with_ssz_type(ssz_type, out, |ssz_type, _, path| {
             ssz_values::ssz_value_to_json(ssz_type, path, ssz.borrow_bytes())
         })
     })
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn sszip_ssz_check(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     catch_panic_status(|| unsafe {
-        write_ssz_result(ssz_type, out, |ssz_type, _, _| {
+        call_with_ssz_type(ssz_type, out, |ssz_type, _, _| {
             ssz_values::check_ssz_value(ssz_type, ssz.borrow_bytes()).map(|()| Vec::new())
         })
     })
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn sszip_ssz_root(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     catch_panic_status(|| unsafe {
-        write_ssz_result(ssz_type, out, |ssz_type, _, path| {
+        call_with_ssz_type(ssz_type, out, |ssz_type, _, path| {
             ssz_values::ssz_value_root(ssz_type, path, ssz.borrow_bytes()).map(String::into_bytes)
         })
     })
@@ -111,10 +111,10 @@ pub unsafe extern "C" fn sszip_ssz_root(
 ///
 /// # Safety
 /// `ssz_type` is NULL or valid with all that it points at.
-unsafe fn write_ssz_result<B: Into<SharedBytes>>(
+unsafe fn call_with_ssz_type<B: Into<SharedBytes>>(
     ssz_type: *const sszip_ssz_type,
     out: *mut sszip_str,
-    run: impl FnOnce(&SszTypeName<'_>, &str, &str) -> Result<B, String>,
+    run: impl FnOnce(&SszTypeSelector<'_>, &str, &str) -> Result<B, String>,
 ) -> sszip_status {
     check_results!(out);
     // SAFETY: the function's contract.
@@ -132,6 +132,6 @@ unsafe fn write_ssz_result<B: Into<SharedBytes>>(
     ) else {
         return return_thread_result::<Vec<u8>, _>(Err("a name is not UTF-8"), out);
     };
-    let ssz_type = SszTypeName { name, fork, preset };
+    let ssz_type = SszTypeSelector { name, fork, preset };
     return_thread_result(run(&ssz_type, form, path).map(Some), out)
 }

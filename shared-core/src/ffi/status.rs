@@ -5,16 +5,16 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::config::{waiter_with_identity, PROCESS};
-use super::exchange::{sszip_exchange, write_step};
+use super::config::{request_waiter_from_id, PROCESS};
+use super::exchange::{sszip_exchange, write_host_step};
 use super::exchange_types::{sszip_lookup_request, sszip_step};
 use super::panic::{
     borrow_mut, borrow_sized, borrow_struct_of_exact_size, catch_panic_status, check_results,
     write_result,
 };
 use super::types::{sszip_status, sszip_str};
-use crate::cache::process::ProcessHandle;
-use crate::exchange::StatusRequest;
+use crate::cache::process::ProcessResources;
+use crate::exchange::StatusPageRequest;
 use crate::metrics::{gauge_values, ExchangeMetricsTally, GAUGES};
 use crate::script::metrics::flat_metrics;
 use crate::status::metrics_board::MetricsBoard;
@@ -70,7 +70,7 @@ pub extern "C" fn sszip_metrics_board_size() -> usize {
 pub unsafe extern "C" fn sszip_metrics_board_init(memory: *mut c_void, now: u64) -> sszip_status {
     catch_panic_status(|| {
         // SAFETY: the function's contract.
-        let numbers = unsafe { board_values(memory) };
+        let numbers = unsafe { borrow_board_memory(memory) };
         match numbers
             .and_then(|numbers| MetricsBoard::init_shared_board(numbers, unix_seconds(), now))
         {
@@ -90,7 +90,7 @@ fn unix_seconds() -> u64 {
 /// # Safety
 /// `memory` is NULL or points at the bytes of `sszip_metrics_board_size`,
 /// aligned for `uint64_t`, which are used for nothing else.
-unsafe fn board_values(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
+unsafe fn borrow_board_memory(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
     let first: *const AtomicU64 = memory.cast_const().cast();
     // SAFETY: the function's contract; every access to it is atomic.
     (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, MetricsBoard::LENGTH) })
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn sszip_metrics_board_set_gauges(
             Ok(board) => board,
             Err(status) => return status,
         };
-        if let Some(tally) = ExchangeMetricsTally::from_process_state(&PROCESS.shared) {
+        if let Some(tally) = ExchangeMetricsTally::take_process_tally(&PROCESS.shared) {
             counters.add_exchange(board.worker, &tally, board.now);
         }
         counters.set_request_gauges(board.worker, &PROCESS);
@@ -182,7 +182,7 @@ fn update_exchange_gauges(exchange: &sszip_exchange, counters: MetricsBoard, wor
     }
 }
 
-fn update_gauges(process: &ProcessHandle, counters: MetricsBoard, worker: usize) {
+fn update_gauges(process: &ProcessResources, counters: MetricsBoard, worker: usize) {
     counters.set_gauges(worker, gauge_values(process, 0));
 }
 
@@ -197,7 +197,7 @@ unsafe fn borrow_board<'a>(
     let board = unsafe { borrow_struct_of_exact_size(board) }?;
     // SAFETY: the function's contract.
     let counters =
-        unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_shared_board);
+        unsafe { borrow_board_memory(board.memory) }.and_then(MetricsBoard::attach_shared_board);
     let counters = counters.ok_or(sszip_status::SSZIP_STATUS_NULL)?;
     Ok((counters, board))
 }
@@ -224,26 +224,28 @@ pub unsafe extern "C" fn sszip_exchange_report_status(
         let request = borrow_sized!(request);
         let board = borrow_sized!(board);
         // SAFETY: the function's contract.
-        let Some(counters) =
-            unsafe { board_values(board.memory) }.and_then(MetricsBoard::attach_shared_board)
+        let Some(counters) = unsafe { borrow_board_memory(board.memory) }
+            .and_then(MetricsBoard::attach_shared_board)
         else {
             return sszip_status::SSZIP_STATUS_NULL;
         };
         update_exchange_gauges(exchange, counters, board.worker);
         // SAFETY: the function's contract.
         let reported = unsafe {
-            exchange.driver.respond_with_status_page(&StatusRequest {
-                method: method.borrow_bytes(),
-                query: query.borrow_bytes(),
-                host: &String::from_utf8_lossy(board.host.borrow_bytes()),
-                board: counters,
-                waiter: waiter_with_identity(request.waiter),
-                now: request.now,
-                wall: unix_seconds(),
-            })
+            exchange
+                .driver
+                .respond_with_status_page(&StatusPageRequest {
+                    method: method.borrow_bytes(),
+                    query: query.borrow_bytes(),
+                    host: &String::from_utf8_lossy(board.host.borrow_bytes()),
+                    board: counters,
+                    waiter: request_waiter_from_id(request.waiter),
+                    now: request.now,
+                    wall: unix_seconds(),
+                })
         };
         // SAFETY: the function's contract.
-        unsafe { write_step(reported, step) }
+        unsafe { write_host_step(reported, step) }
     })
 }
 

@@ -13,16 +13,16 @@ use super::panic::{
 use super::types::{sszip_status, sszip_str};
 use crate::config::files;
 use crate::config::head_sources::NamespaceSource;
-use crate::config::upstreams::{RouteDestination, UpstreamGroups};
-use crate::config::validated::{RouteDeclaration, ValidatedConfig};
-use crate::config::{ConfigBlock, DirectiveLocation, RouteConfig};
+use crate::config::upstreams::{RouteUpstreamIdentity, UpstreamGroups};
+use crate::config::validated::{HostRouteDeclaration, ValidatedConfig};
+use crate::config::{DirectiveLocation, RouteConfig, RouteConfigBlock};
 
 /// A whole configuration: the directives of each block, and the inherited
 /// settings of each route.
 #[derive(Default)]
 pub struct sszip_validated_config {
     pub(super) plan: ValidatedConfig,
-    blocks: Vec<ConfigBlock>,
+    blocks: Vec<RouteConfigBlock>,
     #[allow(clippy::vec_box)] // the host has pointers to them
     pub(super) configs: Vec<Box<sszip_config>>,
     upstreams: UpstreamGroups,
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn sszip_validated_config_set(
             *block = number;
         }
         // SAFETY: the function's contract.
-        unsafe { config.write_operator_text(set, text) }
+        unsafe { config.return_operator_text(set, text) }
     })
 }
 
@@ -221,11 +221,12 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
         // SAFETY: the function's contract.
         let url = (!route.url.data.is_null()).then(|| unsafe { route.url.borrow_bytes() });
         let mut number = *block;
-        let Some(mut route_config) = config.resolve_route(&mut number, outer, &hidden) else {
+        let Some(mut route_config) = config.resolve_route_settings(&mut number, outer, &hidden)
+        else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        route_config.destination = RouteDestination::new(name, url, &config.upstreams);
-        let route = RouteDeclaration {
+        route_config.destination = RouteUpstreamIdentity::new(name, url, &config.upstreams);
+        let route = HostRouteDeclaration {
             name: &format!("location \"{}\"", String::from_utf8_lossy(name)),
             named: match (route.per_request, route.name_space.data.is_null()) {
                 (true, _) => NamespaceSource::PerRequest,
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
             body_buffer: (route.body_buffer > 0).then_some(route.body_buffer),
             is_http_1_0: route.is_http_1_0,
         };
-        let added = config.plan.add_route(&route_config, route);
+        let added = config.plan.validate_and_add_route(&route_config, route);
         let added = added
             .map(|text| text.map(|text| with_nginx_directive_names(&text)))
             .map_err(|error| with_nginx_directive_names(&error));
@@ -248,7 +249,7 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
             *block = number;
         }
         // SAFETY: the function's contract.
-        unsafe { config.write_operator_text(added, text) }
+        unsafe { config.return_operator_text(added, text) }
     })
 }
 
@@ -269,7 +270,9 @@ pub unsafe extern "C" fn sszip_validated_config_add_upstream(
         let config = borrow_mut!(config);
         // SAFETY: the function's contract.
         let (name, servers) = unsafe { (name.borrow_bytes(), borrow_strings(servers, nservers)) };
-        config.upstreams.add_server_group(name, servers.into_iter());
+        config
+            .upstreams
+            .add_upstream_group(name, servers.into_iter());
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -295,7 +298,7 @@ pub unsafe extern "C" fn sszip_validated_config_check(
         });
         let checked = checked.map_err(|error| with_nginx_directive_names(&error));
         // SAFETY: the function's contract.
-        unsafe { config.write_operator_text(checked, text) }
+        unsafe { config.return_operator_text(checked, text) }
     })
 }
 
@@ -313,7 +316,7 @@ pub unsafe extern "C" fn sszip_validated_config_owner_socket(
     // SAFETY: the function's contract.
     let config = unsafe { config.as_ref() };
     config.map_or(sszip_str::ABSENT, |config| {
-        string_without_nul(&config.owner)
+        strip_nul_terminator(&config.owner)
     })
 }
 
@@ -338,8 +341,10 @@ pub unsafe extern "C" fn sszip_validated_config_store(
         let Some(own) = &config.plan.store else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let [folder, socket, data, heads] =
-            config.store.each_ref().map(|text| string_without_nul(text));
+        let [folder, socket, data, heads] = config
+            .store
+            .each_ref()
+            .map(|text| strip_nul_terminator(text));
         write_result!(
             out,
             sszip_store {
@@ -372,9 +377,9 @@ pub unsafe extern "C" fn sszip_validated_config_free(config: *mut sszip_validate
 impl sszip_validated_config {
     /// Returns the block of that number; 0: a new block. `None`: there is no
     /// such block.
-    fn find_or_add_block(&mut self, number: &mut usize) -> Option<&mut ConfigBlock> {
+    fn find_or_add_config_block(&mut self, number: &mut usize) -> Option<&mut RouteConfigBlock> {
         if *number == 0 {
-            self.blocks.push(ConfigBlock::default());
+            self.blocks.push(RouteConfigBlock::default());
             *number = self.blocks.len();
         }
         self.blocks.get_mut(*number - 1)
@@ -407,40 +412,40 @@ impl sszip_validated_config {
         let values = files::resolve_ca_files(name, values, &self.file_prefix)?;
         let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
         let directives = self
-            .find_or_add_block(block)
+            .find_or_add_config_block(block)
             .ok_or("is not in a configuration block")?;
-        let set = directives.set_directive_at(name, &values, DirectiveLocation { at });
+        let set = directives.set_directive_with_location(name, &values, DirectiveLocation { at });
         set.map_err(|error| error.to_string())?;
         let warning = directives.take_directive_warning();
         Ok(warning.map(|warning| with_nginx_directive_names(&warning)))
     }
 
     /// Returns the settings of a route; `None`: there is no such block.
-    fn resolve_route(
+    fn resolve_route_settings(
         &mut self,
         block: &mut usize,
         outer: usize,
         hidden: &[&[u8]],
     ) -> Option<RouteConfig> {
         let outer = match outer {
-            0 => ConfigBlock::default(),
+            0 => RouteConfigBlock::default(),
             number => self.blocks.get(number - 1)?.clone(),
         };
-        let directives = self.find_or_add_block(block)?;
+        let directives = self.find_or_add_config_block(block)?;
         directives.inherit_unset_from(&outer);
         directives.set_hidden_headers(hidden.iter().copied());
         Some(directives.resolve_route_config(PROCESS.clone()))
     }
 
     fn check_config(&mut self) -> Result<(), String> {
-        self.upstreams.publish_groups();
+        self.upstreams.share_groups_with_routes();
         self.plan.check_across_routes()?;
         if let Some(own) = &self.plan.store {
             let heads = self.plan.follows.to_json();
             let texts = [
                 own.folder.clone(),
                 own.owner_socket_path(),
-                own.data_folder_path(),
+                own.store_data_folder(),
                 heads,
             ];
             self.store = texts.map(|text| text + "\0");
@@ -454,7 +459,7 @@ impl sszip_validated_config {
     ///
     /// # Safety
     /// `text` is NULL or points at memory of its type.
-    unsafe fn write_operator_text(
+    unsafe fn return_operator_text(
         &mut self,
         result: Result<Option<String>, String>,
         text: *mut sszip_str,
@@ -470,7 +475,7 @@ impl sszip_validated_config {
 }
 
 /// Returns a text as a string of the C ABI, without the NUL that ends it.
-fn string_without_nul(text: &str) -> sszip_str {
+fn strip_nul_terminator(text: &str) -> sszip_str {
     sszip_str::from_bytes(text.strip_suffix('\0').unwrap_or(text).as_bytes())
 }
 

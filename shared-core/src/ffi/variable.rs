@@ -12,7 +12,7 @@ use crate::log_variable::LogVariable;
 #[no_mangle]
 pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
     match LogVariable::ALL.get(number) {
-        Some(variable) => sszip_str::from_bytes(variable.variable_name().as_bytes()),
+        Some(variable) => sszip_str::from_bytes(variable.log_variable_name().as_bytes()),
         None => sszip_str::ABSENT,
     }
 }

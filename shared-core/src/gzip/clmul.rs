@@ -30,17 +30,17 @@ pub(super) fn clmul_crc_product(a: u32, b: u32) -> Option<u32> {
 unsafe fn multiply_modulo_crc(a: u32, b: u32) -> u32 {
     // 63 coefficients, reflected: one bit up they fill a word, with x^0 to x^31 in the upper
     // half
-    let full = low_product(i64::from(a), i64::from(b)) << 1;
+    let full = carryless_product_low(i64::from(a), i64::from(b)) << 1;
     // multiple of the polynomial that clears the lower half
-    let quotient = low_product(low_half(full), BARRETT_QUOTIENT);
-    let rest = full ^ low_product(low_half(quotient), CRC32_POLYNOMIAL);
+    let quotient = carryless_product_low(low_half(full), BARRETT_QUOTIENT);
+    let rest = full ^ carryless_product_low(low_half(quotient), CRC32_POLYNOMIAL);
     (rest as u64 >> 32) as u32
 }
 
 /// Returns the lower 64 bits of the carry-less product of two words.
 #[target_feature(enable = "pclmulqdq,sse2")]
 #[inline]
-fn low_product(a: i64, b: i64) -> i64 {
+fn carryless_product_low(a: i64, b: i64) -> i64 {
     let product = _mm_clmulepi64_si128(_mm_cvtsi64_si128(a), _mm_cvtsi64_si128(b), 0);
     _mm_cvtsi128_si64(product)
 }

@@ -32,7 +32,7 @@ pub(super) fn with_compressor<T>(
 
 /// Takes an idle compressor of the level from the pool, if there is one.
 fn take_compressor(level: u8) -> Option<LibdeflateCompressor> {
-    let mut pool = lock_pool();
+    let mut pool = lock_compressor_pool();
     let at = pool.iter().rposition(|(pooled, _)| *pooled == level)?;
     Some(pool.remove(at).1)
 }
@@ -43,7 +43,7 @@ fn return_compressor(
     level: u8,
     compressor: LibdeflateCompressor,
 ) -> Vec<(u8, LibdeflateCompressor)> {
-    let mut pool = lock_pool();
+    let mut pool = lock_compressor_pool();
     pool.push((level, compressor));
     let mut room = MAX_IDLE_BYTES;
     let remaining = pool
@@ -64,7 +64,7 @@ fn return_compressor(
 }
 
 /// Locks the pool. A panic never leaves the list half-changed.
-fn lock_pool() -> MutexGuard<'static, Vec<(u8, LibdeflateCompressor)>> {
+fn lock_compressor_pool() -> MutexGuard<'static, Vec<(u8, LibdeflateCompressor)>> {
     lock_ignoring_poison(&COMPRESSOR_POOL)
 }
 
@@ -79,7 +79,7 @@ fn compressor_size(level: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{compressor_size, lock_pool, with_compressor, MAX_IDLE_BYTES};
+    use super::{compressor_size, lock_compressor_pool, with_compressor, MAX_IDLE_BYTES};
 
     #[test]
     fn idle_compressors_are_bounded() {
@@ -89,13 +89,13 @@ mod tests {
                     scope.spawn(move || {
                         let mut output = Vec::with_capacity(1000);
                         with_compressor(level, |compressor| {
-                            assert!(compressor.compress_member(&[b'a'; 100], &mut output));
+                            assert!(compressor.compress_gzip_member(&[b'a'; 100], &mut output));
                         })
                     });
                 }
             }
         });
-        let idle: usize = lock_pool()
+        let idle: usize = lock_compressor_pool()
             .iter()
             .map(|(level, _)| compressor_size(*level))
             .sum();

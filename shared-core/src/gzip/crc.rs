@@ -61,7 +61,7 @@ const fn crc_product_bitwise(a: u32, mut b: u32) -> u32 {
 
 impl CrcShift {
     /// Computes the factor for `length` bytes that follow a checksum.
-    pub fn for_length(length: u64) -> Self {
+    pub fn for_appended_bytes(length: u64) -> Self {
         let mut power = POLYNOMIAL_ONE;
         // x to the power of 2^3 is a byte
         let mut square = 3;
@@ -91,16 +91,16 @@ impl RunningCrc {
     }
 
     /// Appends `bytes`.
-    pub fn append_bytes(&mut self, bytes: &[u8]) {
+    pub fn update_checksum(&mut self, bytes: &[u8]) {
         let mut hasher = Hasher::new_with_initial(self.crc_value);
         hasher.update(bytes);
         self.crc_value = hasher.finalize();
         self.byte_count = self.byte_count.wrapping_add(bytes.len() as u64);
     }
 
-    /// Appends `length` bytes with the checksum `crc`; `shift` is [`CrcShift::for_length`] of that
+    /// Appends `length` bytes with the checksum `crc`; `shift` is [`CrcShift::for_appended_bytes`] of that
     /// length.
-    pub fn append_crc(&mut self, crc: u32, length: u64, shift: CrcShift) {
+    pub fn combine_crc(&mut self, crc: u32, length: u64, shift: CrcShift) {
         self.crc_value = crc_product(shift.0, self.crc_value) ^ crc;
         self.byte_count = self.byte_count.wrapping_add(length);
     }
@@ -135,17 +135,17 @@ mod tests {
     fn checksums_of_more_than_32_bits_of_length_are_combined() {
         // 2^32 + 1 zero bytes, in parts and by doubling
         let mut doubled = RunningCrc::new();
-        doubled.append_bytes(&[0]);
+        doubled.update_checksum(&[0]);
         for _ in 0..32 {
             let (sum, length) = (doubled.crc_value(), doubled.byte_count());
-            doubled.append_crc(sum, length, CrcShift::for_length(length));
+            doubled.combine_crc(sum, length, CrcShift::for_appended_bytes(length));
         }
         let mut parts = RunningCrc::new();
-        parts.append_bytes(&[0; 1 << 12]);
+        parts.update_checksum(&[0; 1 << 12]);
         let page = parts.clone();
-        let shift = CrcShift::for_length(page.byte_count());
+        let shift = CrcShift::for_appended_bytes(page.byte_count());
         for _ in 1..1 << 20 {
-            parts.append_crc(page.crc_value(), page.byte_count(), shift);
+            parts.combine_crc(page.crc_value(), page.byte_count(), shift);
         }
         assert_eq!(doubled.byte_count(), 1 << 32);
         assert_eq!(parts.byte_count(), 1 << 32);
@@ -186,9 +186,9 @@ mod tests {
             for (is_known, part) in &parts {
                 if *is_known {
                     let length = part.len() as u64;
-                    crc.append_crc(crc32(part), length, CrcShift::for_length(length));
+                    crc.combine_crc(crc32(part), length, CrcShift::for_appended_bytes(length));
                 } else {
-                    crc.append_bytes(part);
+                    crc.update_checksum(part);
                 }
             }
             let whole: Vec<u8> = parts.into_iter().flat_map(|(_, part)| part).collect();

@@ -22,7 +22,7 @@ pub(super) struct FinalDeflateBlock {
 
 /// Walks the stream that is exactly `bytes[start..end]`, followed by [`WALK_MARGIN`] more bytes.
 /// `None` if it is not a valid stream.
-pub(super) fn find_final_block(
+pub(super) fn find_final_deflate_block(
     bytes: &[u8],
     start: usize,
     end: usize,
@@ -113,7 +113,7 @@ impl DeflateWalker<'_> {
         }
         codes
             .lengths
-            .assign_codes(&lengths, &CODE_LENGTH_SYMBOLS, CodeCompleteness::Always)?;
+            .assign_codes(&lengths, &CODE_LENGTH_SYMBOLS, CodeCompletenessRule::Always)?;
         let mut lengths = [0u8; 286 + 30];
         let all = &mut lengths[..literals + distances];
         let mut filled = 0;
@@ -136,13 +136,13 @@ impl DeflateWalker<'_> {
         codes.literals.assign_codes(
             of_literals,
             &LITERAL_LENGTH_SYMBOLS,
-            CodeCompleteness::UnlessSingle,
+            CodeCompletenessRule::UnlessSingle,
         )?;
-        codes.literals.merge_literals();
+        codes.literals.join_literal_codes();
         codes.distances.assign_codes(
             of_distances,
             &DISTANCE_SYMBOLS,
-            CodeCompleteness::UnlessSingle,
+            CodeCompletenessRule::UnlessSingle,
         )
     }
 
@@ -163,7 +163,7 @@ impl DeflateWalker<'_> {
             }
             match symbol.symbol_kind() {
                 LITERAL_KIND => {}
-                MATCH_KIND => self.walk_match(symbol, codes)?,
+                MATCH_KIND => self.walk_back_reference(symbol, codes)?,
                 END_KIND => {
                     self.at += symbol.code_bits();
                     return Some(());
@@ -175,12 +175,16 @@ impl DeflateWalker<'_> {
 
     /// Walks a match, whose length symbol was read, and checks its distance.
     #[inline(always)]
-    fn walk_match(&mut self, length: DeflateSymbol, codes: &DeflateBlockCodes) -> Option<()> {
+    fn walk_back_reference(
+        &mut self,
+        length: DeflateSymbol,
+        codes: &DeflateBlockCodes,
+    ) -> Option<()> {
         let word = self.peek_bits()? >> length.code_bits();
-        let copied = length.base_value() + length.extra_value(word);
+        let copied = length.base_value() + length.extra_bits_value(word);
         let word = word >> length.extra_bits();
         let distance = codes.distances.decode_symbol(word)?;
-        let back = distance.base_value() + distance.extra_value(word >> distance.code_bits());
+        let back = distance.base_value() + distance.extra_bits_value(word >> distance.code_bits());
         self.at += length.total_bits() + distance.total_bits();
         if distance.symbol_kind() != MATCH_KIND || back > self.produced {
             return None;
@@ -250,7 +254,7 @@ impl DeflateSymbol {
 
     /// Returns the value of the symbol's extra bits, which are next in `word`.
     #[inline(always)]
-    fn extra_value(self, word: u64) -> usize {
+    fn extra_bits_value(self, word: u64) -> usize {
         (word & ((1 << self.extra_bits()) - 1)) as usize
     }
 }
@@ -297,7 +301,7 @@ const CODE_LENGTH_SYMBOLS: [DeflateSymbol; 19] = {
 
 /// The requirement that a Huffman code is complete: that it leaves no bit sequence unused.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CodeCompleteness {
+enum CodeCompletenessRule {
     Always,
     /// An incomplete code is allowed if it has no symbols, or one of one bit: a block without
     /// matches, or with one distance.
@@ -326,10 +330,13 @@ impl DeflateBlockCodes {
         let mut lengths = [8; 288];
         lengths[144..256].fill(9);
         lengths[256..280].fill(7);
-        self.literals
-            .assign_codes(&lengths, &LITERAL_LENGTH_SYMBOLS, CodeCompleteness::Always)?;
+        self.literals.assign_codes(
+            &lengths,
+            &LITERAL_LENGTH_SYMBOLS,
+            CodeCompletenessRule::Always,
+        )?;
         self.distances
-            .assign_codes(&[5; 32], &DISTANCE_SYMBOLS, CodeCompleteness::Always)
+            .assign_codes(&[5; 32], &DISTANCE_SYMBOLS, CodeCompletenessRule::Always)
     }
 }
 
@@ -363,7 +370,7 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
         &mut self,
         lengths: &[u8],
         symbols: &[DeflateSymbol],
-        completeness: CodeCompleteness,
+        completeness: CodeCompletenessRule,
     ) -> Option<()> {
         self.counts = [0; MAX_CODE_BITS + 1];
         for length in lengths {
@@ -381,7 +388,7 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
         }
         let used = next[MAX_CODE_BITS + 1];
         let single = used == self.counts[1];
-        if free > 0 && (completeness == CodeCompleteness::Always || !single) {
+        if free > 0 && (completeness == CodeCompletenessRule::Always || !single) {
             return None;
         }
         for (length, symbol) in lengths.iter().zip(symbols) {
@@ -397,7 +404,7 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
 
     /// Joins adjacent literals in the table whose codes fit in an index together, so that one look
     /// finds them: JSON has long runs of literals, with four or five bits each.
-    fn merge_literals(&mut self) {
+    fn join_literal_codes(&mut self) {
         // downwards: an index that is shifted right is not larger
         for index in (0..SIZE).rev() {
             let mut joined = self.table[index];

@@ -41,12 +41,12 @@ fn igzip_functions() -> Option<&'static IsalFunctions> {
 }
 
 /// Opens the library, if it is installed.
-pub(super) fn open_igzip() {
+pub(super) fn load_igzip_library() {
     let _ = igzip_functions();
 }
 
 /// Whether the library is installed.
-pub(super) fn is_available() -> bool {
+pub(super) fn is_igzip_available() -> bool {
     igzip_functions().is_some()
 }
 

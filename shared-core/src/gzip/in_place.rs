@@ -6,9 +6,9 @@ use std::ops::Range;
 use super::crc::{CrcShift, RunningCrc};
 use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER};
 use super::oneshot::compressed_bound;
-use super::open_stream::compress_to_open_stream_reusing;
+use super::open_stream::open_stream_reusing_buffer;
 use super::splice::SlicedBody;
-use crate::faults::{is_fault_injected, panic_if_injected, InjectedFault};
+use crate::faults::{is_fault_injected, panic_if_injected, InjectedTestFault};
 use crate::memory::release_pages;
 
 /// Number of plain bytes that are compressed at once.
@@ -32,7 +32,7 @@ pub(crate) enum GzipInPlaceError {
 
 /// A range of the plain bytes that is compressed at once, and the range of its compressed form.
 #[derive(Clone, Default)]
-struct CompressedPiece {
+struct InPlaceCompressedRange {
     plain: Range<usize>,
     coded: Range<usize>,
     crc: u32,
@@ -51,19 +51,19 @@ pub(crate) fn gzip_in_place(
     level: u8,
     any_length: bool,
 ) -> Result<SlicedBody, GzipInPlaceError> {
-    panic_if_injected(InjectedFault::PanicCompress);
-    let Some((mut pieces, mut coded)) = prepare_pieces(&plain, parts) else {
+    panic_if_injected(InjectedTestFault::PanicCompress);
+    let Some((mut pieces, mut coded)) = plan_compressed_pieces(&plain, parts) else {
         return Err(GzipInPlaceError::Plain(plain));
     };
     coded.extend_from_slice(&MEMBER_HEADER);
     let (head, whole) = (0..coded.len(), plain.len());
-    let mut from_the_end: Vec<&mut CompressedPiece> = pieces.iter_mut().collect();
+    let mut from_the_end: Vec<&mut InPlaceCompressedRange> = pieces.iter_mut().collect();
     from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
     let mut room = Vec::new();
     let (mut tried, mut is_decided) = (0, any_length);
     let last = from_the_end.len().saturating_sub(1);
     for (number, piece) in from_the_end.into_iter().enumerate() {
-        let open = compress_to_open_stream_reusing(&plain[piece.plain.clone()], level, &mut room);
+        let open = open_stream_reusing_buffer(&plain[piece.plain.clone()], level, &mut room);
         let fits = |length| coded.capacity() - coded.len() >= length + MAX_END_LENGTH;
         let Some(open) = open.filter(|it| fits(it.bytes.len())) else {
             return Err(match plain.len() == whole {
@@ -86,13 +86,16 @@ pub(crate) fn gzip_in_place(
             plain.truncate(piece.plain.start);
         }
     }
-    assemble_member(coded, head, &pieces).ok_or(GzipInPlaceError::Nothing)
+    assemble_member_from_pieces(coded, head, &pieces).ok_or(GzipInPlaceError::Nothing)
 }
 
 /// Returns the pieces, in order, and the buffer for their compressed forms. The buffer reserves
 /// address space; memory is used as it is written.
-fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<CompressedPiece>, Vec<u8>)> {
-    if is_fault_injected(InjectedFault::FailCompress) {
+fn plan_compressed_pieces(
+    plain: &[u8],
+    parts: &[Range<usize>],
+) -> Option<(Vec<InPlaceCompressedRange>, Vec<u8>)> {
+    if is_fault_injected(InjectedTestFault::FailCompress) {
         return None;
     }
     let count = parts
@@ -105,9 +108,9 @@ fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Compresse
         pieces.extend(
             part.clone()
                 .step_by(PIECE_LENGTH)
-                .map(|start| CompressedPiece {
+                .map(|start| InPlaceCompressedRange {
                     plain: start..part.end.min(start + PIECE_LENGTH),
-                    ..CompressedPiece::default()
+                    ..InPlaceCompressedRange::default()
                 }),
         );
     }
@@ -120,10 +123,10 @@ fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Compresse
 
 /// Assembles the member from the header, the compressed pieces in order, and the trailer. `None` if
 /// memory is refused.
-fn assemble_member(
+fn assemble_member_from_pieces(
     mut coded: Vec<u8>,
     head: Range<usize>,
-    pieces: &[CompressedPiece],
+    pieces: &[InPlaceCompressedRange],
 ) -> Option<SlicedBody> {
     let mut crc = RunningCrc::new();
     let mut order = Vec::new();
@@ -131,7 +134,7 @@ fn assemble_member(
     order.push(head);
     for piece in pieces {
         let length = piece.plain.len() as u64;
-        crc.append_crc(piece.crc, length, CrcShift::for_length(length));
+        crc.combine_crc(piece.crc, length, CrcShift::for_appended_bytes(length));
         order.push(piece.coded.clone());
     }
     let end = coded.len();
@@ -139,7 +142,7 @@ fn assemble_member(
     coded.extend_from_slice(&member_trailer(&crc));
     order.push(end..coded.len());
     // the unused capacity was never written
-    SlicedBody::from_parts(coded, &order, true)
+    SlicedBody::from_buffer_ranges(coded, &order, true)
 }
 
 #[cfg(test)]
@@ -199,7 +202,7 @@ mod tests {
             panic!("it is coded");
         };
         let mut drained = Vec::new();
-        body.drain_slices(|piece| drained.extend_from_slice(piece));
+        body.drain_body_into(|piece| drained.extend_from_slice(piece));
         assert!(gunzip(&drained).unwrap() == plain);
         // the reported lengths remain
         assert_eq!(body.byte_length(), drained.len() as u64);

@@ -49,7 +49,7 @@ pub fn gunzip_within(
         let taken = may_take(length) && body.try_reserve_exact(more).is_ok();
         taken.then_some(()).ok_or(InflateError::OutOfMemory)
     };
-    reserve(&mut body, declared_trailer_length(coded).min(cap))?;
+    reserve(&mut body, decompressed_length_from_trailer(coded).min(cap))?;
     let mut rest = coded;
     loop {
         match decompressor.decompress_member(rest, &mut body) {
@@ -85,7 +85,7 @@ const WINDOW_BITS: u8 = 15 + 16;
 /// # Errors
 /// The errors of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged and not only
 /// truncated.
-pub fn gunzip_available(
+pub fn gunzip_truncated(
     coded: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
@@ -160,7 +160,7 @@ pub(crate) fn grow_inflate_output(
 /// Returns the length that the trailer declares: ISIZE, modulo 2^32, of the last member only,
 /// limited to the highest ratio of deflate. It is a first guess that decompression proves or
 /// corrects.
-pub fn declared_trailer_length(coded: &[u8]) -> usize {
+pub fn decompressed_length_from_trailer(coded: &[u8]) -> usize {
     // 258 bytes for two bits
     const MOST: usize = 1032;
     match coded {
@@ -176,7 +176,7 @@ pub fn declared_trailer_length(coded: &[u8]) -> usize {
 mod tests {
     use std::io::Write;
 
-    use super::{gunzip_available, gunzip_reserved, gunzip_within, InflateError};
+    use super::{gunzip_reserved, gunzip_truncated, gunzip_within, InflateError};
 
     fn gzip(body: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -236,13 +236,13 @@ mod tests {
         let coded = [gzip(&first), gzip(&[b'2'; 5000]), gzip(b"end")].concat();
         let mut longest = 0;
         for cut in 0..=coded.len() {
-            let beginning = gunzip_available(&coded[..cut], 10_000, |_| true).unwrap();
+            let beginning = gunzip_truncated(&coded[..cut], 10_000, |_| true).unwrap();
             assert!(body.starts_with(&beginning), "cut at {cut}");
             assert!(beginning.len() >= longest, "cut at {cut}");
             longest = beginning.len();
         }
         assert_eq!(longest, body.len());
-        let of = |coded: &[u8], cap: usize| gunzip_available(coded, cap, |_| true);
+        let of = |coded: &[u8], cap: usize| gunzip_truncated(coded, cap, |_| true);
         assert_eq!(of(&coded, body.len()).unwrap(), body);
         assert_eq!(of(&coded, body.len() - 1), Err(InflateError::TooLarge));
         assert_eq!(
@@ -257,14 +257,14 @@ mod tests {
         let coded = gzip(&vec![0; 100_000]);
         let coded = &coded[..coded.len() - 1];
         let mut requested = Vec::new();
-        let taken = gunzip_available(coded, 1 << 20, |length| {
+        let taken = gunzip_truncated(coded, 1 << 20, |length| {
             requested.push(length);
             true
         });
         assert_eq!(taken.unwrap().len(), 100_000);
         assert!(requested.is_sorted() && *requested.last().unwrap() >= 100_000);
         for most in requested {
-            let refused = gunzip_available(coded, 1 << 20, |length| length < most);
+            let refused = gunzip_truncated(coded, 1 << 20, |length| length < most);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
     }

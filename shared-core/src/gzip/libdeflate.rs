@@ -53,7 +53,7 @@ impl LibdeflateCompressor {
 
     /// Writes a gzip member into the spare capacity of `output`, after its contents. `false`,
     /// with unchanged `output`, if it does not fit.
-    pub(super) fn compress_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
+    pub(super) fn compress_gzip_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
         let spare = output.spare_capacity_mut();
         // SAFETY: both ranges are valid for their lengths; `&mut self` and
         // the borrows of Rust rule out aliasing.

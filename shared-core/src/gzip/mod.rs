@@ -28,12 +28,12 @@ mod wasm_memory;
 
 /// Whether ISA-L, the library of igzip, is installed on this machine.
 pub fn has_isal() -> bool {
-    igzip_raw::is_available()
+    igzip_raw::is_igzip_available()
 }
 
 /// Opens the libraries of this machine before they are needed: a library that can't be opened
 /// later, because memory is short, would never be used.
 pub fn open_codec_libraries() {
-    igzip_raw::open_igzip();
-    let _ = stream::CodecLibrary::fastest_library();
+    igzip_raw::load_igzip_library();
+    let _ = stream::CodecLibraryKind::fastest_library();
 }

@@ -1,8 +1,8 @@
 //! Replacement of `igzip_raw` for targets that can't open a library at run time.
 
-pub(super) fn open_igzip() {}
+pub(super) fn load_igzip_library() {}
 
-pub(super) fn is_available() -> bool {
+pub(super) fn is_igzip_available() -> bool {
     false
 }
 

@@ -4,7 +4,7 @@ use super::compressor_pool::with_compressor;
 use super::crc::crc32;
 use super::format::{EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
 use super::libdeflate::MAX_LEVEL;
-use crate::faults::{is_fault_injected, panic_if_injected, InjectedFault};
+use crate::faults::{is_fault_injected, panic_if_injected, InjectedTestFault};
 use crate::memory::release_unused_capacity;
 
 /// The reason why a body was not compressed. The original is to be sent.
@@ -39,8 +39,8 @@ pub fn gzip_oneshot_into(
     if level > MAX_LEVEL {
         return Err(OneshotError::Level(level));
     }
-    panic_if_injected(InjectedFault::PanicCompress);
-    if is_fault_injected(InjectedFault::FailCompress) {
+    panic_if_injected(InjectedTestFault::PanicCompress);
+    if is_fault_injected(InjectedTestFault::FailCompress) {
         return Err(OneshotError::OutOfMemory);
     }
     let room = limit.saturating_sub(1);
@@ -54,7 +54,7 @@ pub fn gzip_oneshot_into(
     }
     output.clear();
     let fits = with_compressor(level, |compressor| {
-        compressor.compress_member(body, &mut output)
+        compressor.compress_gzip_member(body, &mut output)
     })
     .ok_or(OneshotError::OutOfMemory)?;
     if !fits || output.len() > room {

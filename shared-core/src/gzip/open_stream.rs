@@ -21,18 +21,18 @@ const GZIP_HEADER: usize = MEMBER_HEADER.len();
 /// A part of a gzip member that can be placed anywhere in it: an open deflate stream, with checksum
 /// and length of its plain bytes.
 #[derive(Clone, Debug)]
-pub struct OpenStream {
+pub struct OpenDeflateStream {
     /// Deflate blocks, none of them final, aligned to a byte.
     pub bytes: SharedBytes,
     /// CRC-32 of the plain bytes.
     pub crc: u32,
     /// Number of plain bytes.
     pub length: u64,
-    /// [`CrcShift::for_length`] of that length.
+    /// [`CrcShift::for_appended_bytes`] of that length.
     pub(super) shift: CrcShift,
 }
 
-impl OpenStream {
+impl OpenDeflateStream {
     /// Creates an open stream from blocks that were written elsewhere, and the checksum and length
     /// of their plain bytes.
     pub fn new(bytes: SharedBytes, crc: u32, length: u64) -> Self {
@@ -40,7 +40,7 @@ impl OpenStream {
             bytes,
             crc,
             length,
-            shift: CrcShift::for_length(length),
+            shift: CrcShift::for_appended_bytes(length),
         }
     }
 }
@@ -52,18 +52,18 @@ impl OpenStream {
 /// fifth of the time of levels 2 and 3, for 0 to 10 % more. `None` if memory is refused or there
 /// is no such level. The bytes may differ between machines: never compare them with recorded
 /// ones.
-pub fn compress_to_open_stream(plain: &[u8], level: u8) -> Option<OpenStream> {
-    compress_to_open_stream_reusing(plain, level, &mut Vec::new())
+pub fn compress_to_open_stream(plain: &[u8], level: u8) -> Option<OpenDeflateStream> {
+    open_stream_reusing_buffer(plain, level, &mut Vec::new())
 }
 
 /// Compresses `plain` to an open stream as [`compress_to_open_stream`] does, and reuses the memory of `room`
 /// for the output of igzip. `room` grows if it is shorter than `plain`, whose compressed form is
 /// rarely longer. `None` if memory is refused or there is no such level.
-pub fn compress_to_open_stream_reusing(
+pub fn open_stream_reusing_buffer(
     plain: &[u8],
     level: u8,
     room: &mut Vec<u8>,
-) -> Option<OpenStream> {
+) -> Option<OpenDeflateStream> {
     if (1..=3).contains(&level) {
         room.clear();
         if room.capacity() < plain.len() {
@@ -71,7 +71,7 @@ pub fn compress_to_open_stream_reusing(
         }
         if super::igzip_raw::deflate_with_igzip(plain, room) {
             let (crc, length) = (crc32(plain), plain.len() as u64);
-            return Some(OpenStream::new(
+            return Some(OpenDeflateStream::new(
                 SharedBytes::try_copy_from(room)?,
                 crc,
                 length,
@@ -81,7 +81,7 @@ pub fn compress_to_open_stream_reusing(
     compress_with_libdeflate(plain, level)
 }
 
-fn compress_with_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
+fn compress_with_libdeflate(plain: &[u8], level: u8) -> Option<OpenDeflateStream> {
     if level > MAX_LEVEL {
         return None;
     }
@@ -90,14 +90,14 @@ fn compress_with_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
         .try_reserve_exact(compressed_bound(plain.len()))
         .ok()?;
     with_compressor(level, |compressor| {
-        compressor.compress_member(plain, &mut member)
+        compressor.compress_gzip_member(plain, &mut member)
     })
     .filter(|fits| *fits)?;
     let end = member.len().checked_sub(TRAILER_LENGTH)?;
     let crc = member.get(end..end + 4)?.try_into().ok()?;
     // the trailer is the margin that the walk may read beyond the end
-    unset_final_block(&mut member, GZIP_HEADER, end)?;
-    Some(OpenStream::new(
+    reopen_deflate_stream(&mut member, GZIP_HEADER, end)?;
+    Some(OpenDeflateStream::new(
         SharedBytes::try_copy_from(member.get(GZIP_HEADER..)?)?,
         u32::from_le_bytes(crc),
         plain.len() as u64,
@@ -113,14 +113,14 @@ pub fn convert_to_open_stream(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
     let end = stream.len();
     stream.try_reserve(deflate_walk::WALK_MARGIN).ok()?;
     stream.resize(end + deflate_walk::WALK_MARGIN, 0);
-    unset_final_block(&mut stream, 0, end)?;
+    reopen_deflate_stream(&mut stream, 0, end)?;
     Some(stream)
 }
 
 /// Converts the finished stream in `bytes[start..end]` to an open one, and cuts `bytes` at its end.
 /// [`deflate_walk::WALK_MARGIN`] bytes must follow it.
-fn unset_final_block(bytes: &mut Vec<u8>, start: usize, end: usize) -> Option<()> {
-    let last = deflate_walk::find_final_block(bytes, start, end)?;
+fn reopen_deflate_stream(bytes: &mut Vec<u8>, start: usize, end: usize) -> Option<()> {
+    let last = deflate_walk::find_final_deflate_block(bytes, start, end)?;
     *bytes.get_mut(last.header / 8)? &= !(1 << (last.header % 8));
     bytes.truncate(end);
     // the rest of the last byte is undefined; an empty stored block is three zero bits, zero

@@ -11,40 +11,40 @@ use std::ops::Range;
 use super::crc::RunningCrc;
 use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
 use super::inflate::gunzip_reserved;
-use super::open_stream::OpenStream;
+use super::open_stream::OpenDeflateStream;
 use crate::bytes::{try_extend, try_push, SharedBytes};
-use crate::memory::{drain_body_bytes, DRAINED_BODY_BYTES};
+use crate::memory::{drain_body_to_host, DRAINED_BODY_BYTES};
 
 /// A part of a member's plain bytes, as it is passed to [`assemble_gzip_member`]: plain, or
 /// compressed before.
 #[derive(Clone, Copy, Debug)]
-pub enum SplicedMemberPart<'a> {
+pub enum GzipMemberInput<'a> {
     /// Bytes that are not compressed.
     Text(&'a [u8]),
     /// Bytes that were compressed before.
-    Open(&'a OpenStream),
+    Open(&'a OpenDeflateStream),
 }
 
 /// Assembles one gzip member. `None` if memory is refused.
 pub fn assemble_gzip_member<'a>(
-    parts: impl IntoIterator<Item = SplicedMemberPart<'a>>,
+    parts: impl IntoIterator<Item = GzipMemberInput<'a>>,
 ) -> Option<SlicedBody> {
-    let mut member = GzipMember::with_capacity(0, 0)?;
+    let mut member = GzipMemberBuilder::with_capacity(0, 0)?;
     for part in parts {
         match part {
-            SplicedMemberPart::Text(text) => member.append_text(text)?,
-            SplicedMemberPart::Open(open) => member.append_open_stream(open)?,
+            GzipMemberInput::Text(text) => member.append_plain_text(text)?,
+            GzipMemberInput::Open(open) => member.append_open_stream(open)?,
         }
     }
-    member.finish_member()
+    member.finish_gzip_member()
 }
 
-impl OpenStream {
+impl OpenDeflateStream {
     /// Decompresses the stream, and returns its plain bytes. `None` if memory is refused, or the
     /// stream does not match its length and checksum.
-    pub fn inflate(&self) -> Option<Vec<u8>> {
+    pub fn decompress_open_stream(&self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.length).ok()?;
-        let member = assemble_gzip_member([SplicedMemberPart::Open(self)])?.try_to_vec()?;
+        let member = assemble_gzip_member([GzipMemberInput::Open(self)])?.try_to_vec()?;
         gunzip_reserved(&member, length)
             .ok()
             .filter(|plain| plain.len() == length)
@@ -64,7 +64,7 @@ pub struct SlicedBody {
     own: Vec<u8>,
     /// Number of bytes of `own` that are in `body_slices`; the rest is the last slice.
     sliced: usize,
-    body_slices: Vec<BodySlice>,
+    body_slices: Vec<OwnedBodySlice>,
     /// Number of bytes in `body_slices`.
     byte_length: u64,
     is_gzip: bool,
@@ -72,7 +72,7 @@ pub struct SlicedBody {
 
 /// A slice of a body, by the owner of its bytes.
 #[derive(Clone, Debug)]
-enum BodySlice {
+enum OwnedBodySlice {
     /// A range of the body's own bytes.
     Own(Range<usize>),
     Owned(Vec<u8>),
@@ -81,15 +81,19 @@ enum BodySlice {
 
 impl SlicedBody {
     /// Returns an empty body with the content coding identity.
-    pub(crate) fn empty_identity() -> Self {
+    pub(crate) fn empty_identity_body() -> Self {
         Self::default()
     }
 
     /// Creates a body that consists of these ranges of `own`. `None` if memory is refused.
-    pub(crate) fn from_parts(own: Vec<u8>, parts: &[Range<usize>], is_gzip: bool) -> Option<Self> {
+    pub(crate) fn from_buffer_ranges(
+        own: Vec<u8>,
+        parts: &[Range<usize>],
+        is_gzip: bool,
+    ) -> Option<Self> {
         let mut slices = Vec::new();
         slices.try_reserve_exact(parts.len()).ok()?;
-        slices.extend(parts.iter().cloned().map(BodySlice::Own));
+        slices.extend(parts.iter().cloned().map(OwnedBodySlice::Own));
         Some(Self {
             sliced: own.len(),
             own,
@@ -126,27 +130,29 @@ impl SlicedBody {
         self.body_slices
             .iter()
             .map(|slice| match slice {
-                BodySlice::Own(range) => &self.own[range.clone()],
-                BodySlice::Owned(bytes) => bytes,
-                BodySlice::Shared(bytes) => bytes,
+                OwnedBodySlice::Own(range) => &self.own[range.clone()],
+                OwnedBodySlice::Owned(bytes) => bytes,
+                OwnedBodySlice::Shared(bytes) => bytes,
             })
             .chain(Some(last).filter(|last| !last.is_empty()))
     }
 
     /// Passes the slices to a function that copies them: the memory of a long body is released
     /// while it is drained.
-    pub(crate) fn drain_slices(&mut self, mut to: impl FnMut(&[u8])) {
+    pub(crate) fn drain_body_into(&mut self, mut to: impl FnMut(&[u8])) {
         if self.own.len() < DRAINED_BODY_BYTES {
             return self.body_slices().for_each(to);
         }
         for slice in &self.body_slices {
             match slice {
-                BodySlice::Own(range) => drain_body_bytes(&mut self.own[range.clone()], &mut to),
-                BodySlice::Owned(bytes) => to(bytes),
-                BodySlice::Shared(bytes) => to(bytes),
+                OwnedBodySlice::Own(range) => {
+                    drain_body_to_host(&mut self.own[range.clone()], &mut to)
+                }
+                OwnedBodySlice::Owned(bytes) => to(bytes),
+                OwnedBodySlice::Shared(bytes) => to(bytes),
             }
         }
-        drain_body_bytes(&mut self.own[self.sliced..], to);
+        drain_body_to_host(&mut self.own[self.sliced..], to);
     }
 
     /// Returns a contiguous copy of the body.
@@ -169,7 +175,7 @@ impl SlicedBody {
     }
 
     /// Reserves memory for `bytes` more bytes of the body's own. `None` if memory is refused.
-    pub(crate) fn reserve_own(&mut self, bytes: usize) -> Option<()> {
+    pub(crate) fn reserve_owned_buffer(&mut self, bytes: usize) -> Option<()> {
         self.own.try_reserve_exact(bytes).ok()
     }
 
@@ -184,7 +190,7 @@ impl SlicedBody {
         if bytes.len() <= MAX_COPIED_LENGTH {
             self.append_copy(&bytes)
         } else {
-            self.push_slice(bytes.len(), BodySlice::Owned(bytes))
+            self.push_slice(bytes.len(), OwnedBodySlice::Owned(bytes))
         }
     }
 
@@ -194,14 +200,14 @@ impl SlicedBody {
         if bytes.len() <= MAX_COPIED_LENGTH {
             self.append_copy(bytes)
         } else {
-            self.push_slice(bytes.len(), BodySlice::Shared(bytes.clone()))
+            self.push_slice(bytes.len(), OwnedBodySlice::Shared(bytes.clone()))
         }
     }
 
-    fn push_slice(&mut self, length: usize, slice: BodySlice) -> Option<()> {
+    fn push_slice(&mut self, length: usize, slice: OwnedBodySlice) -> Option<()> {
         let own = self.sliced..self.own.len();
         if !own.is_empty() {
-            try_push(&mut self.body_slices, BodySlice::Own(own.clone()))?;
+            try_push(&mut self.body_slices, OwnedBodySlice::Own(own.clone()))?;
             self.sliced = own.end;
             self.byte_length += own.len() as u64;
         }
@@ -212,7 +218,7 @@ impl SlicedBody {
 
     /// Returns the number of bytes that [`append_shared`](Self::append_shared) would copy of
     /// `length` bytes.
-    pub(crate) fn copied_length(length: usize) -> usize {
+    pub(crate) fn bytes_copied_when_shared(length: usize) -> usize {
         if length <= MAX_COPIED_LENGTH {
             length
         } else {
@@ -229,7 +235,7 @@ const MAX_STORED_LENGTH: usize = 0xFFFF;
 
 /// A gzip member while it is assembled from texts and open streams, and its unfinished text. Its
 /// functions return `None` if memory is refused, and the member must not be used any more then.
-pub(crate) struct GzipMember {
+pub(crate) struct GzipMemberBuilder {
     body: SlicedBody,
     /// Start of the unfinished text in the body's own bytes, after the room for a block's
     /// header. The checksum does not include it yet.
@@ -237,7 +243,7 @@ pub(crate) struct GzipMember {
     crc: RunningCrc,
 }
 
-impl GzipMember {
+impl GzipMemberBuilder {
     /// Creates a member with room for `texts` texts, and for `bytes` bytes of them and of copied
     /// streams.
     pub(crate) fn with_capacity(texts: usize, bytes: usize) -> Option<Self> {
@@ -246,7 +252,7 @@ impl GzipMember {
             is_gzip: true,
             ..SlicedBody::default()
         };
-        body.reserve_own(
+        body.reserve_owned_buffer(
             frame + STORED_BLOCK_HEADER.len() * (texts + bytes / MAX_STORED_LENGTH) + bytes,
         )?;
         body.append_copy(&MEMBER_HEADER)?;
@@ -258,7 +264,7 @@ impl GzipMember {
     }
 
     /// Appends plain bytes to the unfinished text, or begins one.
-    pub(crate) fn append_text(&mut self, more: &[u8]) -> Option<()> {
+    pub(crate) fn append_plain_text(&mut self, more: &[u8]) -> Option<()> {
         if more.is_empty() {
             return Some(());
         }
@@ -270,13 +276,16 @@ impl GzipMember {
     }
 
     /// Returns the plain bytes that are not yet in a block: the caller may compress them and call
-    /// [`replace_unfinished_text`](Self::replace_unfinished_text).
-    pub(crate) fn unfinished_text(&self) -> &[u8] {
+    /// [`replace_pending_with_compressed`](Self::replace_pending_with_compressed).
+    pub(crate) fn pending_plain_text(&self) -> &[u8] {
         self.text.map_or(&[], |text| &self.body.own[text..])
     }
 
     /// Replaces the unfinished text by `open`, its compressed form.
-    pub(crate) fn replace_unfinished_text(&mut self, open: &OpenStream) -> Option<()> {
+    pub(crate) fn replace_pending_with_compressed(
+        &mut self,
+        open: &OpenDeflateStream,
+    ) -> Option<()> {
         if let Some(text) = self.text.take() {
             self.body.own.truncate(text - STORED_BLOCK_HEADER.len());
         }
@@ -284,16 +293,16 @@ impl GzipMember {
     }
 
     /// Ends the unfinished text, and appends an open stream.
-    pub(crate) fn append_open_stream(&mut self, open: &OpenStream) -> Option<()> {
-        self.end_text(false)?;
-        self.crc.append_crc(open.crc, open.length, open.shift);
+    pub(crate) fn append_open_stream(&mut self, open: &OpenDeflateStream) -> Option<()> {
+        self.seal_pending_text(false)?;
+        self.crc.combine_crc(open.crc, open.length, open.shift);
         self.body.append_shared(&open.bytes)
     }
 
     /// Appends the final block and the trailer, and returns the member as a body.
-    pub(crate) fn finish_member(mut self) -> Option<SlicedBody> {
+    pub(crate) fn finish_gzip_member(mut self) -> Option<SlicedBody> {
         if self.text.is_some() {
-            self.end_text(true)?;
+            self.seal_pending_text(true)?;
         } else {
             self.body.append_copy(&EMPTY_FINAL_BLOCK)?;
         }
@@ -303,14 +312,14 @@ impl GzipMember {
 
     /// Turns the unfinished text into stored blocks, and adds it to the checksum.
     #[inline]
-    fn end_text(&mut self, is_final: bool) -> Option<()> {
+    fn seal_pending_text(&mut self, is_final: bool) -> Option<()> {
         let Some(start) = self.text.take() else {
             return Some(());
         };
         let text = &self.body.own[start..];
-        self.crc.append_bytes(text);
+        self.crc.update_checksum(text);
         if text.len() > MAX_STORED_LENGTH {
-            return self.split_text(start, is_final);
+            return self.split_into_stored_blocks(start, is_final);
         }
         self.write_block_header(start, text.len(), is_final);
         Some(())
@@ -318,7 +327,7 @@ impl GzipMember {
 
     /// Splits a text that is longer than a block can be.
     #[cold]
-    fn split_text(&mut self, start: usize, is_final: bool) -> Option<()> {
+    fn split_into_stored_blocks(&mut self, start: usize, is_final: bool) -> Option<()> {
         let own = &mut self.body.own;
         let length = own.len() - start;
         let last = (length - 1) / MAX_STORED_LENGTH;

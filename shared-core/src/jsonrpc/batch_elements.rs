@@ -8,13 +8,13 @@
 
 use std::ops::Range;
 
-use super::simd_scan::{digits_end, plain_string_end};
+use super::simd_scan::{digits_end, plain_string_run_end};
 use crate::bytes::try_push;
 
 /// One response in a node's response to a batch, as the spans of its parts in the text; `None` for
 /// absent members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RawBatchElement {
+pub struct BatchResponseSpans {
     /// Span of the response.
     pub span: Range<usize>,
     /// Id, if it is a string, a number or `null`.
@@ -27,7 +27,7 @@ pub struct RawBatchElement {
 
 /// The shape of a node's response to a batch: an array of responses, a single object, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchShape {
+pub enum BatchResponseShape {
     /// An array of responses.
     Array,
     /// A single object.
@@ -38,20 +38,20 @@ pub enum BatchShape {
 
 /// The responses to a batch that a text contains, as far as it could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchElements {
+pub struct ParsedBatchResponses {
     /// The value that contains the responses.
-    pub shape: BatchShape,
+    pub shape: BatchResponseShape,
     /// Complete responses, in the order of the text.
-    pub all: Vec<RawBatchElement>,
+    pub all: Vec<BatchResponseSpans>,
     /// The text is JSON from its beginning to its end.
     pub is_whole: bool,
 }
 
-impl BatchElements {
+impl ParsedBatchResponses {
     /// Returns the elements of an empty array.
     pub const fn empty_array() -> Self {
         Self {
-            shape: BatchShape::Array,
+            shape: BatchResponseShape::Array,
             all: Vec::new(),
             is_whole: true,
         }
@@ -72,7 +72,7 @@ enum BatchReadError {
 ///
 /// # Errors
 /// [`OutOfMemory`].
-pub fn read_batch_elements(text: &[u8]) -> Result<BatchElements, OutOfMemory> {
+pub fn read_batch_elements(text: &[u8]) -> Result<ParsedBatchResponses, OutOfMemory> {
     // some encoders begin with a byte order mark
     let start = if text.starts_with(b"\xEF\xBB\xBF") {
         3
@@ -84,8 +84,8 @@ pub fn read_batch_elements(text: &[u8]) -> Result<BatchElements, OutOfMemory> {
         at: start,
         open: OpenJsonContainers::default(),
     };
-    let mut elements = BatchElements {
-        shape: BatchShape::Other,
+    let mut elements = ParsedBatchResponses {
+        shape: BatchResponseShape::Other,
         all: Vec::new(),
         is_whole: false,
     };
@@ -107,17 +107,17 @@ struct BatchElementReader<'a> {
 
 impl BatchElementReader<'_> {
     /// Reads the array or the single object, and appends its responses.
-    fn read_elements(&mut self, to: &mut BatchElements) -> Result<(), BatchReadError> {
+    fn read_elements(&mut self, to: &mut ParsedBatchResponses) -> Result<(), BatchReadError> {
         self.skip_white_space();
-        match self.required_byte()? {
+        match self.peek_required_byte()? {
             b'[' => {
-                to.shape = BatchShape::Array;
+                to.shape = BatchResponseShape::Array;
                 self.at += 1;
                 self.read_array(&mut to.all)?;
             }
             b'{' => {
-                to.shape = BatchShape::Object;
-                let element = self.read_element()?;
+                to.shape = BatchResponseShape::Object;
+                let element = self.read_batch_element()?;
                 try_push(&mut to.all, element).ok_or(BatchReadError::Memory)?;
             }
             _ => self.skip_value()?,
@@ -130,16 +130,16 @@ impl BatchElementReader<'_> {
     }
 
     /// Reads an array after its opening bracket.
-    fn read_array(&mut self, to: &mut Vec<RawBatchElement>) -> Result<(), BatchReadError> {
+    fn read_array(&mut self, to: &mut Vec<BatchResponseSpans>) -> Result<(), BatchReadError> {
         self.skip_white_space();
-        if self.required_byte()? == b']' {
+        if self.peek_required_byte()? == b']' {
             self.at += 1;
             return Ok(());
         }
         loop {
             self.skip_white_space();
-            let is_number = matches!(self.required_byte()?, b'-' | b'0'..=b'9');
-            let element = self.read_element()?;
+            let is_number = matches!(self.peek_required_byte()?, b'-' | b'0'..=b'9');
+            let element = self.read_batch_element()?;
             if is_number && self.peek_byte().is_none() {
                 // more digits may have been cut off
                 return Err(BatchReadError::Syntax);
@@ -156,12 +156,12 @@ impl BatchElementReader<'_> {
     }
 
     /// Reads one response, and returns the spans of its parts.
-    fn read_element(&mut self) -> Result<RawBatchElement, BatchReadError> {
-        let mut element = RawBatchElement {
+    fn read_batch_element(&mut self) -> Result<BatchResponseSpans, BatchReadError> {
+        let mut element = BatchResponseSpans {
             span: self.at..self.at,
-            ..RawBatchElement::default()
+            ..BatchResponseSpans::default()
         };
-        match self.required_byte()? {
+        match self.peek_required_byte()? {
             b'{' => {
                 self.at += 1;
                 self.read_members(&mut element)?;
@@ -174,9 +174,9 @@ impl BatchElementReader<'_> {
 
     /// Reads an object after its opening brace. The last of several members with one name counts,
     /// as in clients.
-    fn read_members(&mut self, element: &mut RawBatchElement) -> Result<(), BatchReadError> {
+    fn read_members(&mut self, element: &mut BatchResponseSpans) -> Result<(), BatchReadError> {
         self.skip_white_space();
-        if self.required_byte()? == b'}' {
+        if self.peek_required_byte()? == b'}' {
             self.at += 1;
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl BatchElementReader<'_> {
             let name = self.read_string()?;
             self.skip_colon()?;
             let start = self.at;
-            let is_scalar = !matches!(self.required_byte()?, b'{' | b'[' | b't' | b'f');
+            let is_scalar = !matches!(self.peek_required_byte()?, b'{' | b'[' | b't' | b'f');
             self.skip_value()?;
             let value = start..self.at;
             match &self.text[name] {
@@ -208,7 +208,7 @@ impl BatchElementReader<'_> {
     fn skip_value(&mut self) -> Result<(), BatchReadError> {
         self.open.clear();
         'value: loop {
-            match self.required_byte()? {
+            match self.peek_required_byte()? {
                 b'"' => {
                     self.read_string()?;
                 }
@@ -217,7 +217,7 @@ impl BatchElementReader<'_> {
                     self.skip_white_space();
                     let is_object = bracket == b'{';
                     // the closing bracket's code is two more than the opening one's
-                    if self.required_byte()? != bracket + 2 {
+                    if self.peek_required_byte()? != bracket + 2 {
                         self.open.push(is_object)?;
                         if is_object {
                             self.read_string()?;
@@ -230,11 +230,11 @@ impl BatchElementReader<'_> {
                 _ => self.skip_scalar()?,
             }
             loop {
-                let Some(is_object) = self.open.is_innermost_object() else {
+                let Some(is_object) = self.open.is_innermost_container_object() else {
                     return Ok(());
                 };
                 self.skip_white_space();
-                match self.required_byte()? {
+                match self.peek_required_byte()? {
                     b',' => {
                         self.at += 1;
                         self.skip_white_space();
@@ -257,7 +257,7 @@ impl BatchElementReader<'_> {
     /// Skips a colon and the white space around it.
     fn skip_colon(&mut self) -> Result<(), BatchReadError> {
         self.skip_white_space();
-        if self.required_byte()? != b':' {
+        if self.peek_required_byte()? != b':' {
             return Err(BatchReadError::Syntax);
         }
         self.at += 1;
@@ -267,14 +267,14 @@ impl BatchElementReader<'_> {
 
     /// Reads a string, and returns its content without the quotes.
     fn read_string(&mut self) -> Result<Range<usize>, BatchReadError> {
-        if self.required_byte()? != b'"' {
+        if self.peek_required_byte()? != b'"' {
             return Err(BatchReadError::Syntax);
         }
         let start = self.at + 1;
         self.at = start;
         loop {
-            self.at = plain_string_end(self.text, self.at);
-            match self.required_byte()? {
+            self.at = plain_string_run_end(self.text, self.at);
+            match self.peek_required_byte()? {
                 b'"' => break,
                 b'\\' => self.skip_escape()?,
                 _ => return Err(BatchReadError::Syntax),
@@ -298,7 +298,7 @@ impl BatchElementReader<'_> {
     }
 
     fn skip_scalar(&mut self) -> Result<(), BatchReadError> {
-        let word: &[u8] = match self.required_byte()? {
+        let word: &[u8] = match self.peek_required_byte()? {
             b't' => b"true",
             b'f' => b"false",
             b'n' => b"null",
@@ -312,10 +312,10 @@ impl BatchElementReader<'_> {
     }
 
     fn skip_number(&mut self) -> Result<(), BatchReadError> {
-        if self.required_byte()? == b'-' {
+        if self.peek_required_byte()? == b'-' {
             self.at += 1;
         }
-        match self.required_byte()? {
+        match self.peek_required_byte()? {
             b'0' => self.at += 1,
             _ => self.skip_digits()?,
         }
@@ -353,7 +353,7 @@ impl BatchElementReader<'_> {
         self.text.get(self.at).copied()
     }
 
-    fn required_byte(&self) -> Result<u8, BatchReadError> {
+    fn peek_required_byte(&self) -> Result<u8, BatchReadError> {
         self.peek_byte().ok_or(BatchReadError::Syntax)
     }
 }
@@ -388,7 +388,7 @@ impl OpenJsonContainers {
     }
 
     /// Whether the innermost container is an object; `None` if none is open.
-    fn is_innermost_object(&self) -> Option<bool> {
+    fn is_innermost_container_object(&self) -> Option<bool> {
         let last = self.depth.checked_sub(1)?;
         let bits = self.bits.get(last / 64)?;
         Some(bits >> (last % 64) & 1 == 1)
@@ -399,9 +399,11 @@ impl OpenJsonContainers {
 mod tests {
     use serde_json::value::RawValue;
 
-    use super::{read_batch_elements, BatchElements, BatchShape, RawBatchElement};
+    use super::{
+        read_batch_elements, BatchResponseShape, BatchResponseSpans, ParsedBatchResponses,
+    };
 
-    fn texts<'a>(text: &'a str, elements: &BatchElements) -> Vec<&'a str> {
+    fn texts<'a>(text: &'a str, elements: &ParsedBatchResponses) -> Vec<&'a str> {
         let spans = elements.all.iter().map(|one| one.span.clone());
         spans.map(|span| &text[span]).collect()
     }
@@ -430,7 +432,7 @@ mod tests {
                 .collect();
             assert_eq!(
                 (elements.shape, elements.is_whole, &found[..]),
-                (BatchShape::Array, true, ids),
+                (BatchResponseShape::Array, true, ids),
                 "{text}"
             );
         }
@@ -443,7 +445,7 @@ mod tests {
         for cut in 0..text.len() {
             let elements = read_batch_elements(&text.as_bytes()[..cut]).unwrap();
             assert!(!elements.is_whole, "{cut}");
-            let ended = |one: &&RawBatchElement| one.span.end <= cut;
+            let ended = |one: &&BatchResponseSpans| one.span.end <= cut;
             let expected = whole.all.iter().take_while(ended).count();
             // an element at the end of the text may be incomplete
             assert_eq!(elements.all, whole.all[..expected], "{cut}");
@@ -470,17 +472,23 @@ mod tests {
         let elements = read_batch_elements(text.as_bytes()).unwrap();
         assert_eq!(
             (elements.shape, elements.is_whole),
-            (BatchShape::Object, true)
+            (BatchResponseShape::Object, true)
         );
         let one = &elements.all[0];
         assert_eq!(&text[one.error.clone().unwrap()], r#"{"code":1}"#);
         assert_eq!(texts(text, &elements), [text]);
         for text in ["", " ", "null", "\"[1]\"", "<html>", "1", "\u{feff}"] {
             let elements = read_batch_elements(text.as_bytes()).unwrap();
-            assert_eq!((elements.shape, elements.all), (BatchShape::Other, vec![]));
+            assert_eq!(
+                (elements.shape, elements.all),
+                (BatchResponseShape::Other, vec![])
+            );
         }
         let marked = read_batch_elements("\u{feff}[1]".as_bytes()).unwrap();
-        assert_eq!((marked.shape, marked.is_whole), (BatchShape::Array, true));
+        assert_eq!(
+            (marked.shape, marked.is_whole),
+            (BatchResponseShape::Array, true)
+        );
     }
 
     #[test]
@@ -545,7 +553,7 @@ mod tests {
             if elements.is_whole && !text.contains("\\u") {
                 assert!(parsed.is_ok(), "{text}");
             }
-            if let (Ok(parsed), BatchShape::Array) = (serde_json::from_str::<Vec<&RawValue>>(&text), elements.shape) {
+            if let (Ok(parsed), BatchResponseShape::Array) = (serde_json::from_str::<Vec<&RawValue>>(&text), elements.shape) {
                 let parsed: Vec<_> = parsed.iter().map(|one| one.get()).collect();
                 assert_eq!(texts(&text, &elements), parsed);
             }

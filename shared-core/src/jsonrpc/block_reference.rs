@@ -8,10 +8,10 @@
 use memchr::memmem;
 
 use super::methods::{
-    BlockNumberPath, BlockParam, MethodRow, ResultBlockPosition, ResultPathStep, ANY_MEMBER,
+    BlockNumberPath, BlockParamPosition, MethodRow, ResultBlockPosition, ResultPathStep, ANY_MEMBER,
 };
-use super::response::{first_array_element, first_object_member};
-use super::scan::JsonScanner;
+use super::response::{find_object_member, first_array_element};
+use super::scan::StrictJsonReader;
 
 /// A block that a call names by its role, not by a number or hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +30,7 @@ pub enum BlockTag {
 
 /// The first or the last block of an inclusive range, as a log filter names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BlockRangeEnd {
+pub enum BlockRangeBound {
     /// A block's number.
     Number(u64),
     /// A tag; an absent end is [`BlockTag::Latest`].
@@ -57,9 +57,9 @@ pub enum BlockReference {
     Range {
         /// The first block. An absent end is read as `latest`, as some nodes read it, and is
         /// never finalized.
-        from: BlockRangeEnd,
+        from: BlockRangeBound,
         /// The last block.
-        to: BlockRangeEnd,
+        to: BlockRangeBound,
     },
     /// The result names the block: see [`result_block`].
     InResult,
@@ -79,11 +79,11 @@ pub struct ResultBlock {
 }
 
 /// Returns the block on which a call of `method` depends; `params` are the params that
-/// [`parse_request`](super::request::parse_request) returns.
+/// [`parse_jsonrpc_request`](super::request::parse_jsonrpc_request) returns.
 pub fn call_block_reference(method: &MethodRow, params: Option<&[u8]>) -> BlockReference {
     match method.at {
-        BlockParam::None => BlockReference::None,
-        BlockParam::Result => BlockReference::InResult,
+        BlockParamPosition::None => BlockReference::None,
+        BlockParamPosition::Result => BlockReference::InResult,
         _ => params_block_reference(method.at, params).unwrap_or(BlockReference::Invalid),
     }
 }
@@ -105,8 +105,8 @@ pub fn result_block(method: &MethodRow, result: &[u8]) -> Option<ResultBlock> {
         ResultBlockPosition::Path(path) => return result_block_at_path(path, result),
     };
     Some(ResultBlock {
-        number: parse_block_number(first_object_member(object, number)?)?,
-        hash: Some(parse_hash(first_object_member(object, hash)?)?),
+        number: parse_block_number(find_object_member(object, number)?)?,
+        hash: Some(parse_hash(find_object_member(object, hash)?)?),
     })
 }
 
@@ -116,12 +116,12 @@ fn result_block_at_path(path: &BlockNumberPath, result: &[u8]) -> Option<ResultB
         .steps
         .iter()
         .try_fold(result, |value, step| match step {
-            ResultPathStep::Member(name) => first_object_member(value, name),
+            ResultPathStep::Member(name) => find_object_member(value, name),
             ResultPathStep::First => first_array_element(value),
         })?;
     Some(ResultBlock {
-        number: parse_block_number(first_object_member(object, &path.number)?)?,
-        hash: first_object_member(object, &path.hash).and_then(parse_hash),
+        number: parse_block_number(find_object_member(object, &path.number)?)?,
+        hash: find_object_member(object, &path.hash).and_then(parse_hash),
     })
 }
 
@@ -131,11 +131,11 @@ fn parse_block_number(value: &[u8]) -> Option<u64> {
 }
 
 /// Returns the block of the last part in a list of parts of blocks, the result of methods with
-/// [`BlockParam::Range`]. The list is read from its end, because it may be long; the number is
+/// [`BlockParamPosition::Range`]. The list is read from its end, because it may be long; the number is
 /// meaningless if the text is no JSON.
 pub fn last_block_in_list(list: &[u8]) -> Option<u64> {
     let at = memmem::rfind(list, NUMBER_OF_PART)?;
-    number_of_member(list, at, NUMBER_OF_PART)
+    block_number_of_member(list, at, NUMBER_OF_PART)
 }
 
 const NUMBER_OF_PART: &[u8] = b"\"blockNumber\"";
@@ -143,12 +143,12 @@ const NUMBER_OF_PART: &[u8] = b"\"blockNumber\"";
 /// Returns the highest block number that a piece of a result names. The text may be cut anywhere.
 pub fn highest_block_in_text(text: &[u8]) -> Option<u64> {
     let all = memmem::find_iter(text, NUMBER_OF_PART);
-    all.filter_map(|at| number_of_member(text, at, NUMBER_OF_PART))
+    all.filter_map(|at| block_number_of_member(text, at, NUMBER_OF_PART))
         .max()
 }
 
 /// Returns the number in the member called `name` at position `at`.
-pub(super) fn number_of_member(list: &[u8], at: usize, name: &[u8]) -> Option<u64> {
+pub(super) fn block_number_of_member(list: &[u8], at: usize, name: &[u8]) -> Option<u64> {
     // in a string the name would end in an escaped quote
     if !matches!(list[..at].trim_ascii_end().last(), Some(b'{' | b',')) {
         return None;
@@ -173,33 +173,37 @@ pub fn result_transaction_hash(method: &MethodRow, result: &[u8]) -> Option<[u8;
     };
     // a transaction names its own hash `hash`
     parse_hash(
-        first_object_member(object, "transactionHash")
-            .or_else(|| first_object_member(object, "hash"))?,
+        find_object_member(object, "transactionHash")
+            .or_else(|| find_object_member(object, "hash"))?,
     )
 }
 
 /// Reads the block that the params name; `None` stands for [`BlockReference::Invalid`].
-fn params_block_reference(at: BlockParam, params: Option<&[u8]>) -> Option<BlockReference> {
+fn params_block_reference(at: BlockParamPosition, params: Option<&[u8]>) -> Option<BlockReference> {
     const ABSENT: BlockReference = BlockReference::Tag(BlockTag::Latest);
     match at {
-        BlockParam::Hash(n) => Some(block_hash_reference(parse_hash(nth_param(params, n)??)?)),
-        BlockParam::Number(n) => match nth_param(params, n)? {
+        BlockParamPosition::Hash(n) => {
+            Some(block_hash_reference(parse_hash(nth_param(params, n)??)?))
+        }
+        BlockParamPosition::Number(n) => match nth_param(params, n)? {
             Some(value) => parse_number_or_tag(value).map(BlockReference::from),
             None => Some(ABSENT),
         },
-        BlockParam::Param(n) => match nth_param(params, n)? {
+        BlockParamPosition::Param(n) => match nth_param(params, n)? {
             Some(value) => parse_block_reference(value),
             None => Some(ABSENT),
         },
-        BlockParam::ParamMember(n, name, others) => match nth_param(params, n)? {
+        BlockParamPosition::ParamMember(n, name, others) => match nth_param(params, n)? {
             Some(object) => match exact_object_members(object, [name], others)? {
                 [Some(value)] => parse_block_reference(value),
                 [None] => Some(ABSENT),
             },
             None => Some(ABSENT),
         },
-        BlockParam::Range(n, others) => parse_block_range(nth_param(params, n)??, others),
-        BlockParam::None | BlockParam::Result => None,
+        BlockParamPosition::Range(n, others) => {
+            parse_log_filter_range(nth_param(params, n)??, others)
+        }
+        BlockParamPosition::None | BlockParamPosition::Result => None,
     }
 }
 
@@ -226,16 +230,16 @@ fn parse_block_reference(value: &[u8]) -> Option<BlockReference> {
 }
 
 /// Parses the range or the hash of a log filter, which may have the members `others`, too.
-fn parse_block_range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
+fn parse_log_filter_range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
     let bound = |value: Option<&[u8]>| match value {
         Some(value) => parse_number_or_tag(value),
-        None => Some(BlockRangeEnd::Tag(BlockTag::Latest)),
+        None => Some(BlockRangeBound::Tag(BlockTag::Latest)),
     };
     match exact_object_members(object, ["fromBlock", "toBlock", "blockHash"], others)? {
         [None, None, Some(hash)] => Some(block_hash_reference(parse_hash(hash)?)),
         [from, to, None] => match (bound(from)?, bound(to)?) {
             // An error at one node, an empty list at another.
-            (BlockRangeEnd::Number(from), BlockRangeEnd::Number(to)) if from > to => None,
+            (BlockRangeBound::Number(from), BlockRangeBound::Number(to)) if from > to => None,
             (from, to) => Some(BlockReference::Range { from, to }),
         },
         _ => None,
@@ -250,24 +254,24 @@ fn block_hash_reference(hash: [u8; 32]) -> BlockReference {
     }
 }
 
-impl From<BlockRangeEnd> for BlockReference {
-    fn from(bound: BlockRangeEnd) -> BlockReference {
+impl From<BlockRangeBound> for BlockReference {
+    fn from(bound: BlockRangeBound) -> BlockReference {
         match bound {
-            BlockRangeEnd::Number(number) => BlockReference::Number(number),
-            BlockRangeEnd::Tag(tag) => BlockReference::Tag(tag),
+            BlockRangeBound::Number(number) => BlockReference::Number(number),
+            BlockRangeBound::Tag(tag) => BlockReference::Tag(tag),
         }
     }
 }
 
 /// Parses a block's number or tag; `None` for anything else.
-fn parse_number_or_tag(value: &[u8]) -> Option<BlockRangeEnd> {
-    Some(BlockRangeEnd::Tag(match value {
+fn parse_number_or_tag(value: &[u8]) -> Option<BlockRangeBound> {
+    Some(BlockRangeBound::Tag(match value {
         b"\"latest\"" => BlockTag::Latest,
         b"\"safe\"" => BlockTag::Safe,
         b"\"finalized\"" => BlockTag::Finalized,
         b"\"pending\"" => BlockTag::Pending,
         b"\"earliest\"" => BlockTag::Earliest,
-        _ => return parse_quantity(value).map(BlockRangeEnd::Number),
+        _ => return parse_quantity(value).map(BlockRangeBound::Number),
     }))
 }
 
@@ -308,8 +312,8 @@ fn nth_param(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
     let Some(params) = params else {
         return Some(None);
     };
-    let mut scanner = JsonScanner::for_utf8_value(params);
-    let mut another = scanner.first_element().ok()?;
+    let mut scanner = StrictJsonReader::for_trusted_utf8(params);
+    let mut another = scanner.enter_array().ok()?;
     for _ in 0..n {
         if !another {
             return Some(None);
@@ -334,8 +338,8 @@ fn exact_object_members<'a, const N: usize>(
     others: &[&str],
 ) -> Option<[Option<&'a [u8]>; N]> {
     let mut values = [None; N];
-    let mut scanner = JsonScanner::for_utf8_value(object);
-    let mut next = scanner.first_member().ok()?;
+    let mut scanner = StrictJsonReader::for_trusted_utf8(object);
+    let mut next = scanner.read_first_member_name().ok()?;
     while let Some(name) = next {
         let name = &object[name.content];
         let value = scanner.skip_value().ok()?;
@@ -345,7 +349,7 @@ fn exact_object_members<'a, const N: usize>(
             Some(n) => values[n] = Some(&object[value.span]),
             None if others.iter().any(is) => {}
             None if others == ANY_MEMBER
-                && !names.iter().any(|known| may_be_read_as(name, known)) => {}
+                && !names.iter().any(|known| may_alias_member_name(name, known)) => {}
             None => return None,
         }
         next = scanner.next_member().ok()?;
@@ -355,7 +359,7 @@ fn exact_object_members<'a, const N: usize>(
 
 /// Whether a node may read a name as another one. A name with escapes, or with letters beyond
 /// ASCII that fold into it, may be read as any.
-fn may_be_read_as(name: &[u8], known: &str) -> bool {
+fn may_alias_member_name(name: &[u8], known: &str) -> bool {
     let is_plain = name.is_ascii() && !name.contains(&b'\\');
     !is_plain || name.eq_ignore_ascii_case(known.as_bytes())
 }

@@ -7,7 +7,7 @@
 
 use memchr::memchr_iter;
 
-use super::simd_scan::{digits_end, plain_string_end};
+use super::simd_scan::{digits_end, plain_string_run_end};
 
 /// The presumed text of the next call in a request, split around its id, for a lookup in the key
 /// cache.
@@ -27,7 +27,7 @@ impl<'a> PresumedCall<'a> {
     #[inline]
     pub fn split_first_call(text: &'a [u8]) -> Option<Self> {
         let call = memchr_iter(b'{', text)
-            .find_map(|at| text_before_comma(text, at))
+            .find_map(|at| text_before_next_call(text, at))
             .unwrap_or_else(|| {
                 let all = text.trim_ascii_end();
                 all.strip_suffix(b"]").unwrap_or(all)
@@ -44,7 +44,7 @@ impl<'a> PresumedCall<'a> {
         let blanks = call[colon + 1..].iter().position(|byte| *byte != b' ')?;
         let id = colon + 1 + blanks;
         let end = if call[id] == b'"' {
-            let end = plain_string_end(call, id + 1);
+            let end = plain_string_run_end(call, id + 1);
             (*call.get(end)? == b'"').then_some(end + 1)?
         } else {
             let end = digits_end(call, id);
@@ -62,7 +62,7 @@ impl<'a> PresumedCall<'a> {
 /// Returns the text before the comma, if the bracket at `at` opens a call that follows another
 /// one.
 #[inline]
-fn text_before_comma(text: &[u8], at: usize) -> Option<&[u8]> {
+fn text_before_next_call(text: &[u8], at: usize) -> Option<&[u8]> {
     let (before, from) = text.split_at(at);
     let is_call = match from.get(2) {
         Some(b'i') => from.starts_with(b"{\"id\""),

@@ -1,4 +1,4 @@
-//! Check that a text is not nested deeper than a [`JsonScanner`](super::scan::JsonScanner) reads,
+//! Check that a text is not nested deeper than a [`StrictJsonReader`](super::scan::StrictJsonReader) reads,
 //! by its brackets alone.
 //!
 //! A long response is not read strictly before it is stored, and must not be too deep when it is

@@ -3,7 +3,7 @@
 use crate::hash_keys::HashMap;
 
 /// Counts how often each id occurs. Returns `None` if memory is refused.
-pub(crate) fn count_ids<'a>(
+pub(crate) fn count_call_ids<'a>(
     ids: impl Iterator<Item = &'a [u8]>,
 ) -> Option<HashMap<&'a [u8], usize>> {
     let mut counts = HashMap::default();

@@ -2,8 +2,8 @@
 
 use memchr::memmem;
 
-use super::response::{classify_result, ResultContent};
-use super::scan::{JsonScanner, JsonValueKind};
+use super::response::{classify_result_content, ResultEmptiness};
+use super::scan::{JsonValueKind, StrictJsonReader};
 
 /// Whether an element of a list has an `error` of its own: nodes trace the transactions of a
 /// block one by one, and one that took too long does not fail the others. The `error` of an
@@ -16,9 +16,9 @@ pub fn has_failed_trace(list: &[u8]) -> bool {
 
 /// Searches the list for a failed trace; `None` if it could not be read.
 fn find_failed_trace(list: &[u8]) -> Option<bool> {
-    let mut scanner = JsonScanner::for_utf8_value(list);
+    let mut scanner = StrictJsonReader::for_trusted_utf8(list);
     let mut another =
-        scanner.next_value_kind().ok()? == JsonValueKind::Array && scanner.first_element().ok()?;
+        scanner.next_value_kind().ok()? == JsonValueKind::Array && scanner.enter_array().ok()?;
     while another {
         if scanner.next_value_kind().ok()? == JsonValueKind::Object {
             if is_failed_trace(&mut scanner, list)? {
@@ -33,13 +33,15 @@ fn find_failed_trace(list: &[u8]) -> Option<bool> {
 }
 
 /// Reads the next element of the list, and returns whether it has an `error` and is no trace.
-fn is_failed_trace(scanner: &mut JsonScanner<'_>, list: &[u8]) -> Option<bool> {
+fn is_failed_trace(scanner: &mut StrictJsonReader<'_>, list: &[u8]) -> Option<bool> {
     let (mut has_error, mut has_type, mut has_call, mut has_steps) = (false, false, false, false);
-    let mut next = scanner.first_member().ok()?;
+    let mut next = scanner.read_first_member_name().ok()?;
     while let Some(name) = next {
         let value = scanner.skip_value().ok()?;
         match &list[name.content] {
-            b"error" => has_error = classify_result(&list[value.span]) != ResultContent::Null,
+            b"error" => {
+                has_error = classify_result_content(&list[value.span]) != ResultEmptiness::Null
+            }
             b"type" => has_type = value.kind == JsonValueKind::String,
             // members of geth's frames, and of Parity's
             b"from" | b"action" => has_call = true,

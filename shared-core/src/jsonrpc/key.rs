@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{JsonScanError, JsonScanner, JsonValueKind, StringSpan};
+use super::scan::{JsonScanError, JsonValueKind, StrictJsonReader, StringSpan};
 
 /// Maximum number of arrays and objects that may be open at once in params. Each level may move
 /// the text within it: the limit bounds the work that a request can cause.
@@ -132,12 +132,12 @@ pub fn canonical_json(source: &[u8]) -> Option<Result<Vec<u8>, CallKeyError>> {
 /// A writer that appends the canonical form of a JSON text, `source`, to `text`.
 struct CanonicalJsonWriter<'a> {
     source: &'a [u8],
-    scanner: JsonScanner<'a>,
+    scanner: StrictJsonReader<'a>,
     text: &'a mut Vec<u8>,
     /// Open containers, innermost last.
     open_containers: Vec<OpenParamsContainer>,
     /// Members of all open objects, innermost last.
-    members: Vec<CanonicalMember>,
+    members: Vec<CanonicalObjectMember>,
 }
 
 /// A container of the params whose end is not written yet.
@@ -152,7 +152,7 @@ enum OpenParamsContainer {
 }
 
 /// A member of an open object, by the spans of its name and of its canonical form.
-struct CanonicalMember {
+struct CanonicalObjectMember {
     /// Span of the name in the source.
     name: Range<usize>,
     /// Span from name to value in the text.
@@ -166,7 +166,7 @@ impl<'a> CanonicalJsonWriter<'a> {
     ) -> Result<CanonicalJsonWriter<'a>, CallKeyError> {
         Ok(CanonicalJsonWriter {
             source,
-            scanner: JsonScanner::for_network_text(source)?,
+            scanner: StrictJsonReader::for_untrusted_text(source)?,
             text,
             open_containers: Vec::with_capacity(4),
             members: Vec::with_capacity(8),
@@ -175,7 +175,7 @@ impl<'a> CanonicalJsonWriter<'a> {
 
     fn write_params(mut self) -> Result<(), CallKeyError> {
         loop {
-            if self.write_or_open()? {
+            if self.write_scalar_or_open()? {
                 continue;
             }
             while let Some(open) = self.open_containers.last() {
@@ -195,7 +195,7 @@ impl<'a> CanonicalJsonWriter<'a> {
 
     /// Writes a scalar or an empty container, or opens a container that is not empty; returns
     /// whether it has opened one.
-    fn write_or_open(&mut self) -> Result<bool, CallKeyError> {
+    fn write_scalar_or_open(&mut self) -> Result<bool, CallKeyError> {
         match self.scanner.next_value_kind()? {
             JsonValueKind::Object => {
                 self.open_container(OpenParamsContainer::Object {
@@ -203,9 +203,9 @@ impl<'a> CanonicalJsonWriter<'a> {
                     in_order: true,
                 })?;
                 self.text.push(b'{');
-                match self.scanner.first_member()? {
+                match self.scanner.read_first_member_name()? {
                     Some(name) => {
-                        self.start_member(&name)?;
+                        self.start_object_member(&name)?;
                         return Ok(true);
                     }
                     None => self.text.push(b'}'),
@@ -215,7 +215,7 @@ impl<'a> CanonicalJsonWriter<'a> {
             JsonValueKind::Array => {
                 self.open_container(OpenParamsContainer::Array)?;
                 self.text.push(b'[');
-                if self.scanner.first_element()? {
+                if self.scanner.enter_array()? {
                     return Ok(true);
                 }
                 self.text.push(b']');
@@ -257,7 +257,7 @@ impl<'a> CanonicalJsonWriter<'a> {
         match self.scanner.next_member()? {
             Some(name) => {
                 self.text.push(b',');
-                self.start_member(&name)?;
+                self.start_object_member(&name)?;
                 Ok(true)
             }
             None => {
@@ -268,7 +268,7 @@ impl<'a> CanonicalJsonWriter<'a> {
     }
 
     /// Starts a member of the innermost container, which is an object.
-    fn start_member(&mut self, name: &StringSpan) -> Result<(), CallKeyError> {
+    fn start_object_member(&mut self, name: &StringSpan) -> Result<(), CallKeyError> {
         let bytes = &self.source[name.content.clone()];
         if name.escaped || !bytes.is_ascii() {
             return Err(CallKeyError::Name);
@@ -282,7 +282,7 @@ impl<'a> CanonicalJsonWriter<'a> {
             }
         }
         let start = self.text.len();
-        self.members.push(CanonicalMember {
+        self.members.push(CanonicalObjectMember {
             name: name.content.clone(),
             span: start..start,
         });
@@ -305,10 +305,10 @@ impl<'a> CanonicalJsonWriter<'a> {
     /// Sorts the members of an object, which is the end of the text.
     fn sort_members(&mut self, first: usize) -> Result<(), CallKeyError> {
         let (source, members) = (self.source, &mut self.members[first..]);
-        let name = |member: &CanonicalMember| &source[member.name.clone()];
+        let name = |member: &CanonicalObjectMember| &source[member.name.clone()];
         let start = members.first().map_or(0, |member| member.span.start);
         members.sort_unstable_by(|a, b| compare_ignoring_case(name(a), name(b)));
-        let same = |pair: &[CanonicalMember]| {
+        let same = |pair: &[CanonicalObjectMember]| {
             compare_ignoring_case(name(&pair[0]), name(&pair[1])).is_eq()
         };
         if members.windows(2).any(same) {

@@ -8,13 +8,13 @@ use super::{methods, stateful_methods};
 
 /// Whether a node is known to have a method of exactly this name.
 pub fn is_known_method(name: &str) -> bool {
-    methods::method_row_index(name.as_bytes()).is_some()
+    methods::method_table_index(name.as_bytes()).is_some()
         || KNOWN_METHOD_NAMES.binary_search(&name).is_ok()
 }
 
 /// Returns all known names, in no particular order.
 pub fn known_method_names() -> impl Iterator<Item = &'static str> {
-    let rows = methods::all_method_rows().iter().map(|row| row.name);
+    let rows = methods::all_method_table_rows().iter().map(|row| row.name);
     rows.chain(KNOWN_METHOD_NAMES.iter().copied())
 }
 
@@ -761,7 +761,7 @@ mod tests {
         assert!(KNOWN_METHOD_NAMES.windows(2).all(|pair| pair[0] < pair[1]));
         for name in KNOWN_METHOD_NAMES {
             assert!(
-                methods::method_row_index(name.as_bytes()).is_none(),
+                methods::method_table_index(name.as_bytes()).is_none(),
                 "{name}"
             );
             assert!(name.contains('_') && name.is_ascii(), "{name}");

@@ -57,12 +57,16 @@ impl<T> MethodPatternTable<T> {
     ///
     /// # Errors
     /// Returns [`MethodPatternError`] and leaves the table unchanged.
-    pub fn add_pattern(&mut self, pattern: &[u8], value: T) -> Result<(), MethodPatternError> {
+    pub fn add_method_pattern(
+        &mut self,
+        pattern: &[u8],
+        value: T,
+    ) -> Result<(), MethodPatternError> {
         let (name, is_beginning) = match pattern {
             [name @ .., b'*'] => (name, true),
             name => (name, false),
         };
-        if name.is_empty() && !is_beginning || !name.iter().all(is_name_byte) {
+        if name.is_empty() && !is_beginning || !name.iter().all(is_method_name_byte) {
             return Err(MethodPatternError::Name);
         }
         let patterns = match is_beginning {
@@ -87,7 +91,11 @@ impl<T> MethodPatternTable<T> {
     /// Returns the value for a method name without escapes. `is_of` is called for each pattern that
     /// matches without regard to case, with its value and whether the case matches, too, and
     /// returns whether the pattern applies.
-    pub fn find_value(&self, method: &[u8], is_of: impl Fn(&T, bool) -> bool) -> Option<&T> {
+    pub fn find_value_for_method(
+        &self,
+        method: &[u8],
+        is_of: impl Fn(&T, bool) -> bool,
+    ) -> Option<&T> {
         let found = |pattern: &PatternRow<T>| compare_ignoring_case(&pattern.name, method);
         if let Ok(at) = self.names.binary_search_by(found) {
             let pattern = &self.names[at];
@@ -108,7 +116,7 @@ impl<T> MethodPatternTable<T> {
 
 /// Whether the byte may occur in a name: it is no white space, needs no escape in JSON, and
 /// does not separate the names of a list.
-fn is_name_byte(byte: &u8) -> bool {
+fn is_method_name_byte(byte: &u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b'*')
 }
 

@@ -14,15 +14,15 @@ use super::method_patterns::{MethodPatternError, MethodPatternTable};
 /// The rules of a route that allow, deny or limit methods, by name or prefix. Without a rule all
 /// methods are allowed.
 #[derive(Clone, Debug, Default)]
-pub struct MethodRules {
-    patterns: MethodPatternTable<MethodRuleAction>,
+pub struct MethodAccessRules {
+    patterns: MethodPatternTable<MethodAccessRuleAction>,
     /// Methods without a rule are denied.
     is_closed: bool,
 }
 
 /// The action of one rule on the methods that it matches.
 #[derive(Clone, Debug)]
-pub enum MethodRuleAction {
+pub enum MethodAccessRuleAction {
     /// The method is allowed.
     Allow,
     /// The method is denied.
@@ -33,7 +33,7 @@ pub enum MethodRuleAction {
 
 /// The decision about one method that follows from all rules.
 #[derive(Clone, Copy, Debug)]
-pub enum MethodRuleDecision<'a> {
+pub enum MethodAccessDecision<'a> {
     /// The method is allowed.
     Allowed,
     /// The method is denied.
@@ -42,18 +42,18 @@ pub enum MethodRuleDecision<'a> {
     Limited(&'a Arc<ConcurrencyLimit>),
 }
 
-impl MethodRuleAction {
+impl MethodAccessRuleAction {
     /// Returns the decision about a method that this rule alone matches.
-    fn to_decision(&self) -> MethodRuleDecision<'_> {
+    fn to_decision(&self) -> MethodAccessDecision<'_> {
         match self {
-            MethodRuleAction::Allow => MethodRuleDecision::Allowed,
-            MethodRuleAction::Deny => MethodRuleDecision::Denied,
-            MethodRuleAction::Limit(limit) => MethodRuleDecision::Limited(limit),
+            MethodAccessRuleAction::Allow => MethodAccessDecision::Allowed,
+            MethodAccessRuleAction::Deny => MethodAccessDecision::Denied,
+            MethodAccessRuleAction::Limit(limit) => MethodAccessDecision::Limited(limit),
         }
     }
 }
 
-impl MethodRules {
+impl MethodAccessRules {
     /// Adds a rule for a method name or a prefix.
     ///
     /// # Errors
@@ -61,30 +61,32 @@ impl MethodRules {
     pub fn add_rule(
         &mut self,
         pattern: &[u8],
-        action: MethodRuleAction,
+        action: MethodAccessRuleAction,
     ) -> Result<(), MethodPatternError> {
-        let allows = matches!(action, MethodRuleAction::Allow);
-        self.patterns.add_pattern(pattern, action)?;
+        let allows = matches!(action, MethodAccessRuleAction::Allow);
+        self.patterns.add_method_pattern(pattern, action)?;
         self.is_closed |= allows;
         Ok(())
     }
 
     /// Evaluates the rules for a method name without escapes.
-    pub fn evaluate_method(&self, method: &[u8]) -> MethodRuleDecision<'_> {
+    pub fn evaluate_method(&self, method: &[u8]) -> MethodAccessDecision<'_> {
         let action = self
             .patterns
-            .find_value(method, |action, to_the_letter| match action {
-                MethodRuleAction::Deny | MethodRuleAction::Limit(_) => true,
-                MethodRuleAction::Allow => to_the_letter,
+            .find_value_for_method(method, |action, to_the_letter| match action {
+                MethodAccessRuleAction::Deny | MethodAccessRuleAction::Limit(_) => true,
+                MethodAccessRuleAction::Allow => to_the_letter,
             });
         match (action, self.is_closed) {
-            (Some(MethodRuleAction::Limit(limit)), true) if self.allows_exact_name(method) => {
-                MethodRuleDecision::Limited(limit)
+            (Some(MethodAccessRuleAction::Limit(limit)), true)
+                if self.allows_exact_name(method) =>
+            {
+                MethodAccessDecision::Limited(limit)
             }
-            (Some(MethodRuleAction::Limit(_)), true) => MethodRuleDecision::Denied,
+            (Some(MethodAccessRuleAction::Limit(_)), true) => MethodAccessDecision::Denied,
             (Some(action), _) => action.to_decision(),
-            (None, true) => MethodRuleDecision::Denied,
-            (None, false) => MethodRuleDecision::Allowed,
+            (None, true) => MethodAccessDecision::Denied,
+            (None, false) => MethodAccessDecision::Allowed,
         }
     }
 
@@ -92,13 +94,13 @@ impl MethodRules {
     fn allows_exact_name(&self, method: &[u8]) -> bool {
         let action = self
             .patterns
-            .find_value(method, |action, to_the_letter| match action {
-                MethodRuleAction::Deny => true,
-                MethodRuleAction::Limit(_) | MethodRuleAction::Allow => to_the_letter,
+            .find_value_for_method(method, |action, to_the_letter| match action {
+                MethodAccessRuleAction::Deny => true,
+                MethodAccessRuleAction::Limit(_) | MethodAccessRuleAction::Allow => to_the_letter,
             });
         matches!(
             action,
-            Some(MethodRuleAction::Limit(_) | MethodRuleAction::Allow)
+            Some(MethodAccessRuleAction::Limit(_) | MethodAccessRuleAction::Allow)
         )
     }
 }
@@ -108,17 +110,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        ConcurrencyLimit, MethodPatternError, MethodRuleAction, MethodRuleDecision, MethodRules,
+        ConcurrencyLimit, MethodAccessDecision, MethodAccessRuleAction, MethodAccessRules,
+        MethodPatternError,
     };
 
-    fn rules(lines: &[&str]) -> MethodRules {
-        let mut rules = MethodRules::default();
+    fn rules(lines: &[&str]) -> MethodAccessRules {
+        let mut rules = MethodAccessRules::default();
         for line in lines {
             let mut words = line.split(' ');
             let action = match words.next().unwrap() {
-                "allow" => MethodRuleAction::Allow,
-                "deny" => MethodRuleAction::Deny,
-                _ => MethodRuleAction::Limit(ConcurrencyLimit::new(1)),
+                "allow" => MethodAccessRuleAction::Allow,
+                "deny" => MethodAccessRuleAction::Deny,
+                _ => MethodAccessRuleAction::Limit(ConcurrencyLimit::new(1)),
             };
             for word in words {
                 rules.add_rule(word.as_bytes(), action.clone()).unwrap();
@@ -127,13 +130,13 @@ mod tests {
         rules
     }
 
-    impl MethodRules {
+    impl MethodAccessRules {
         fn allow(&self, method: &[u8]) -> bool {
-            matches!(self.evaluate_method(method), MethodRuleDecision::Allowed)
+            matches!(self.evaluate_method(method), MethodAccessDecision::Allowed)
         }
 
         fn deny(&self, method: &[u8]) -> bool {
-            matches!(self.evaluate_method(method), MethodRuleDecision::Denied)
+            matches!(self.evaluate_method(method), MethodAccessDecision::Denied)
         }
     }
 
@@ -173,7 +176,7 @@ mod tests {
             for method in limited {
                 let verdict = rules.evaluate_method(method.as_bytes());
                 assert!(
-                    matches!(verdict, MethodRuleDecision::Limited(_)),
+                    matches!(verdict, MethodAccessDecision::Limited(_)),
                     "{lines:?} {method}"
                 );
             }
@@ -251,7 +254,7 @@ mod tests {
             ("A_b", MethodPatternError::Duplicate),
             ("C_*", MethodPatternError::Duplicate),
         ] {
-            let added = rules.add_rule(pattern.as_bytes(), MethodRuleAction::Allow);
+            let added = rules.add_rule(pattern.as_bytes(), MethodAccessRuleAction::Allow);
             assert_eq!(added, Err(error), "{pattern}");
         }
         // the rules are unchanged
@@ -264,11 +267,11 @@ mod tests {
             all in prop::collection::vec(("[abAB]{0,3}", any::<bool>(), any::<bool>()), 0..8),
             methods in prop::collection::vec("[abAB]{0,4}", 8),
         ) {
-            let mut rules = MethodRules::default();
+            let mut rules = MethodAccessRules::default();
             let mut taken: Vec<(String, bool, bool)> = Vec::new();
             for (name, is_beginning, allows) in all {
                 let pattern = if is_beginning { format!("{name}*") } else { name.clone() };
-                let action = if allows { MethodRuleAction::Allow } else { MethodRuleAction::Deny };
+                let action = if allows { MethodAccessRuleAction::Allow } else { MethodAccessRuleAction::Deny };
                 if rules.add_rule(pattern.as_bytes(), action).is_ok() {
                     taken.push((name, is_beginning, allows));
                 }

@@ -6,15 +6,15 @@
 //! block=p[0].blockNumber   block=result[0].blockNumber   range=p[0]
 //! ```
 //!
-//! The rows of the method table can be written in the same words ([`format_method_row`]), with the same
+//! The rows of the method table can be written in the same words ([`method_row_to_words`]), with the same
 //! meaning.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use super::methods::{
-    BlockNumberPath, BlockParam, MethodClass, MethodRow, ResultBlockPosition, ResultPathStep,
-    ANY_MEMBER,
+    BlockNumberPath, BlockParamPosition, MethodClass, MethodRow, ResultBlockPosition,
+    ResultPathStep, ANY_MEMBER,
 };
 use super::stateful_methods::is_stateful_method;
 
@@ -117,7 +117,7 @@ impl MethodSpecs {
     ///
     /// # Errors
     /// Returns [`MethodSpecError`] and leaves the rows unchanged.
-    pub fn add_row<'a>(
+    pub fn add_method_row<'a>(
         &mut self,
         name: &[u8],
         words: &[&'a [u8]],
@@ -126,20 +126,22 @@ impl MethodSpecs {
         let text = std::str::from_utf8(name).ok();
         let is_name = !name.is_empty() && name.iter().all(is_of_name);
         let text = text.filter(|_| is_name).ok_or(MethodSpecError::Name)?;
-        let (class, at, in_result) = parse_row_words(words)?;
+        let (class, at, in_result) = parse_method_row_words(words)?;
         if class != MethodClass::Never && is_stateful_method(name) {
             return Err(MethodSpecError::Stateful);
         }
         let Err(at_row) = self.row_index(name) else {
             return Err(MethodSpecError::Duplicate);
         };
-        self.0
-            .insert(at_row, intern_method_row(text, class, at, in_result));
+        self.0.insert(
+            at_row,
+            intern_operator_method_row(text, class, at, in_result),
+        );
         Ok(())
     }
 
     /// Returns the operator's row of a method, by its exact name.
-    pub fn find_row(&self, name: &[u8]) -> Option<&'static MethodRow> {
+    pub fn find_operator_method_row(&self, name: &[u8]) -> Option<&'static MethodRow> {
         let place = self.row_index(name).ok()?;
         self.0.get(place).copied()
     }
@@ -151,20 +153,21 @@ impl MethodSpecs {
 
 /// The meaning of a row's words: the class, and the positions of the block in the call and in the
 /// result.
-type RowWordMeaning = (MethodClass, BlockParam, ResultBlockPosition);
+type RowWordMeaning = (MethodClass, BlockParamPosition, ResultBlockPosition);
 
 /// Reads the words of a row. Errors: a word is unknown, or can't be combined with the one before
 /// it.
-fn parse_row_words<'a>(words: &[&'a [u8]]) -> Result<RowWordMeaning, MethodSpecError<'a>> {
+fn parse_method_row_words<'a>(words: &[&'a [u8]]) -> Result<RowWordMeaning, MethodSpecError<'a>> {
     let mut meaning = None;
     for &word in words {
-        let (class, at, in_result) = parse_row_word(word).ok_or(MethodSpecError::Word(word))?;
+        let (class, at, in_result) =
+            parse_method_row_word(word).ok_or(MethodSpecError::Word(word))?;
         meaning = Some(match (meaning, at, in_result) {
             (None, _, _) => (class, at, in_result),
             // first the block in the call, then the block in the result
             (
                 Some((MethodClass::ByFinality, in_call, ResultBlockPosition::None)),
-                BlockParam::Result,
+                BlockParamPosition::Result,
                 ResultBlockPosition::Path(_),
             ) if names_block(in_call) => (class, in_call, in_result),
             _ => return Err(MethodSpecError::Combination(word)),
@@ -173,55 +176,64 @@ fn parse_row_words<'a>(words: &[&'a [u8]]) -> Result<RowWordMeaning, MethodSpecE
     meaning.ok_or(MethodSpecError::Word(b""))
 }
 
-fn names_block(at: BlockParam) -> bool {
-    matches!(at, BlockParam::Param(_) | BlockParam::ParamMember(..))
+fn names_block(at: BlockParamPosition) -> bool {
+    matches!(
+        at,
+        BlockParamPosition::Param(_) | BlockParamPosition::ParamMember(..)
+    )
 }
 
 /// Parses one word of a row; `None` if it is unknown.
-fn parse_row_word(word: &[u8]) -> Option<RowWordMeaning> {
+fn parse_method_row_word(word: &[u8]) -> Option<RowWordMeaning> {
     let (name, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
     let of_block = |at| (MethodClass::ByFinality, at, ResultBlockPosition::None);
     Some(match (name, value) {
         ("class", "immutable") => (
             MethodClass::Immutable,
-            BlockParam::None,
+            BlockParamPosition::None,
             ResultBlockPosition::None,
         ),
         ("class", "tip") => (
             MethodClass::Tip,
-            BlockParam::None,
+            BlockParamPosition::None,
             ResultBlockPosition::None,
         ),
         ("class", "config") => (
             MethodClass::Config,
-            BlockParam::None,
+            BlockParamPosition::None,
             ResultBlockPosition::None,
         ),
         ("class", "none") => (
             MethodClass::Never,
-            BlockParam::None,
+            BlockParamPosition::None,
             ResultBlockPosition::None,
         ),
-        ("transaction", "p[0]") => of_block(BlockParam::Result),
+        ("transaction", "p[0]") => of_block(BlockParamPosition::Result),
         ("range", value) => match parse_param_index(value)? {
-            (n, "") => of_block(BlockParam::Range(n, ANY_MEMBER)),
+            (n, "") => of_block(BlockParamPosition::Range(n, ANY_MEMBER)),
             _ => return None,
         },
         ("block", "result") => (
             MethodClass::Tip,
-            BlockParam::None,
+            BlockParamPosition::None,
             ResultBlockPosition::Itself,
         ),
         ("block", value) => match value.strip_prefix("result") {
             Some(way) => {
                 let in_result = ResultBlockPosition::Path(parse_result_path(way)?);
-                (MethodClass::ByFinality, BlockParam::Result, in_result)
+                (
+                    MethodClass::ByFinality,
+                    BlockParamPosition::Result,
+                    in_result,
+                )
             }
             None => of_block(match parse_param_index(value)? {
-                (n, "") => BlockParam::Param(n),
-                (n, rest) => {
-                    BlockParam::ParamMember(n, intern_name(parse_path_member(rest)?), ANY_MEMBER)
-                }
+                (n, "") => BlockParamPosition::Param(n),
+                (n, rest) => BlockParamPosition::ParamMember(
+                    n,
+                    intern_name(parse_path_member(rest)?),
+                    ANY_MEMBER,
+                ),
             }),
         },
         _ => return None,
@@ -291,10 +303,10 @@ static INTERNED_PATHS: Mutex<Vec<&'static BlockNumberPath>> = Mutex::new(Vec::ne
 static INTERNED_NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
 
 /// Returns the row with these values, which is created once and lives as long as the process.
-fn intern_method_row(
+fn intern_operator_method_row(
     name: &str,
     class: MethodClass,
-    at: BlockParam,
+    at: BlockParamPosition,
     in_result: ResultBlockPosition,
 ) -> &'static MethodRow {
     let row = MethodRow {
@@ -323,7 +335,7 @@ fn intern_value<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) ->
 }
 
 /// Formats a row in the words of an operator.
-pub fn format_method_row(row: &MethodRow) -> String {
+pub fn method_row_to_words(row: &MethodRow) -> String {
     let in_result = match row.in_result {
         ResultBlockPosition::None | ResultBlockPosition::Itself => String::new(),
         ResultBlockPosition::Block => "block=result.number".into(),
@@ -338,14 +350,21 @@ pub fn format_method_row(row: &MethodRow) -> String {
             return "block=result".into()
         }
         (MethodClass::Tip, _) => return "class=tip".into(),
-        (_, BlockParam::None) => return "class=immutable".into(),
-        (_, BlockParam::Result) if in_result.is_empty() => return "transaction=p[0]".into(),
-        (_, BlockParam::Result) => return in_result,
-        (_, BlockParam::Hash(n) | BlockParam::Number(n) | BlockParam::Param(n)) => {
+        (_, BlockParamPosition::None) => return "class=immutable".into(),
+        (_, BlockParamPosition::Result) if in_result.is_empty() => {
+            return "transaction=p[0]".into()
+        }
+        (_, BlockParamPosition::Result) => return in_result,
+        (
+            _,
+            BlockParamPosition::Hash(n)
+            | BlockParamPosition::Number(n)
+            | BlockParamPosition::Param(n),
+        ) => {
             format!("block=p[{n}]")
         }
-        (_, BlockParam::ParamMember(n, member, _)) => format!("block=p[{n}].{member}"),
-        (_, BlockParam::Range(n, _)) => return format!("range=p[{n}]"),
+        (_, BlockParamPosition::ParamMember(n, member, _)) => format!("block=p[{n}].{member}"),
+        (_, BlockParamPosition::Range(n, _)) => return format!("range=p[{n}]"),
     };
     match in_result.is_empty() {
         true => in_call,
@@ -368,17 +387,17 @@ impl fmt::Display for BlockNumberPath {
 
 #[cfg(test)]
 mod tests {
-    use super::{format_method_row, MethodSpecError, MethodSpecs};
+    use super::{method_row_to_words, MethodSpecError, MethodSpecs};
     use crate::jsonrpc::block_reference::{
-        call_block_reference, result_block, BlockRangeEnd, BlockReference, BlockTag,
+        call_block_reference, result_block, BlockRangeBound, BlockReference, BlockTag,
     };
     use crate::jsonrpc::methods::{self, MethodClass, MethodRow};
 
     fn intern_row(words: &str) -> &'static MethodRow {
         let mut rows = MethodSpecs::default();
         let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
-        rows.add_row(b"acme_x", &words).unwrap();
-        rows.find_row(b"acme_x").unwrap()
+        rows.add_method_row(b"acme_x", &words).unwrap();
+        rows.find_operator_method_row(b"acme_x").unwrap()
     }
 
     #[test]
@@ -401,7 +420,7 @@ mod tests {
             "class=config",
             "class=none",
         ] {
-            assert_eq!(format_method_row(intern_row(words)), words);
+            assert_eq!(method_row_to_words(intern_row(words)), words);
             // equal words share one row
             assert!(
                 std::ptr::eq(intern_row(words), intern_row(words)),
@@ -426,8 +445,8 @@ mod tests {
         let result =
             format!(r#"{{"number":"0x7","hash":{HASH},"blockNumber":"0x5","blockHash":{HASH}}}"#);
         let results = ["null", "[]", "\"0x5\"", &result, &format!("[{result}]")];
-        for ours in methods::all_method_rows() {
-            let theirs = intern_row(&format_method_row(ours));
+        for ours in methods::all_method_table_rows() {
+            let theirs = intern_row(&method_row_to_words(ours));
             let is_same_class = theirs.class == ours.class
                 || theirs.class == MethodClass::ByFinality && ours.class == MethodClass::Immutable;
             assert!(is_same_class, "{}", ours.name);
@@ -482,8 +501,8 @@ mod tests {
             assert_eq!(block_of("block=p[0].at", params), block, "{params}");
         }
         let five = BlockReference::Range {
-            from: BlockRangeEnd::Number(4),
-            to: BlockRangeEnd::Number(5),
+            from: BlockRangeBound::Number(4),
+            to: BlockRangeBound::Number(5),
         };
         let range = r#"[{"fromBlock":"0x4","toBlock":"0x5","of":1}]"#;
         assert_eq!(block_of("range=p[0]", range), five);
@@ -516,12 +535,12 @@ mod tests {
     #[test]
     fn invalid_row_is_rejected_and_changes_nothing() {
         let mut rows = MethodSpecs::default();
-        rows.add_row(b"acme_x", &[b"class=tip"]).unwrap();
+        rows.add_method_row(b"acme_x", &[b"class=tip"]).unwrap();
         let mut refused = |name: &str, words: &[&str], error: &str| {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             let before = rows.clone();
             let message = rows
-                .add_row(name.as_bytes(), &words)
+                .add_method_row(name.as_bytes(), &words)
                 .unwrap_err()
                 .to_string();
             assert!(message.contains(error), "{name} {words:?}: {message}");
@@ -577,13 +596,14 @@ mod tests {
         }
         refused("acme_y", &[], "\"block=p[N]\"");
         // a stateful method may be declared as not stored
-        rows.add_row(b"eth_sign", &[b"class=none"]).unwrap();
-        assert_eq!(rows.find_row(b"acme_"), None);
+        rows.add_method_row(b"eth_sign", &[b"class=none"]).unwrap();
+        assert_eq!(rows.find_operator_method_row(b"acme_"), None);
     }
 
     #[test]
     fn error_contains_the_word_that_can_not_be_combined() {
-        let added = MethodSpecs::default().add_row(b"acme_x", &[b"block=p[0]", b"class=tip"]);
+        let added =
+            MethodSpecs::default().add_method_row(b"acme_x", &[b"block=p[0]", b"class=tip"]);
         assert_eq!(added, Err(MethodSpecError::Combination(b"class=tip")));
     }
 }

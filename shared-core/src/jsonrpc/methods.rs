@@ -26,7 +26,7 @@ pub enum MethodClass {
 /// The position in a call's params of the block reference on which its response depends. Parameters
 /// are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockParam {
+pub enum BlockParamPosition {
     /// The call names no block.
     None,
     /// A parameter with the hash of a block.
@@ -94,7 +94,7 @@ pub struct MethodRow {
     /// Lifetime of the method's responses.
     pub class: MethodClass,
     /// Position of the block reference in the call.
-    pub at: BlockParam,
+    pub at: BlockParamPosition,
     /// Position of the block in the result.
     pub in_result: ResultBlockPosition,
     /// The row was written by an operator.
@@ -116,7 +116,7 @@ impl MethodRow {
     }
 
     /// Whether the method finds pending transactions, as soon as they are sent.
-    pub fn finds_pending_transactions(&self) -> bool {
+    pub fn may_return_pending_transaction(&self) -> bool {
         const NAMES: [&str; 5] = [
             "debug_getRawTransaction",
             "eth_getRawTransactionByHash",
@@ -124,26 +124,30 @@ impl MethodRow {
             "eth_getTransactionBySenderAndNonce",
             "zks_getTransactionDetails",
         ];
-        self.is_operators && self.at == BlockParam::Result || NAMES.contains(&self.name)
+        self.is_operators && self.at == BlockParamPosition::Result || NAMES.contains(&self.name)
     }
 
     /// Whether a result is an encoding, where `"0x"` is the encoding of nothing, which nodes send
     /// in place of `null`.
-    pub fn returns_encoded_bytes(&self) -> bool {
+    pub fn returns_raw_encoding(&self) -> bool {
         self.name.contains("_getRaw")
     }
 }
 
 /// Returns the row of a method, by its exact name; methods without a row share one whose responses
 /// are never stored.
-pub fn method_row(name: &[u8]) -> &'static MethodRow {
-    static UNKNOWN: MethodRow =
-        method_table_row("", Never, BlockParam::None, ResultBlockPosition::None);
-    method_row_index(name).map_or(&UNKNOWN, |row| &METHOD_TABLE[row])
+pub fn find_method_row(name: &[u8]) -> &'static MethodRow {
+    static UNKNOWN: MethodRow = new_method_table_row(
+        "",
+        Never,
+        BlockParamPosition::None,
+        ResultBlockPosition::None,
+    );
+    method_table_index(name).map_or(&UNKNOWN, |row| &METHOD_TABLE[row])
 }
 
-/// Returns the index in [`all_method_rows`] of the method's row, or `None` if it has none.
-pub fn method_row_index(name: &[u8]) -> Option<usize> {
+/// Returns the index in [`all_method_table_rows`] of the method's row, or `None` if it has none.
+pub fn method_table_index(name: &[u8]) -> Option<usize> {
     let found = METHOD_TABLE.binary_search_by(|row| row.name.as_bytes().cmp(name));
     found.ok()
 }
@@ -152,15 +156,15 @@ pub fn method_row_index(name: &[u8]) -> Option<usize> {
 pub const METHOD_COUNT: usize = METHOD_TABLE.len();
 
 /// Returns all rows of the method table, sorted by name.
-pub fn all_method_rows() -> &'static [MethodRow] {
+pub fn all_method_table_rows() -> &'static [MethodRow] {
     METHOD_TABLE
 }
 
 /// Creates a row of the method table.
-const fn method_table_row(
+const fn new_method_table_row(
     name: &'static str,
     class: MethodClass,
-    at: BlockParam,
+    at: BlockParamPosition,
     in_result: ResultBlockPosition,
 ) -> MethodRow {
     MethodRow {
@@ -173,214 +177,215 @@ const fn method_table_row(
 }
 
 const NO_RESULT_BLOCK: ResultBlockPosition = ResultBlockPosition::None;
-const NO_BLOCK_PARAM: BlockParam = BlockParam::None;
-const BLOCK_IN_RESULT: BlockParam = BlockParam::Result;
+const NO_BLOCK_PARAM: BlockParamPosition = BlockParamPosition::None;
+const BLOCK_IN_RESULT: BlockParamPosition = BlockParamPosition::Result;
 
-const fn hash_param(n: usize) -> BlockParam {
-    BlockParam::Hash(n)
+const fn hash_param(n: usize) -> BlockParamPosition {
+    BlockParamPosition::Hash(n)
 }
 
-const fn number_param(n: usize) -> BlockParam {
-    BlockParam::Number(n)
+const fn number_param(n: usize) -> BlockParamPosition {
+    BlockParamPosition::Number(n)
 }
 
-const fn block_param(n: usize) -> BlockParam {
-    BlockParam::Param(n)
+const fn block_param(n: usize) -> BlockParamPosition {
+    BlockParamPosition::Param(n)
 }
 
-const CONTEXT_PARAM: BlockParam = BlockParam::ParamMember(1, "blockNumber", &["transactionIndex"]);
-const LOG_FILTER_PARAM: BlockParam = BlockParam::Range(0, &["address", "topics"]);
-const TRACE_FILTER_PARAM: BlockParam =
-    BlockParam::Range(0, &["after", "count", "fromAddress", "mode", "toAddress"]);
+const CONTEXT_PARAM: BlockParamPosition =
+    BlockParamPosition::ParamMember(1, "blockNumber", &["transactionIndex"]);
+const LOG_FILTER_PARAM: BlockParamPosition = BlockParamPosition::Range(0, &["address", "topics"]);
+const TRACE_FILTER_PARAM: BlockParamPosition =
+    BlockParamPosition::Range(0, &["after", "count", "fromAddress", "mode", "toAddress"]);
 
 /// Rows, sorted by name.
 #[rustfmt::skip]
 static METHOD_TABLE: &[MethodRow] = &[
-    method_table_row("arbtrace_block", ByFinality, number_param(0), First),
-    method_table_row("arbtrace_call", ByFinality, block_param(2), NO_RESULT_BLOCK),
-    method_table_row("arbtrace_callMany", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("arbtrace_filter", ByFinality, TRACE_FILTER_PARAM, NO_RESULT_BLOCK),
-    method_table_row("arbtrace_get", ByFinality, BLOCK_IN_RESULT, Item),
-    method_table_row("arbtrace_replayBlockTransactions", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("arbtrace_replayTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("arbtrace_transaction", ByFinality, BLOCK_IN_RESULT, First),
-    method_table_row("bor_getAuthor", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("bor_getCurrentProposer", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("bor_getCurrentValidators", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("bor_getRootHash", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("bor_getSigners", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("bor_getSignersAtHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("bor_getSnapshot", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("bor_getSnapshotAtHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("bor_getSnapshotProposer", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("bor_getSnapshotProposerSequence", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("arbtrace_block", ByFinality, number_param(0), First),
+    new_method_table_row("arbtrace_call", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    new_method_table_row("arbtrace_callMany", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("arbtrace_filter", ByFinality, TRACE_FILTER_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("arbtrace_get", ByFinality, BLOCK_IN_RESULT, Item),
+    new_method_table_row("arbtrace_replayBlockTransactions", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("arbtrace_replayTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("arbtrace_transaction", ByFinality, BLOCK_IN_RESULT, First),
+    new_method_table_row("bor_getAuthor", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("bor_getCurrentProposer", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("bor_getCurrentValidators", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("bor_getRootHash", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("bor_getSigners", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("bor_getSignersAtHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("bor_getSnapshot", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("bor_getSnapshotAtHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("bor_getSnapshotProposer", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("bor_getSnapshotProposerSequence", ByFinality, block_param(0), NO_RESULT_BLOCK),
     // A query for the vote locks the node's chain to it.
-    method_table_row("bor_getVoteOnHash", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("debug_accountAt", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_accountRange", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_executionWitness", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_executionWitnessByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_getModifiedAccountsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_getRawBlock", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_getRawBlockAccessList", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_getRawHeader", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_getRawReceipts", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_getRawTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("debug_intermediateRoots", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_storageRangeAt", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_traceBlockByHash", ByFinality, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_traceBlockByNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("debug_traceCall", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("debug_traceCallMany", ByFinality, CONTEXT_PARAM, NO_RESULT_BLOCK),
-    method_table_row("debug_traceTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("erigon_blockNumber", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("erigon_forks", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("erigon_getBalanceChangesInBlock", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("bor_getVoteOnHash", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("debug_accountAt", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_accountRange", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_executionWitness", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_executionWitnessByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_getModifiedAccountsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_getRawBlock", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_getRawBlockAccessList", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_getRawHeader", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_getRawReceipts", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_getRawTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("debug_intermediateRoots", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_storageRangeAt", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_traceBlockByHash", ByFinality, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_traceBlockByNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("debug_traceCall", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("debug_traceCallMany", ByFinality, CONTEXT_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("debug_traceTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("erigon_blockNumber", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("erigon_forks", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("erigon_getBalanceChangesInBlock", ByFinality, block_param(0), NO_RESULT_BLOCK),
     // p[1] is `fullTx`, not a block, and the last block before a time is undetermined until the
     // next one is final.
-    method_table_row("erigon_getBlockByTimestamp", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("erigon_getBlockReceiptsByBlockHash", Immutable, hash_param(0), First),
-    method_table_row("erigon_getHeaderByHash", Immutable, hash_param(0), Block),
-    method_table_row("erigon_getHeaderByNumber", ByFinality, number_param(0), Block),
-    method_table_row("erigon_getLatestLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
-    method_table_row("erigon_getLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
-    method_table_row("erigon_getLogsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_baseFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_blobBaseFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_blockNumber", Tip, NO_BLOCK_PARAM, Itself),
-    method_table_row("eth_call", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_callMany", ByFinality, CONTEXT_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("erigon_getBlockByTimestamp", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("erigon_getBlockReceiptsByBlockHash", Immutable, hash_param(0), First),
+    new_method_table_row("erigon_getHeaderByHash", Immutable, hash_param(0), Block),
+    new_method_table_row("erigon_getHeaderByNumber", ByFinality, number_param(0), Block),
+    new_method_table_row("erigon_getLatestLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("erigon_getLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("erigon_getLogsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_baseFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_blobBaseFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_blockNumber", Tip, NO_BLOCK_PARAM, Itself),
+    new_method_table_row("eth_call", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_callMany", ByFinality, CONTEXT_PARAM, NO_RESULT_BLOCK),
     // The result names the head.
-    method_table_row("eth_capabilities", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_chainId", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_config", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_createAccessList", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_estimateGas", Tip, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_feeHistory", ByFinality, number_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_gasPrice", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_getAccount", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_getAccountInfo", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_getBalance", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_getBlockAccessList", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getBlockAccessListByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getBlockAccessListByBlockNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getBlockByHash", Immutable, hash_param(0), Block),
-    method_table_row("eth_getBlockByNumber", ByFinality, number_param(0), Block),
-    method_table_row("eth_getBlockReceipts", ByFinality, block_param(0), First),
-    method_table_row("eth_getBlockTransactionCountByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getBlockTransactionCountByNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getCode", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_getFilterChanges", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_getFilterLogs", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_getHeaderByHash", Immutable, hash_param(0), Block),
-    method_table_row("eth_getHeaderByNumber", ByFinality, number_param(0), Block),
-    method_table_row("eth_getLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_getProof", ByFinality, block_param(2), NO_RESULT_BLOCK),
-    method_table_row("eth_getRawTransactionByBlockHashAndIndex", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getRawTransactionByBlockNumberAndIndex", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getRawTransactionByHash", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("eth_getStorageAt", ByFinality, block_param(2), NO_RESULT_BLOCK),
-    method_table_row("eth_getStorageValues", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_getTransactionByBlockHashAndIndex", Immutable, hash_param(0), Item),
-    method_table_row("eth_getTransactionByBlockNumberAndIndex", ByFinality, number_param(0), Item),
-    method_table_row("eth_getTransactionByHash", ByFinality, BLOCK_IN_RESULT, Item),
-    method_table_row("eth_getTransactionBySenderAndNonce", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_getTransactionCount", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_getTransactionReceipt", ByFinality, BLOCK_IN_RESULT, Item),
-    method_table_row("eth_getTransactionReceiptsByBlock", ByFinality, block_param(0), First),
-    method_table_row("eth_getUncleByBlockHashAndIndex", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_capabilities", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_chainId", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_config", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_createAccessList", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_estimateGas", Tip, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_feeHistory", ByFinality, number_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_gasPrice", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_getAccount", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getAccountInfo", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getBalance", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getBlockAccessList", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getBlockAccessListByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getBlockAccessListByBlockNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getBlockByHash", Immutable, hash_param(0), Block),
+    new_method_table_row("eth_getBlockByNumber", ByFinality, number_param(0), Block),
+    new_method_table_row("eth_getBlockReceipts", ByFinality, block_param(0), First),
+    new_method_table_row("eth_getBlockTransactionCountByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getBlockTransactionCountByNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getCode", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getFilterChanges", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_getFilterLogs", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_getHeaderByHash", Immutable, hash_param(0), Block),
+    new_method_table_row("eth_getHeaderByNumber", ByFinality, number_param(0), Block),
+    new_method_table_row("eth_getLogs", ByFinality, LOG_FILTER_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_getProof", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getRawTransactionByBlockHashAndIndex", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getRawTransactionByBlockNumberAndIndex", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getRawTransactionByHash", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("eth_getStorageAt", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getStorageValues", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getTransactionByBlockHashAndIndex", Immutable, hash_param(0), Item),
+    new_method_table_row("eth_getTransactionByBlockNumberAndIndex", ByFinality, number_param(0), Item),
+    new_method_table_row("eth_getTransactionByHash", ByFinality, BLOCK_IN_RESULT, Item),
+    new_method_table_row("eth_getTransactionBySenderAndNonce", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_getTransactionCount", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getTransactionReceipt", ByFinality, BLOCK_IN_RESULT, Item),
+    new_method_table_row("eth_getTransactionReceiptsByBlock", ByFinality, block_param(0), First),
+    new_method_table_row("eth_getUncleByBlockHashAndIndex", Immutable, hash_param(0), NO_RESULT_BLOCK),
     // An uncle's own number and hash differ from the ones of the block that includes it.
-    method_table_row("eth_getUncleByBlockNumberAndIndex", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getUncleCountByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_getUncleCountByBlockNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("eth_hashrate", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_maxPriorityFeePerGas", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_mining", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_newBlockFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_newFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_newPendingTransactionFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_sendRawTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_sendTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_sign", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_signTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_simulateV1", Tip, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("eth_subscribe", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_syncing", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_uninstallFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("eth_unsubscribe", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("net_listening", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("net_peerCount", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("net_version", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_getUncleByBlockNumberAndIndex", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getUncleCountByBlockHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_getUncleCountByBlockNumber", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("eth_hashrate", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_maxPriorityFeePerGas", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_mining", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_newBlockFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_newFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_newPendingTransactionFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_sendRawTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_sendTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_sign", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_signTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_simulateV1", Tip, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("eth_subscribe", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_syncing", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_uninstallFilter", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("eth_unsubscribe", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("net_listening", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("net_peerCount", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("net_version", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
     // The node's progress, which the result contains, changes with each block.
-    method_table_row("optimism_outputAtBlock", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("optimism_rollupConfig", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("optimism_safeHeadAtL1Block", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("ots_getApiLevel", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("ots_getBlockDetails", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("ots_getBlockDetailsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
-    method_table_row("ots_getBlockTransactions", ByFinality, number_param(0), NO_RESULT_BLOCK),
-    method_table_row("ots_getContractCreator", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("ots_getInternalOperations", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("ots_getTransactionBySenderAndNonce", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("ots_getTransactionError", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("ots_hasCode", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("optimism_outputAtBlock", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("optimism_rollupConfig", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("optimism_safeHeadAtL1Block", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("ots_getApiLevel", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("ots_getBlockDetails", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("ots_getBlockDetailsByHash", Immutable, hash_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("ots_getBlockTransactions", ByFinality, number_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("ots_getContractCreator", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("ots_getInternalOperations", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("ots_getTransactionBySenderAndNonce", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("ots_getTransactionError", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("ots_hasCode", ByFinality, block_param(1), NO_RESULT_BLOCK),
     // The page after or before a block ends where the chain does.
-    method_table_row("ots_searchTransactionsAfter", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("ots_searchTransactionsBefore", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("ots_traceTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("parity_getBlockReceipts", ByFinality, block_param(0), First),
-    method_table_row("trace_block", ByFinality, number_param(0), First),
-    method_table_row("trace_call", ByFinality, block_param(2), NO_RESULT_BLOCK),
-    method_table_row("trace_callMany", ByFinality, block_param(1), NO_RESULT_BLOCK),
-    method_table_row("trace_filter", ByFinality, TRACE_FILTER_PARAM, NO_RESULT_BLOCK),
-    method_table_row("trace_get", ByFinality, BLOCK_IN_RESULT, Item),
-    method_table_row("trace_rawTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("trace_replayBlockTransactions", ByFinality, block_param(0), NO_RESULT_BLOCK),
-    method_table_row("trace_replayTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
-    method_table_row("trace_transaction", ByFinality, BLOCK_IN_RESULT, First),
-    method_table_row("txpool_content", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("txpool_contentFrom", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("txpool_inspect", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("txpool_status", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("web3_sha3", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_L1BatchNumber", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_L1ChainId", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_estimateFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_estimateGasL1ToL2", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getAllAccountBalances", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getBaseTokenL1Address", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getBatchFeeInput", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("ots_searchTransactionsAfter", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("ots_searchTransactionsBefore", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("ots_traceTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("parity_getBlockReceipts", ByFinality, block_param(0), First),
+    new_method_table_row("trace_block", ByFinality, number_param(0), First),
+    new_method_table_row("trace_call", ByFinality, block_param(2), NO_RESULT_BLOCK),
+    new_method_table_row("trace_callMany", ByFinality, block_param(1), NO_RESULT_BLOCK),
+    new_method_table_row("trace_filter", ByFinality, TRACE_FILTER_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("trace_get", ByFinality, BLOCK_IN_RESULT, Item),
+    new_method_table_row("trace_rawTransaction", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("trace_replayBlockTransactions", ByFinality, block_param(0), NO_RESULT_BLOCK),
+    new_method_table_row("trace_replayTransaction", ByFinality, BLOCK_IN_RESULT, NO_RESULT_BLOCK),
+    new_method_table_row("trace_transaction", ByFinality, BLOCK_IN_RESULT, First),
+    new_method_table_row("txpool_content", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("txpool_contentFrom", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("txpool_inspect", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("txpool_status", Never, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("web3_sha3", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_L1BatchNumber", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_L1ChainId", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_estimateFee", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_estimateGasL1ToL2", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getAllAccountBalances", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getBaseTokenL1Address", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getBatchFeeInput", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
     // The results contain the state of a block or a transaction on the other chain.
-    method_table_row("zks_getBlockDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getBridgeContracts", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getBridgehubContract", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getBytecodeByHash", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getFeeParams", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getL1BatchBlockRange", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getL1BatchDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getL1GasPrice", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getL2DAValidator", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getL2Multicall3", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getL2ToL1LogProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getL2ToL1MsgProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getMainContract", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getProtocolVersion", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getRawBlockTransactions", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getTestnetPaymaster", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getTimestampAsserter", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
-    method_table_row("zks_getTransactionDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getBlockDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getBridgeContracts", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getBridgehubContract", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getBytecodeByHash", Immutable, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getFeeParams", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getL1BatchBlockRange", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getL1BatchDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getL1GasPrice", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getL2DAValidator", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getL2Multicall3", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getL2ToL1LogProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getL2ToL1MsgProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getMainContract", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getProof", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getProtocolVersion", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getRawBlockTransactions", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getTestnetPaymaster", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getTimestampAsserter", Config, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
+    new_method_table_row("zks_getTransactionDetails", Tip, NO_BLOCK_PARAM, NO_RESULT_BLOCK),
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::{method_row, BlockParam, MethodClass, METHOD_TABLE};
+    use super::{find_method_row, BlockParamPosition, MethodClass, METHOD_TABLE};
 
     #[test]
     fn rows_are_sorted_and_found_by_name() {
         assert!(METHOD_TABLE.is_sorted_by(|a, b| a.name < b.name));
         for row in METHOD_TABLE {
-            assert_eq!(method_row(row.name.as_bytes()), row);
+            assert_eq!(find_method_row(row.name.as_bytes()), row);
         }
     }
 
@@ -403,10 +408,10 @@ mod tests {
             "eth_getFilterTraces",
             "txpool_besuTransactions",
         ] {
-            let row = method_row(name.as_bytes());
+            let row = find_method_row(name.as_bytes());
             assert_eq!(
                 (row.class, row.at),
-                (MethodClass::Never, BlockParam::None),
+                (MethodClass::Never, BlockParamPosition::None),
                 "{name}"
             );
         }
@@ -418,7 +423,10 @@ mod tests {
             .iter()
             .filter(|row| row.class == MethodClass::Immutable)
         {
-            let timeless = matches!(row.at, BlockParam::None | BlockParam::Hash(_));
+            let timeless = matches!(
+                row.at,
+                BlockParamPosition::None | BlockParamPosition::Hash(_)
+            );
             assert!(timeless, "{}", row.name);
         }
     }

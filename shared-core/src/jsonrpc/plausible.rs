@@ -9,12 +9,14 @@ mod block_sizes;
 mod logs;
 
 pub use block_sizes::{
-    block_transaction_count, block_with_counted_transactions, shows_fewer_transactions,
-    BlockIdentifier, BlockTransactionCount,
+    block_counted_by_result, block_transaction_count, shows_fewer_transactions, BlockHashOrNumber,
+    BlockTransactionCount,
 };
 
 use super::methods::MethodRow;
-use super::response::{classify_result, first_array_element, first_object_member, ResultContent};
+use super::response::{
+    classify_result_content, find_object_member, first_array_element, ResultEmptiness,
+};
 
 /// The result of a plausibility check: whether a result contradicts itself, and whether it was read
 /// as a whole.
@@ -36,7 +38,7 @@ pub fn check_result_plausibility(
 ) -> ResultPlausibility {
     let contradicts = match method.name {
         "eth_getBlockByHash" | "eth_getBlockByNumber" => {
-            return match block::block_is_implausible(result) {
+            return match block::block_has_implausible_roots(result) {
                 true => ResultPlausibility::Implausible,
                 false => ResultPlausibility::Unread,
             };
@@ -49,7 +51,7 @@ pub fn check_result_plausibility(
         "eth_getLogs" | "erigon_getLogs" | "erigon_getLatestLogs" => {
             let filter = params.and_then(first_array_element).unwrap_or_default();
             let is_all = method.name != "erigon_getLatestLogs" && filter_matches_all_logs(filter);
-            logs::logs_are_implausible(result, first_object_member(filter, "blockHash"), is_all)
+            logs::logs_are_implausible(result, find_object_member(filter, "blockHash"), is_all)
         }
         "ots_getBlockTransactions" => logs::has_missing_receipts(result),
         _ => return ResultPlausibility::Unread,
@@ -65,11 +67,11 @@ pub fn check_result_plausibility(
 /// Whether a log filter matches all logs of its blocks.
 fn filter_matches_all_logs(filter: &[u8]) -> bool {
     ["address", "topics"].into_iter().all(|name| {
-        let value = first_object_member(filter, name);
+        let value = find_object_member(filter, name);
         value.is_none_or(|value| {
             matches!(
-                classify_result(value),
-                ResultContent::Null | ResultContent::EmptyArray
+                classify_result_content(value),
+                ResultEmptiness::Null | ResultEmptiness::EmptyArray
             )
         })
     })

@@ -8,14 +8,14 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{JsonScanError, JsonScanner, JsonValueKind, SkippedJsonValue};
+use super::scan::{JsonScanError, JsonValueKind, SkippedJsonValue, StrictJsonReader};
 
 /// Maximum length in bytes of an id that is stored, quotes included.
 pub const MAX_ID_LENGTH: usize = 256;
 
 /// A parsed body of a JSON-RPC request: a single call, or a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JsonRpcRequest<'a> {
+pub enum JsonRpcRequestBody<'a> {
     /// One call.
     Single(JsonRpcCall<'a>),
     /// An array of at least one call.
@@ -52,7 +52,7 @@ pub struct CallMemberOffsets {
 /// The reason why a request is forwarded without being read: nodes may read it in different ways,
 /// or it is no JSON-RPC. One such call of a batch is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestParseRefusal {
+pub enum RequestParseFailure {
     /// The body is not JSON, or nested too deep.
     Syntax(JsonScanError),
     /// The body is neither an object nor an array, or an element of the array is not an object.
@@ -81,61 +81,61 @@ pub enum RequestParseRefusal {
     ParamsKind,
 }
 
-impl RequestParseRefusal {
+impl RequestParseFailure {
     /// Returns the name of the reason in logs and metrics.
     pub const fn metrics_name(self) -> &'static str {
         match self {
-            RequestParseRefusal::Syntax(_) => "syntax",
-            RequestParseRefusal::NotObject => "not-object",
-            RequestParseRefusal::EmptyBatch => "empty-batch",
-            RequestParseRefusal::LongBatch => "long-batch",
-            RequestParseRefusal::Duplicate => "duplicate",
-            RequestParseRefusal::UnknownMember => "unknown-member",
-            RequestParseRefusal::Version => "version",
-            RequestParseRefusal::IdKind => "id-kind",
-            RequestParseRefusal::LongId => "long-id",
-            RequestParseRefusal::NoMethod => "no-method",
-            RequestParseRefusal::MethodKind => "method-kind",
-            RequestParseRefusal::EscapedMethod => "escaped-method",
-            RequestParseRefusal::ParamsKind => "params-kind",
+            RequestParseFailure::Syntax(_) => "syntax",
+            RequestParseFailure::NotObject => "not-object",
+            RequestParseFailure::EmptyBatch => "empty-batch",
+            RequestParseFailure::LongBatch => "long-batch",
+            RequestParseFailure::Duplicate => "duplicate",
+            RequestParseFailure::UnknownMember => "unknown-member",
+            RequestParseFailure::Version => "version",
+            RequestParseFailure::IdKind => "id-kind",
+            RequestParseFailure::LongId => "long-id",
+            RequestParseFailure::NoMethod => "no-method",
+            RequestParseFailure::MethodKind => "method-kind",
+            RequestParseFailure::EscapedMethod => "escaped-method",
+            RequestParseFailure::ParamsKind => "params-kind",
         }
     }
 }
 
-impl fmt::Display for RequestParseRefusal {
+impl fmt::Display for RequestParseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.metrics_name())
     }
 }
 
-impl std::error::Error for RequestParseRefusal {}
+impl std::error::Error for RequestParseFailure {}
 
-impl From<JsonScanError> for RequestParseRefusal {
-    fn from(error: JsonScanError) -> RequestParseRefusal {
-        RequestParseRefusal::Syntax(error)
+impl From<JsonScanError> for RequestParseFailure {
+    fn from(error: JsonScanError) -> RequestParseFailure {
+        RequestParseFailure::Syntax(error)
     }
 }
 
 /// Parses a request of at most `batch_max` calls.
 ///
 /// Parsing stops at the first reason to refuse: the rest of the body may not even be JSON.
-pub fn parse_request(
+pub fn parse_jsonrpc_request(
     body: &[u8],
     batch_max: usize,
-) -> Result<JsonRpcRequest<'_>, RequestParseRefusal> {
-    parse_request_with_known(body, batch_max, |_| None)
+) -> Result<JsonRpcRequestBody<'_>, RequestParseFailure> {
+    parse_with_known_calls(body, batch_max, |_| None)
 }
 
-/// Parses a request like [`parse_request`], but takes known calls from a callback. Before a call is
+/// Parses a request like [`parse_jsonrpc_request`], but takes known calls from a callback. Before a call is
 /// read, `known` is called with its position: it returns exactly the call that reading would
 /// return, or `None`. A known call has fewer than [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
-pub fn parse_request_with_known<'a>(
+pub fn parse_with_known_calls<'a>(
     body: &'a [u8],
     batch_max: usize,
     mut known: impl FnMut(usize) -> Option<JsonRpcCall<'a>>,
-) -> Result<JsonRpcRequest<'a>, RequestParseRefusal> {
-    let mut scanner = JsonScanner::for_network_text(body)?;
-    let call = |scanner: &mut JsonScanner<'a>| {
+) -> Result<JsonRpcRequestBody<'a>, RequestParseFailure> {
+    let mut scanner = StrictJsonReader::for_untrusted_text(body)?;
+    let call = |scanner: &mut StrictJsonReader<'a>| {
         if let Some(call) = known(scanner.next_value_start()) {
             scanner.skip_known_element(call.span.end);
             return Ok(call);
@@ -143,11 +143,11 @@ pub fn parse_request_with_known<'a>(
         read_call(scanner, body)
     };
     let request = match scanner.next_value_kind()? {
-        JsonValueKind::Object => JsonRpcRequest::Single({ call }(&mut scanner)?),
+        JsonValueKind::Object => JsonRpcRequestBody::Single({ call }(&mut scanner)?),
         JsonValueKind::Array => {
-            JsonRpcRequest::Batch(parse_batch_calls(&mut scanner, body, batch_max, call)?)
+            JsonRpcRequestBody::Batch(parse_batch_calls(&mut scanner, body, batch_max, call)?)
         }
-        _ => return Err(RequestParseRefusal::NotObject),
+        _ => return Err(RequestParseFailure::NotObject),
     };
     scanner.expect_end()?;
     Ok(request)
@@ -156,22 +156,22 @@ pub fn parse_request_with_known<'a>(
 /// Reads the calls of an array, each with `call`. Errors: there are more than `batch_max`, or one
 /// is refused.
 fn parse_batch_calls<'a>(
-    scanner: &mut JsonScanner<'a>,
+    scanner: &mut StrictJsonReader<'a>,
     body: &'a [u8],
     batch_max: usize,
-    mut call: impl FnMut(&mut JsonScanner<'a>) -> Result<JsonRpcCall<'a>, RequestParseRefusal>,
-) -> Result<Vec<JsonRpcCall<'a>>, RequestParseRefusal> {
+    mut call: impl FnMut(&mut StrictJsonReader<'a>) -> Result<JsonRpcCall<'a>, RequestParseFailure>,
+) -> Result<Vec<JsonRpcCall<'a>>, RequestParseFailure> {
     let mut calls = Vec::with_capacity(estimate_call_count(body).min(batch_max));
-    let mut another = scanner.first_element()?;
+    let mut another = scanner.enter_array()?;
     if !another {
-        return Err(RequestParseRefusal::EmptyBatch);
+        return Err(RequestParseFailure::EmptyBatch);
     }
     while another {
         if calls.len() >= batch_max {
-            return Err(RequestParseRefusal::LongBatch);
+            return Err(RequestParseFailure::LongBatch);
         }
         if scanner.next_value_kind()? != JsonValueKind::Object {
-            return Err(RequestParseRefusal::NotObject);
+            return Err(RequestParseFailure::NotObject);
         }
         calls.push(call(scanner)?);
         another = scanner.next_element()?;
@@ -198,12 +198,12 @@ pub(crate) fn required_request_memory(length: usize) -> usize {
 /// Returns the method and, if it precedes the params, the id from the beginning of a single call
 /// whose method precedes its params. The rest of the text may still make it invalid.
 pub fn read_call_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
-    let mut scanner = JsonScanner::for_network_text(text).ok()?;
+    let mut scanner = StrictJsonReader::for_untrusted_text(text).ok()?;
     let (mut method, mut id) = (None, None);
     if scanner.next_value_kind().ok()? != JsonValueKind::Object {
         return None;
     }
-    let mut name = scanner.first_member();
+    let mut name = scanner.read_first_member_name();
     while let Ok(Some(member)) = name {
         let content = &text[member.content];
         if content == b"params" {
@@ -244,17 +244,17 @@ enum CallMember {
 
 /// Reads a member's name and its colon. The usual notation of each is compared in one step.
 #[inline(always)]
-fn read_call_member(
-    scanner: &mut JsonScanner<'_>,
+fn read_call_member_name(
+    scanner: &mut StrictJsonReader<'_>,
     body: &[u8],
-) -> Result<CallMember, RequestParseRefusal> {
-    if scanner.skip_literal(b"\"id\":") {
+) -> Result<CallMember, RequestParseFailure> {
+    if scanner.try_skip_bytes(b"\"id\":") {
         return Ok(CallMember::Id);
     }
-    if scanner.skip_literal(b"\"method\":") {
+    if scanner.try_skip_bytes(b"\"method\":") {
         return Ok(CallMember::Method);
     }
-    if scanner.skip_literal(b"\"params\":") {
+    if scanner.try_skip_bytes(b"\"params\":") {
         return Ok(CallMember::Params);
     }
     // An escaped name has a backslash, so it is none of these.
@@ -263,66 +263,66 @@ fn read_call_member(
         b"id" => Ok(CallMember::Id),
         b"method" => Ok(CallMember::Method),
         b"params" => Ok(CallMember::Params),
-        _ => Err(RequestParseRefusal::UnknownMember),
+        _ => Err(RequestParseFailure::UnknownMember),
     }
 }
 
 /// Reads one call, and its positions in the body.
 fn read_call<'a>(
-    scanner: &mut JsonScanner<'a>,
+    scanner: &mut StrictJsonReader<'a>,
     body: &'a [u8],
-) -> Result<JsonRpcCall<'a>, RequestParseRefusal> {
+) -> Result<JsonRpcCall<'a>, RequestParseFailure> {
     let start = scanner.next_value_start();
     let (mut version, mut id, mut method, mut params) = (false, None, None, None);
     let mut starts = CallMemberOffsets::default();
     let mut another = scanner.enter_object()?;
     while another {
-        if !version && scanner.skip_literal(b"\"jsonrpc\":\"2.0\"") {
+        if !version && scanner.try_skip_bytes(b"\"jsonrpc\":\"2.0\"") {
             version = true;
             another = scanner.advance_member()?;
             continue;
         }
-        match read_call_member(scanner, body)? {
-            CallMember::Version if version => return Err(RequestParseRefusal::Duplicate),
+        match read_call_member_name(scanner, body)? {
+            CallMember::Version if version => return Err(RequestParseFailure::Duplicate),
             CallMember::Version => {
                 version = &body[scanner.skip_value()?.span] == b"\"2.0\"";
                 if !version {
-                    return Err(RequestParseRefusal::Version);
+                    return Err(RequestParseFailure::Version);
                 }
             }
-            CallMember::Id if id.is_some() => return Err(RequestParseRefusal::Duplicate),
+            CallMember::Id if id.is_some() => return Err(RequestParseFailure::Duplicate),
             CallMember::Id => {
                 let value = scanner.skip_value()?;
                 match value.kind {
                     JsonValueKind::String | JsonValueKind::Number | JsonValueKind::Null => {}
                     JsonValueKind::Object | JsonValueKind::Array | JsonValueKind::Bool => {
-                        return Err(RequestParseRefusal::IdKind)
+                        return Err(RequestParseFailure::IdKind)
                     }
                 }
                 if value.span.len() > MAX_ID_LENGTH {
-                    return Err(RequestParseRefusal::LongId);
+                    return Err(RequestParseFailure::LongId);
                 }
                 starts.id = value.span.start - start;
                 id = Some(&body[value.span]);
             }
-            CallMember::Method if method.is_some() => return Err(RequestParseRefusal::Duplicate),
+            CallMember::Method if method.is_some() => return Err(RequestParseFailure::Duplicate),
             CallMember::Method => {
                 if scanner.next_value_kind()? != JsonValueKind::String {
-                    return Err(RequestParseRefusal::MethodKind);
+                    return Err(RequestParseFailure::MethodKind);
                 }
                 let name = scanner.read_string()?;
                 if name.escaped {
-                    return Err(RequestParseRefusal::EscapedMethod);
+                    return Err(RequestParseFailure::EscapedMethod);
                 }
                 starts.method = name.content.start - start;
                 method = Some(&body[name.content]);
             }
-            CallMember::Params if params.is_some() => return Err(RequestParseRefusal::Duplicate),
+            CallMember::Params if params.is_some() => return Err(RequestParseFailure::Duplicate),
             CallMember::Params => {
                 let value = scanner.skip_value()?;
                 match value.kind {
                     JsonValueKind::Array | JsonValueKind::Object | JsonValueKind::Null => {}
-                    _ => return Err(RequestParseRefusal::ParamsKind),
+                    _ => return Err(RequestParseFailure::ParamsKind),
                 }
                 starts.params = value.span.start - start;
                 params = Some(&body[value.span]);
@@ -331,12 +331,12 @@ fn read_call<'a>(
         another = scanner.advance_member()?;
     }
     if !version {
-        return Err(RequestParseRefusal::Version);
+        return Err(RequestParseFailure::Version);
     }
     Ok(JsonRpcCall {
         span: start..scanner.last_read_end(),
         id,
-        method: method.ok_or(RequestParseRefusal::NoMethod)?,
+        method: method.ok_or(RequestParseFailure::NoMethod)?,
         params,
         starts,
     })

@@ -3,7 +3,7 @@
 //! Reading a response strictly takes longer than all other work of the cache. Nodes write responses
 //! in few ways, so that the beginning and the end show the positions of id and result, *if the text
 //! between them is one JSON value*. That is enough to send the same bytes again under the same id.
-//! Replacing the id requires that [`parse_response`](super::response::parse_response) finds the
+//! Replacing the id requires that [`parse_jsonrpc_response`](super::response::parse_jsonrpc_response) finds the
 //! same positions.
 
 use std::ops::Range;
@@ -58,7 +58,7 @@ fn locate_id_last(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>
 
 #[cfg(test)]
 mod tests {
-    use super::super::response::parse_response;
+    use super::super::response::parse_jsonrpc_response;
     use super::locate_result;
 
     const RESULTS: [&str; 5] = ["[]", "{\"a\":\"}\"}", "\"0x\"", "[[1],{}]", "\"\\\"\""];
@@ -73,7 +73,7 @@ mod tests {
                         format!("{{\"id\":{id},\"jsonrpc\":\"2.0\",\"result\":{result}}}{end}"),
                         format!("{{\"jsonrpc\":\"2.0\",\"result\":{result},\"id\":{id}}}{end}"),
                     ] {
-                        let strict = parse_response(body.as_bytes()).unwrap();
+                        let strict = parse_jsonrpc_response(body.as_bytes()).unwrap();
                         let found = locate_result(body.as_bytes(), id.as_bytes()).unwrap();
                         assert_eq!((found.id, found.outcome), (strict.id, strict.outcome));
                         assert_eq!(found.span, 0..body.len());

@@ -4,7 +4,9 @@ use memchr::memmem;
 
 use super::block_reference::{self, BlockReference, BlockTag};
 use super::methods::{MethodRow, ResultBlockPosition};
-use super::response::{classify_result, first_array_element, first_object_member, ResultContent};
+use super::response::{
+    classify_result_content, find_object_member, first_array_element, ResultEmptiness,
+};
 
 /// Maximum number of blocks in a response to `eth_feeHistory`.
 const MAX_FEE_HISTORY: u64 = 1024;
@@ -37,7 +39,7 @@ pub struct ShownBlockFinder {
 impl ShownBlockFinder {
     /// Reads a call of `name`, whose row is `method`; `None` if the response belongs to blocks that
     /// are not part of the chain.
-    pub fn for_call(
+    pub fn for_observed_call(
         name: &[u8],
         method: &'static MethodRow,
         params: Option<&[u8]>,
@@ -47,7 +49,7 @@ impl ShownBlockFinder {
         if name == b"eth_simulateV1" || reference == BlockReference::Tag(BlockTag::Pending) {
             return None;
         }
-        let first = || parse_count(first_array_element(params?)?);
+        let first = || parse_quantity_or_integer(first_array_element(params?)?);
         Some(Self {
             method,
             named: match reference {
@@ -62,9 +64,9 @@ impl ShownBlockFinder {
 
     /// Returns the highest block that a complete result shows.
     pub fn highest_in_result(&self, result: &[u8]) -> Option<ShownBlockNumber> {
-        match classify_result(result) {
-            ResultContent::Null | ResultContent::EmptyArray => return None,
-            ResultContent::EmptyData if self.method.returns_encoded_bytes() => return None,
+        match classify_result_content(result) {
+            ResultEmptiness::Null | ResultEmptiness::EmptyArray => return None,
+            ResultEmptiness::EmptyData if self.method.returns_raw_encoding() => return None,
             _ => {}
         }
         let shown = block_reference::result_block(self.method, result).map(|block| block.number);
@@ -89,7 +91,7 @@ impl ShownBlockFinder {
         const NUMBER: &[u8] = b"\"number\"";
         let of_block = || {
             let at = memmem::find(text, NUMBER)?;
-            let number = block_reference::number_of_member(text, at, NUMBER)?;
+            let number = block_reference::block_number_of_member(text, at, NUMBER)?;
             Some(match self.is_head {
                 true => ShownBlockNumber::Head(number),
                 false => ShownBlockNumber::Block(number),
@@ -107,14 +109,14 @@ impl ShownBlockFinder {
         let count = self
             .history
             .filter(|count| (1..=MAX_FEE_HISTORY).contains(count))?;
-        let oldest = parse_count(first_object_member(result, "oldestBlock")?)
+        let oldest = parse_quantity_or_integer(find_object_member(result, "oldestBlock")?)
             .filter(|oldest| *oldest > 0)?;
         oldest.checked_add(count - 1)
     }
 }
 
 /// Reads a quantity or a bare number, which nodes accept as a count, too.
-fn parse_count(value: &[u8]) -> Option<u64> {
+fn parse_quantity_or_integer(value: &[u8]) -> Option<u64> {
     block_reference::parse_quantity(value).or_else(|| block_reference::parse_integer(value))
 }
 
@@ -138,8 +140,9 @@ mod tests {
     use super::*;
 
     fn shown(method: &str, params: &str, result: &str) -> Option<ShownBlockNumber> {
-        let row = methods::method_row(method.as_bytes());
-        let showing = ShownBlockFinder::for_call(method.as_bytes(), row, Some(params.as_bytes()))?;
+        let row = methods::find_method_row(method.as_bytes());
+        let showing =
+            ShownBlockFinder::for_observed_call(method.as_bytes(), row, Some(params.as_bytes()))?;
         showing.highest_in_result(result.as_bytes())
     }
 
@@ -279,8 +282,8 @@ mod tests {
 
     #[test]
     fn truncated_text_shows_its_complete_members() {
-        let row = methods::method_row(b"eth_getLogs");
-        let logs = ShownBlockFinder::for_call(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
+        let row = methods::find_method_row(b"eth_getLogs");
+        let logs = ShownBlockFinder::for_observed_call(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
         for (text, expected) in [
             (
                 &br#"x","blockNumber":"0x9","y":1},{"blockNumber":"0x64"}"#[..],

@@ -6,7 +6,7 @@
 /// Returns the position of the first byte from `at` on that is not a plain part of a string: a
 /// quote, a backslash or a control character; the text's length if there is none.
 #[inline]
-pub fn plain_string_end(text: &[u8], mut at: usize) -> usize {
+pub fn plain_string_run_end(text: &[u8], mut at: usize) -> usize {
     while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk()) {
         if let Some(special) = first_special_byte(block) {
             return at + special;
@@ -105,7 +105,7 @@ fn first_special_in_word(word: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{digits_end, first_special_in_word, is_plain_string_byte, plain_string_end};
+    use super::{digits_end, first_special_in_word, is_plain_string_byte, plain_string_run_end};
 
     const NEIGHBOURS: [u8; 11] = [
         b'a', 0x1F, 0x20, b'!', b'"', b'#', b'\\', b']', 0x7F, 0x80, 0xFF,
@@ -131,7 +131,11 @@ mod tests {
                         }
                         for at in [0, 1, place, length] {
                             let expected = naive(&text, at);
-                            assert_eq!(plain_string_end(&text, at), expected, "{text:?} from {at}");
+                            assert_eq!(
+                                plain_string_run_end(&text, at),
+                                expected,
+                                "{text:?} from {at}"
+                            );
                         }
                     }
                 }

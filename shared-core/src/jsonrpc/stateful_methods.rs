@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn storable_methods_are_not_stateful() {
-        for row in methods::all_method_rows() {
+        for row in methods::all_method_table_rows() {
             let is_storable = row.class != methods::MethodClass::Never;
             assert!(
                 !is_storable || !is_stateful_method(row.name.as_bytes()),

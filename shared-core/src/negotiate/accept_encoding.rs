@@ -19,7 +19,7 @@ impl EncodingPreferences {
     ///
     /// A member that does not follow the grammar is skipped: a client with an unreadable
     /// preference gets identity, which it always understands.
-    pub fn read_encoding_line(&mut self, value: &[u8]) {
+    pub fn read_accept_encoding_line(&mut self, value: &[u8]) {
         self.present = true;
         for member in list_header_members(value) {
             let Some((coding, weight)) = parse_weighted_coding(member) else {
@@ -88,7 +88,7 @@ mod tests {
     fn read(lines: &[&str]) -> EncodingPreferences {
         let mut accept = EncodingPreferences::default();
         for line in lines {
-            accept.read_encoding_line(line.as_bytes());
+            accept.read_accept_encoding_line(line.as_bytes());
         }
         accept
     }

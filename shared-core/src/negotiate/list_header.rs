@@ -8,7 +8,7 @@ pub fn list_header_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Returns the parts of a value between `separator`s outside of quoted strings, trimmed.
 pub fn split_outside_quotes(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    UnquotedParts {
+    HeaderValueParts {
         rest: Some(value),
         separator,
     }
@@ -16,12 +16,12 @@ pub fn split_outside_quotes(value: &[u8], separator: u8) -> impl Iterator<Item =
 
 /// An iterator over the trimmed parts of a header value, between separators outside of quoted
 /// strings.
-struct UnquotedParts<'a> {
+struct HeaderValueParts<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,
 }
 
-impl<'a> Iterator for UnquotedParts<'a> {
+impl<'a> Iterator for HeaderValueParts<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {

@@ -12,7 +12,7 @@ pub fn is_json_type(content_type: &[u8]) -> bool {
 /// Whether a `Content-Type` value names JSON by any of the names that servers use:
 /// `application/json`, `text/json`, or a suffix `+json` (RFC 6839), except
 /// `application/problem+json`.
-pub fn is_any_json_type(content_type: &[u8]) -> bool {
+pub fn is_json_like_media_type(content_type: &[u8]) -> bool {
     const SUFFIX: &[u8] = b"+json";
     let essence = media_type_essence(content_type);
     let start = essence.len().saturating_sub(SUFFIX.len());
@@ -22,7 +22,7 @@ pub fn is_any_json_type(content_type: &[u8]) -> bool {
 }
 
 /// Whether a `Content-Type` value names text, and therefore not SSZ.
-pub fn is_text_type(content_type: &[u8]) -> bool {
+pub fn is_text_media_type(content_type: &[u8]) -> bool {
     const TEXT: &[u8] = b"text/";
     let start = media_type_essence(content_type).get(..TEXT.len());
     start.is_some_and(|start| start.eq_ignore_ascii_case(TEXT))
@@ -99,7 +99,9 @@ impl Default for MediaTypeSet {
 impl MediaTypeSet {
     /// Parses patterns as operators write them: `type/subtype`, `type/*`, `+suffix`, `*`. The
     /// error is the pattern that is invalid.
-    pub fn parse_patterns<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
+    pub fn parse_media_type_patterns<'a>(
+        words: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Self, &'a [u8]> {
         words
             .map(|word| MediaTypePattern::parse_pattern(word).ok_or(word))
             .collect::<Result<_, _>>()
@@ -189,10 +191,12 @@ pub fn is_http_token(word: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_any_json_type, is_event_stream, is_grpc_type, is_text_type, MediaTypeSet};
+    use super::{
+        is_event_stream, is_grpc_type, is_json_like_media_type, is_text_media_type, MediaTypeSet,
+    };
 
     fn types(words: &[&str]) -> MediaTypeSet {
-        MediaTypeSet::parse_patterns(words.iter().map(|word| word.as_bytes())).unwrap()
+        MediaTypeSet::parse_media_type_patterns(words.iter().map(|word| word.as_bytes())).unwrap()
     }
 
     #[test]
@@ -264,7 +268,7 @@ mod tests {
             "text/json",
             "application/vnd.eth+json;v=1",
         ] {
-            assert!(is_any_json_type(value.as_bytes()), "{value}");
+            assert!(is_json_like_media_type(value.as_bytes()), "{value}");
         }
         for value in [
             "",
@@ -273,10 +277,10 @@ mod tests {
             "application/problem+json",
             "application/octet-stream",
         ] {
-            assert!(!is_any_json_type(value.as_bytes()), "{value}");
+            assert!(!is_json_like_media_type(value.as_bytes()), "{value}");
         }
-        assert!(is_text_type(b"Text/plain; charset=utf-8"));
-        assert!(!is_text_type(b"application/text/plain"));
+        assert!(is_text_media_type(b"Text/plain; charset=utf-8"));
+        assert!(!is_text_media_type(b"application/text/plain"));
     }
 
     #[test]
@@ -295,7 +299,7 @@ mod tests {
         ] {
             let words = [b"a/b", word.as_bytes()];
             assert_eq!(
-                MediaTypeSet::parse_patterns(words.into_iter()),
+                MediaTypeSet::parse_media_type_patterns(words.into_iter()),
                 Err(word.as_bytes())
             );
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::list_header::trim_header_whitespace;
 
 /// Whether `name` is among the members of the header lines. `*` matches every name.
-pub fn vary_covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
+pub fn is_named_in_vary<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
     let mut lines = lines;
     lines.any(|line| {
         vary_members(line)
@@ -45,7 +45,7 @@ pub fn complete_vary_header(
     let all = || lines.iter().copied();
     let vary = if varies_on_encoding && !adds_encoding {
         remove_vary_name(all(), NAME)
-    } else if !varies_on_encoding || vary_covers(all(), NAME) {
+    } else if !varies_on_encoding || is_named_in_vary(all(), NAME) {
         remove_vary_name(all(), "")
     } else {
         add_vary_name(all(), NAME)
@@ -78,7 +78,7 @@ fn join_vary_members<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{add_vary_name, complete_vary_header, remove_vary_name, vary_covers};
+    use super::{add_vary_name, complete_vary_header, is_named_in_vary, remove_vary_name};
 
     fn lines<'a>(values: &'a [&str]) -> impl Iterator<Item = &'a [u8]> + Clone {
         values.iter().map(|value| value.as_bytes())
@@ -87,11 +87,17 @@ mod tests {
     #[test]
     fn name_is_found_in_any_case_line_and_position() {
         let name = "Accept-Encoding";
-        assert!(vary_covers(lines(&["Origin, ACCEPT-encoding"]), name));
-        assert!(vary_covers(lines(&["Origin", "Accept-Encoding"]), name));
-        assert!(vary_covers(lines(&["*"]), name));
-        assert!(!vary_covers(lines(&["Accept, X-Accept-Encoding"]), name));
-        assert!(!vary_covers(lines(&[]), name));
+        assert!(is_named_in_vary(lines(&["Origin, ACCEPT-encoding"]), name));
+        assert!(is_named_in_vary(
+            lines(&["Origin", "Accept-Encoding"]),
+            name
+        ));
+        assert!(is_named_in_vary(lines(&["*"]), name));
+        assert!(!is_named_in_vary(
+            lines(&["Accept, X-Accept-Encoding"]),
+            name
+        ));
+        assert!(!is_named_in_vary(lines(&[]), name));
     }
 
     /// Regression test: the name was added again at each hop.
@@ -99,7 +105,7 @@ mod tests {
     fn unclosed_quote_does_not_hide_a_name() {
         let value = add_vary_name(lines(&["\"x"]), "X");
         assert_eq!(value, b"\"x, X");
-        assert!(vary_covers([&value[..]].into_iter(), "X"));
+        assert!(is_named_in_vary([&value[..]].into_iter(), "X"));
         assert_eq!(
             remove_vary_name(lines(&["\"a, X", "\"b"]), "X"),
             b"\"a, \"b"

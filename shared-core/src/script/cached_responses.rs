@@ -1,29 +1,29 @@
 //! Cached responses of nodes in the memory of this process, by their key.
 
-use super::stored_values::StoredValueError;
+use super::stored_values::ScriptValueStoreError;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::ProcessState;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 use crate::jsonrpc::request::MAX_ID_LENGTH;
 use crate::jsonrpc::scan::{check_json, JsonValueKind};
 
 /// Returns whether an entry can be sent as it is. Entries that must first be read, or compared with
 /// something else, are not used here.
-pub(super) fn can_be_sent_directly(shared: &ProcessState, entry: &CacheEntry) -> bool {
+pub(super) fn can_be_sent_directly(shared: &ProcessCacheState, entry: &CacheEntry) -> bool {
     let is_changed = || {
         entry.response_metadata().class == LifetimeClass::Resource
-            && shared.changes.last_number() > entry.invalidation_number()
+            && shared.changes.last_invalidation_number() > entry.invalidation_number_at_dispatch()
     };
-    !entry.needs_strict_check() && !entry.is_format_unchecked() && !is_changed()
+    !entry.needs_strict_check() && !entry.needs_format_comparison() && !is_changed()
 }
 
 /// Returns a cached response in identity, under `id`, which is raw JSON, if it answers a call.
 ///
 /// # Errors
-/// The error in the id, or [`StoredValueError`] as a text.
+/// The error in the id, or [`ScriptValueStoreError`] as a text.
 pub fn cached_call_response(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     key: &CacheKey,
     id: &[u8],
     now: u64,
@@ -38,7 +38,7 @@ pub fn cached_call_response(
     }
     let hot = shared
         .hot_tier()
-        .ok_or_else(|| StoredValueError::Cache.to_string())?;
+        .ok_or_else(|| ScriptValueStoreError::Cache.to_string())?;
     if !shared.may_send_from_memory(now) {
         return Ok(None);
     }
@@ -52,7 +52,7 @@ pub fn cached_call_response(
         .response_for_identity_client(id.trim_ascii())
         .and_then(|body| body.try_to_vec());
     body.map(Some)
-        .ok_or_else(|| StoredValueError::Memory.to_string())
+        .ok_or_else(|| ScriptValueStoreError::Memory.to_string())
 }
 
 #[cfg(test)]
@@ -63,11 +63,11 @@ mod tests {
     use crate::cache::entry::{
         CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
     };
-    use crate::cache::process::ProcessState;
+    use crate::cache::process::ProcessCacheState;
 
     #[test]
     fn cached_response_is_returned_under_the_requested_id() {
-        let shared = ProcessState::default();
+        let shared = ProcessCacheState::default();
         shared.start_hot_tier(1 << 20, 1 << 20, 1);
         let envelope = EnvelopeBytes {
             id: ResponseIdPosition::BeforeResult,
@@ -94,12 +94,12 @@ mod tests {
                 "{id}"
             );
         }
-        let unread = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload(), meta())
+        let unread = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload(), meta())
             .mark_for_strict_check();
         shared.hot_tier().unwrap().insert([3; 32], Arc::new(unread));
         assert_eq!(cached_call_response(&shared, &[3; 32], b"1", 9), Ok(None));
         // a resource that was invalidated later
-        let resource = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload(), meta());
+        let resource = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload(), meta());
         shared
             .hot_tier()
             .unwrap()

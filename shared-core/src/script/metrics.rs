@@ -1,6 +1,6 @@
 //! Metrics with flat names.
 
-use crate::metrics::{all_counter_names, LatencyKind, GAUGES};
+use crate::metrics::{all_counter_names, HitOrMissLatency, GAUGES};
 use crate::status::metrics_board::MetricsBoard;
 
 /// Returns the metrics with their names: all totals and gauges, and of modes, reasons, statuses and
@@ -15,7 +15,7 @@ pub fn flat_metrics(board: MetricsBoard) -> Vec<(String, u64)> {
             _ => {}
         }
     }
-    for (time, times) in LatencyKind::ALL.iter().zip(&sums.times) {
+    for (time, times) in HitOrMissLatency::ALL.iter().zip(&sums.times) {
         let name = time.metrics_name();
         all.push((format!("{name}.number"), times.buckets.iter().sum()));
         all.push((format!("{name}.microseconds"), times.sum));

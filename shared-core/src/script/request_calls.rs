@@ -5,7 +5,8 @@ use std::fmt;
 
 use crate::gzip::inflate::InflateError;
 use crate::jsonrpc::request::{
-    parse_request, required_request_memory, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+    parse_jsonrpc_request, required_request_memory, JsonRpcCall, JsonRpcRequestBody,
+    RequestParseFailure,
 };
 use crate::memory;
 use crate::request_coding::BodyContentCoding;
@@ -16,7 +17,7 @@ pub enum RequestCallsError {
     /// The body is empty.
     Body,
     /// The body is not valid JSON-RPC, or nodes may read it in different ways.
-    Calls(RequestParseRefusal),
+    Calls(RequestParseFailure),
     /// The body has a content coding that is not decoded, or is damaged.
     Coding,
     /// The body is longer than the limit.
@@ -48,7 +49,7 @@ pub fn decode_request_body<'a, 'f>(
     most: usize,
 ) -> Result<Cow<'a, [u8]>, RequestCallsError> {
     let mut coding = BodyContentCoding::None;
-    codings.for_each(|line| coding.add_content_encoding_line(line));
+    codings.for_each(|line| coding.update_from_coding_line(line));
     if body.len() > most {
         return Err(RequestCallsError::Length);
     }
@@ -75,12 +76,12 @@ pub fn parse_request_calls(
     if body.trim_ascii().is_empty() {
         return Err(RequestCallsError::Body);
     }
-    if memory::is_memory_short() || !memory::can_allocate(required_request_memory(body.len())) {
+    if memory::is_memory_short() || !memory::can_allocate_now(required_request_memory(body.len())) {
         return Err(RequestCallsError::Memory);
     }
-    match parse_request(body, most) {
-        Ok(JsonRpcRequest::Single(call)) => Ok((vec![call], false)),
-        Ok(JsonRpcRequest::Batch(calls)) => Ok((calls, true)),
+    match parse_jsonrpc_request(body, most) {
+        Ok(JsonRpcRequestBody::Single(call)) => Ok((vec![call], false)),
+        Ok(JsonRpcRequestBody::Batch(calls)) => Ok((calls, true)),
         Err(refusal) => Err(RequestCallsError::Calls(refusal)),
     }
 }
@@ -89,7 +90,7 @@ pub fn parse_request_calls(
 mod tests {
     use super::{decode_request_body, parse_request_calls, RequestCallsError};
     use crate::gzip::oneshot::gzip_oneshot;
-    use crate::jsonrpc::request::RequestParseRefusal;
+    use crate::jsonrpc::request::RequestParseFailure;
 
     #[test]
     fn calls_and_batches_are_distinguished() {
@@ -104,7 +105,7 @@ mod tests {
         let refusal = |body: &str, most| parse_request_calls(body.as_bytes(), most).unwrap_err();
         assert_eq!(
             refusal(&batch, 1),
-            RequestCallsError::Calls(RequestParseRefusal::LongBatch)
+            RequestCallsError::Calls(RequestParseFailure::LongBatch)
         );
         assert_eq!(refusal(" \n", 1), RequestCallsError::Body);
         assert_eq!(refusal("x", 1).to_string(), "syntax");

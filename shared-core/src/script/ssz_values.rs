@@ -2,14 +2,18 @@
 
 use std::ops::Deref;
 
-use crate::ssz::{check_ssz, hash_tree_root, read_envelope_version, select_path, ssz_to_json};
-use crate::ssz::{Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind, TypeId};
+use crate::ssz::{
+    check_ssz, hash_tree_root, locate_value_at_path, read_envelope_version, ssz_to_json,
+};
+use crate::ssz::{
+    Fork, JsonEnvelopeForm, JsonToSsz, Preset, Schema, SszError, SszErrorKind, TypeId,
+};
 use crate::transcode::{call_types, ssz_routes};
 
 /// The SSZ type of a value, as a program names it in a call of the script API. Empty members are
 /// unset.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SszTypeName<'a> {
+pub struct SszTypeSelector<'a> {
     /// A type in the notation of the specifications (`SignedBeaconBlock`, `List[Withdrawal, 16]`);
     /// or a method of JSON-RPC, or the path of a route of the Beacon API, for the type of its
     /// response.
@@ -23,41 +27,41 @@ pub struct SszTypeName<'a> {
 
 /// Parses the form of the JSON: `value`, the value itself; `answer`, an object with the value in
 /// `data` or `result`; `auto` or empty: either of them.
-fn parse_input_form(text: &str) -> Result<JsonInputForm, String> {
+fn parse_json_input_form(text: &str) -> Result<JsonEnvelopeForm, String> {
     match text {
-        "" | "auto" => Ok(JsonInputForm::Either),
-        "value" => Ok(JsonInputForm::Bare),
-        "answer" => Ok(JsonInputForm::Enveloped),
+        "" | "auto" => Ok(JsonEnvelopeForm::Either),
+        "value" => Ok(JsonEnvelopeForm::Bare),
+        "answer" => Ok(JsonEnvelopeForm::Enveloped),
         other => Err(format!("form must be auto, value or answer, not {other:?}")),
     }
 }
 
 /// A type that a program has named, with the schema that contains it.
 struct ResolvedSszType {
-    schema: ResolvedSchema,
+    schema: SharedOrOwnSchema,
     ty: TypeId,
 }
 
 /// The schema of a type: one that is shared, or one with a type expression of the program.
-enum ResolvedSchema {
+enum SharedOrOwnSchema {
     /// The schema of the fork.
     Named(&'static Schema),
     /// The schema of the fork, with a type expression added.
     Written(Box<Schema>),
 }
 
-impl Deref for ResolvedSchema {
+impl Deref for SharedOrOwnSchema {
     type Target = Schema;
 
     fn deref(&self) -> &Schema {
         match self {
-            ResolvedSchema::Named(schema) => schema,
-            ResolvedSchema::Written(schema) => schema,
+            SharedOrOwnSchema::Named(schema) => schema,
+            SharedOrOwnSchema::Written(schema) => schema,
         }
     }
 }
 
-impl SszTypeName<'_> {
+impl SszTypeSelector<'_> {
     fn preset(&self) -> Result<Preset, String> {
         match self.preset {
             "" => Ok(Preset::Mainnet),
@@ -66,7 +70,7 @@ impl SszTypeName<'_> {
     }
 
     /// Returns the fork, or `None` if it is unset.
-    fn fork(&self) -> Result<Option<Fork>, String> {
+    fn named_fork(&self) -> Result<Option<Fork>, String> {
         let named: Option<Fork> = match self.fork {
             "" => None,
             name => Some(name.parse().map_err(|unknown| format!("{unknown}"))?),
@@ -107,19 +111,20 @@ impl SszTypeName<'_> {
         };
         let known = Schema::for_fork(fork, preset);
         if let Some(ty) = known.find_type(name) {
-            let schema = ResolvedSchema::Named(known);
+            let schema = SharedOrOwnSchema::Named(known);
             return Ok(Some(ResolvedSszType { schema, ty }));
         }
         let wrong = |bad| format!("{fork}, {preset}: {bad}");
-        let mut schema = Schema::with_constants(fork, preset, &[]).map_err(wrong)?;
+        let mut schema = Schema::compile_with_constants(fork, preset, &[]).map_err(wrong)?;
         let ty = schema.parse_type(name).map_err(wrong)?;
-        let schema = ResolvedSchema::Written(Box::new(schema));
+        let schema = SharedOrOwnSchema::Written(Box::new(schema));
         Ok(Some(ResolvedSszType { schema, ty }))
     }
 
     fn resolve_type(&self) -> Result<ResolvedSszType, String> {
         let missing = || format!("{} differs between forks: name the fork", self.name);
-        self.resolve_type_in_fork(self.fork()?)?.ok_or_else(missing)
+        self.resolve_type_in_fork(self.named_fork()?)?
+            .ok_or_else(missing)
     }
 }
 
@@ -132,16 +137,16 @@ fn ssz_error_text(error: SszError) -> String {
 /// # Errors
 /// The error in the JSON, in `type_name` or in `form`.
 pub fn json_value_to_ssz(
-    type_name: &SszTypeName<'_>,
+    type_name: &SszTypeSelector<'_>,
     form: &str,
     json: &[u8],
 ) -> Result<Vec<u8>, String> {
-    let (form, fork) = (parse_input_form(form)?, type_name.fork()?);
+    let (form, fork) = (parse_json_input_form(form)?, type_name.named_fork()?);
     let Some(ResolvedSszType { schema, ty }) = type_name.resolve_type_in_fork(fork)? else {
         return response_to_ssz(type_name, form, json);
     };
     let mut reader = JsonToSsz::new(&schema, ty, form);
-    let read = reader.push_piece(json);
+    let read = reader.feed_json_piece(json);
     if let (Some(fork), Some(version)) = (fork, reader.envelope_version()) {
         if version != fork.name() {
             return Err(format!("the response's version is {version:?}, not {fork}"));
@@ -153,11 +158,11 @@ pub fn json_value_to_ssz(
 
 /// Converts a response to SSZ in the fork that it names, at any position.
 fn response_to_ssz(
-    type_name: &SszTypeName<'_>,
-    form: JsonInputForm,
+    type_name: &SszTypeSelector<'_>,
+    form: JsonEnvelopeForm,
     json: &[u8],
 ) -> Result<Vec<u8>, String> {
-    if form == JsonInputForm::Bare {
+    if form == JsonEnvelopeForm::Bare {
         return type_name.resolve_type().map(|_| Vec::new());
     }
     let version = read_envelope_version(json).map_err(|error| match error.error_kind() {
@@ -174,8 +179,8 @@ fn response_to_ssz(
     );
     let ty = schema.find_type(name);
     let ty = ty.ok_or_else(|| format!("{fork} has no type {name}"))?;
-    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
-    reader.push_piece(json).map_err(ssz_error_text)?;
+    let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Enveloped);
+    reader.feed_json_piece(json).map_err(ssz_error_text)?;
     reader.finish().map_err(ssz_error_text)
 }
 
@@ -184,12 +189,12 @@ fn response_to_ssz(
 /// # Errors
 /// The error in the SSZ, in `type_name` or in the path.
 pub fn ssz_value_to_json(
-    type_name: &SszTypeName<'_>,
+    type_name: &SszTypeSelector<'_>,
     path: &str,
     ssz: &[u8],
 ) -> Result<Vec<u8>, String> {
     let ResolvedSszType { schema, ty } = type_name.resolve_type()?;
-    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(ssz_error_text)?;
+    let (ty, range) = locate_value_at_path(&schema, ty, ssz, path).map_err(ssz_error_text)?;
     let part = ssz.get(range).unwrap_or_default();
     ssz_to_json(&schema, ty, part).map_err(ssz_error_text)
 }
@@ -198,7 +203,7 @@ pub fn ssz_value_to_json(
 ///
 /// # Errors
 /// The error in the SSZ, or in `type_name`.
-pub fn check_ssz_value(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
+pub fn check_ssz_value(type_name: &SszTypeSelector<'_>, ssz: &[u8]) -> Result<(), String> {
     let ResolvedSszType { schema, ty } = type_name.resolve_type()?;
     check_ssz(&schema, ty, ssz).map_err(ssz_error_text)
 }
@@ -208,12 +213,12 @@ pub fn check_ssz_value(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), St
 /// # Errors
 /// The errors of [`ssz_value_to_json`].
 pub fn ssz_value_root(
-    type_name: &SszTypeName<'_>,
+    type_name: &SszTypeSelector<'_>,
     path: &str,
     ssz: &[u8],
 ) -> Result<String, String> {
     let ResolvedSszType { schema, ty } = type_name.resolve_type()?;
-    let (ty, range) = select_path(&schema, ty, ssz, path).map_err(ssz_error_text)?;
+    let (ty, range) = locate_value_at_path(&schema, ty, ssz, path).map_err(ssz_error_text)?;
     let part = ssz.get(range).unwrap_or_default();
     let root = hash_tree_root(&schema, ty, part).map_err(ssz_error_text)?;
     Ok(format!("0x{}", const_hex::encode(root)))
@@ -222,21 +227,21 @@ pub fn ssz_value_root(
 #[cfg(test)]
 mod tests {
     use super::{
-        check_ssz_value, json_value_to_ssz, ssz_value_root, ssz_value_to_json, SszTypeName,
+        check_ssz_value, json_value_to_ssz, ssz_value_root, ssz_value_to_json, SszTypeSelector,
     };
 
     const JSON: &str = r#"{"epoch":"7","root":"0x1111111111111111111111111111111111111111111111111111111111111111"}"#;
 
-    fn type_named(name: &str) -> SszTypeName<'_> {
-        SszTypeName {
+    fn type_named(name: &str) -> SszTypeSelector<'_> {
+        SszTypeSelector {
             name,
-            ..SszTypeName::default()
+            ..SszTypeSelector::default()
         }
     }
 
     #[test]
     fn value_is_unchanged_after_conversion_to_ssz_and_back() {
-        let checkpoint = SszTypeName {
+        let checkpoint = SszTypeSelector {
             fork: "electra",
             ..type_named("Checkpoint")
         };
@@ -256,7 +261,7 @@ mod tests {
         assert_eq!(whole.len(), 66);
         let part = ssz_value_root(&checkpoint, "root", &ssz).unwrap();
         assert_eq!(part, format!("0x{}", "11".repeat(32)));
-        let list = SszTypeName {
+        let list = SszTypeSelector {
             name: "List[Checkpoint, 4]",
             ..checkpoint
         };
@@ -295,7 +300,7 @@ mod tests {
     #[test]
     fn invalid_type_or_form_is_reported() {
         let of = |name, fork, preset, form| {
-            let type_name = SszTypeName { name, fork, preset };
+            let type_name = SszTypeSelector { name, fork, preset };
             json_value_to_ssz(&type_name, form, JSON.as_bytes()).unwrap_err()
         };
         for (error, why) in [
@@ -322,7 +327,7 @@ mod tests {
             assert!(error.contains(why), "{why}: {error}");
         }
         let answer = format!(r#"{{"version":"deneb","data":{JSON}}}"#);
-        let electra = SszTypeName {
+        let electra = SszTypeSelector {
             fork: "electra",
             ..type_named("Checkpoint")
         };

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::bytes::SharedBytes;
 use crate::cache::class::LifetimeClass;
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 use crate::cache::link::{purge_request, request_text, OwnerReplyHead, OwnerRequest};
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::ProcessState;
-use crate::cache::vary_key::namespace_for_name;
+use crate::cache::process::ProcessCacheState;
+use crate::cache::vary_key::named_cache_namespace;
 use crate::cache::CacheKey;
 use crate::memory;
 
@@ -32,7 +32,7 @@ const MAX_TTL_MS: u64 = 100 * 365 * 86_400_000;
 
 /// The reason why a program's value can't be stored, removed or looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoredValueError {
+pub enum ScriptValueStoreError {
     /// The hot tier is disabled.
     #[error("the cache is off: no location has \"sszip_cache on\"")]
     Cache,
@@ -51,7 +51,7 @@ pub enum StoredValueError {
 }
 
 /// Returns the cache key of a value's name.
-pub fn value_key(name: &[u8]) -> CacheKey {
+pub fn stored_value_key(name: &[u8]) -> CacheKey {
     *blake3::keyed_hash(VALUE_HASH_KEY, name).as_bytes()
 }
 
@@ -59,44 +59,44 @@ pub fn value_key(name: &[u8]) -> CacheKey {
 /// the lookups' clock, here and below.
 ///
 /// # Errors
-/// The reason as [`StoredValueError`].
+/// The reason as [`ScriptValueStoreError`].
 pub fn stored_value(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     name: &[u8],
     now: u64,
-) -> Result<Option<SharedBytes>, StoredValueError> {
-    let hot = shared.hot_tier().ok_or(StoredValueError::Cache)?;
+) -> Result<Option<SharedBytes>, ScriptValueStoreError> {
+    let hot = shared.hot_tier().ok_or(ScriptValueStoreError::Cache)?;
     if !shared.may_send_from_memory(now) {
         return Ok(None);
     }
-    let Some(entry) = hot.get(&value_key(name), now) else {
+    let Some(entry) = hot.get(&stored_value_key(name), now) else {
         return Ok(None);
     };
     entry
         .identity_payload()
         .map(Some)
-        .ok_or(StoredValueError::Memory)
+        .ok_or(ScriptValueStoreError::Memory)
 }
 
 /// Stores a program's value in memory for `ttl` milliseconds, in place of an earlier one of that
 /// name. Returns the request that stores it at the owner, if there is one.
 ///
 /// # Errors
-/// The reason as [`StoredValueError`]. No value has that name in memory then, unless only the
+/// The reason as [`ScriptValueStoreError`]. No value has that name in memory then, unless only the
 /// request to the owner failed: in that case the value is stored in memory.
 pub fn set_stored_value(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     name: &[u8],
     value: &[u8],
     ttl: u64,
     now: u64,
-) -> Result<Option<Vec<u8>>, StoredValueError> {
-    let hot = shared.hot_tier().ok_or(StoredValueError::Cache)?;
-    let key = value_key(name);
+) -> Result<Option<Vec<u8>>, ScriptValueStoreError> {
+    let hot = shared.hot_tier().ok_or(ScriptValueStoreError::Cache)?;
+    let key = stored_value_key(name);
     let copied = (!memory::is_memory_short()).then(|| SharedBytes::try_copy_from(value));
     let Some(value) = copied.flatten() else {
         drop(hot.remove(&key));
-        return Err(StoredValueError::Memory);
+        return Err(ScriptValueStoreError::Memory);
     };
     let meta = EntryMetadata {
         status: 200,
@@ -104,24 +104,29 @@ pub fn set_stored_value(
         ..EntryMetadata::default()
     };
     let entry = CacheEntry::new(
-        EnvelopeBytes::empty_envelope(),
+        EnvelopeBytes::envelope_without_bytes(),
         EntryPayload::Raw(value),
         meta,
     );
-    let entry = Arc::new(entry.with_lifetime(now, ttl.min(MAX_TTL_MS)));
+    let entry = Arc::new(entry.with_stored_time_and_ttl(now, ttl.min(MAX_TTL_MS)));
     if !hot.insert(key, Arc::clone(&entry)) {
-        return Err(StoredValueError::Room);
+        return Err(ScriptValueStoreError::Room);
     }
     let Some(owner) = reachable_owner(shared)? else {
         return Ok(None);
     };
-    let namespace = namespace_for_name(STORED_VALUES_NAMESPACE.as_bytes());
-    let about = StoreAttributes::for_entry(&entry, namespace, None, owner.purge_generation())
-        .ok_or(StoredValueError::Memory)?;
+    let namespace = named_cache_namespace(STORED_VALUES_NAMESPACE.as_bytes());
+    let about = StoredEntryAttributes::attributes_for_entry(
+        &entry,
+        namespace,
+        None,
+        owner.purge_generation(),
+    )
+    .ok_or(ScriptValueStoreError::Memory)?;
     let message = OwnerRequest::store_request(&key, &entry, &about, None, SCRIPT_PROCESS_NAME, now);
     let text = message
         .and_then(request_text)
-        .ok_or(StoredValueError::Memory)?;
+        .ok_or(ScriptValueStoreError::Memory)?;
     Ok(Some(text))
 }
 
@@ -129,28 +134,31 @@ pub fn set_stored_value(
 /// an owner.
 ///
 /// # Errors
-/// The reason as [`StoredValueError`].
+/// The reason as [`ScriptValueStoreError`].
 pub fn delete_stored_value(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     name: &[u8],
-) -> Result<Option<Vec<u8>>, StoredValueError> {
-    let hot = shared.hot_tier().ok_or(StoredValueError::Cache)?;
-    let key = value_key(name);
+) -> Result<Option<Vec<u8>>, ScriptValueStoreError> {
+    let hot = shared.hot_tier().ok_or(ScriptValueStoreError::Cache)?;
+    let key = stored_value_key(name);
     drop(hot.remove(&key));
     if reachable_owner(shared)?.is_none() {
         return Ok(None);
     }
     let purge = format!("{{\"key\":\"{}\"}}", const_hex::encode(key));
     let text = OwnerRequest::purge_request(&purge).and_then(request_text);
-    text.map(Some).ok_or(StoredValueError::Memory)
+    text.map(Some).ok_or(ScriptValueStoreError::Memory)
 }
 
 /// Returns the request that purges the scope in `query` (docs/caching.md, Purging), or `None` if
 /// there is no owner.
 ///
 /// # Errors
-/// The error in the query, or [`StoredValueError`] as a text.
-pub fn scope_purge_request(shared: &ProcessState, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
+/// The error in the query, or [`ScriptValueStoreError`] as a text.
+pub fn scope_purge_request(
+    shared: &ProcessCacheState,
+    query: &[u8],
+) -> Result<Option<Vec<u8>>, String> {
     let body = purge_request(query, None).map_err(|bad| bad.to_string())?;
     if reachable_owner(shared)
         .map_err(|lack| lack.to_string())?
@@ -160,14 +168,16 @@ pub fn scope_purge_request(shared: &ProcessState, query: &[u8]) -> Result<Option
     }
     let text = OwnerRequest::purge_request(&body).and_then(request_text);
     text.map(Some)
-        .ok_or_else(|| StoredValueError::Memory.to_string())
+        .ok_or_else(|| ScriptValueStoreError::Memory.to_string())
 }
 
 /// Returns the client of the owner, if there is an owner. Errors: it is down; no connection is
 /// attempted for each value.
-fn reachable_owner(shared: &ProcessState) -> Result<Option<&dyn OwnerClient>, StoredValueError> {
+fn reachable_owner(
+    shared: &ProcessCacheState,
+) -> Result<Option<&dyn OwnerClient>, ScriptValueStoreError> {
     match shared.owner_client() {
-        Some(owner) if !owner.is_owner_reachable() => Err(StoredValueError::Down),
+        Some(owner) if !owner.is_owner_reachable() => Err(ScriptValueStoreError::Down),
         owner => Ok(owner),
     }
 }
@@ -176,17 +186,17 @@ fn reachable_owner(shared: &ProcessState) -> Result<Option<&dyn OwnerClient>, St
 /// [`accept_value_lookup_reply`] requires. `None`: there is no owner.
 ///
 /// # Errors
-/// The reason as [`StoredValueError`].
+/// The reason as [`ScriptValueStoreError`].
 pub fn value_lookup_request(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     name: &[u8],
-) -> Result<Option<(Vec<u8>, u64)>, StoredValueError> {
+) -> Result<Option<(Vec<u8>, u64)>, ScriptValueStoreError> {
     let Some(owner) = reachable_owner(shared)? else {
         return Ok(None);
     };
     let generation = owner.purge_generation();
-    let text = request_text(OwnerRequest::lookup_request(&value_key(name), None))
-        .ok_or(StoredValueError::Memory)?;
+    let text = request_text(OwnerRequest::lookup_request(&stored_value_key(name), None))
+        .ok_or(ScriptValueStoreError::Memory)?;
     Ok(Some((text, generation)))
 }
 
@@ -194,45 +204,47 @@ pub fn value_lookup_request(
 /// memory, unless there was a purge since `generation`. `None`: the owner has no such value.
 ///
 /// # Errors
-/// The reason as [`StoredValueError`].
+/// The reason as [`ScriptValueStoreError`].
 pub fn accept_value_lookup_reply(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     name: &[u8],
     (head, body): (&[u8], &[u8]),
     generation: u64,
     now: u64,
-) -> Result<Option<SharedBytes>, StoredValueError> {
+) -> Result<Option<SharedBytes>, ScriptValueStoreError> {
     let head = OwnerReplyHead::parse(head)
         .ok()
         .flatten()
-        .ok_or(StoredValueError::Owner)?;
+        .ok_or(ScriptValueStoreError::Owner)?;
     let mut answer = head.response;
     match answer.status {
-        _ if answer.generation.is_none() => return Err(StoredValueError::Owner),
+        _ if answer.generation.is_none() => return Err(ScriptValueStoreError::Owner),
         200 => {}
         404 => return Ok(None),
-        _ => return Err(StoredValueError::Owner),
+        _ => return Err(ScriptValueStoreError::Owner),
     }
     answer.body = Vec::new();
     answer
         .body
         .try_reserve_exact(body.len())
-        .map_err(|_| StoredValueError::Memory)?;
+        .map_err(|_| ScriptValueStoreError::Memory)?;
     answer.body.extend_from_slice(body);
     // an invalid entry is treated as a missing one
     let entry = answer
-        .into_cache_entry(now)
+        .decode_carried_entry(now)
         .filter(|entry| !entry.needs_strict_check());
     let Some(entry) = entry.map(Arc::new) else {
         return Ok(None);
     };
-    if entry.bytes_to_decode() > 0 {
+    if entry.identity_bytes_to_decode() > 0 {
         // values are stored uncompressed: the decoded length of this one has no limit
-        return Err(StoredValueError::Owner);
+        return Err(ScriptValueStoreError::Owner);
     }
-    let value = entry.identity_payload().ok_or(StoredValueError::Memory)?;
+    let value = entry
+        .identity_payload()
+        .ok_or(ScriptValueStoreError::Memory)?;
     if let Some(hot) = shared.hot_tier() {
-        let key = value_key(name);
+        let key = stored_value_key(name);
         if shared.purge_generation() == generation && hot.insert(key, Arc::clone(&entry)) {
             // a purge may have happened in between
             if shared.purge_generation() != generation {
@@ -248,17 +260,17 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        accept_value_lookup_reply, delete_stored_value, set_stored_value, stored_value, value_key,
-        value_lookup_request, StoredValueError,
+        accept_value_lookup_reply, delete_stored_value, set_stored_value, stored_value,
+        stored_value_key, value_lookup_request, ScriptValueStoreError,
     };
     use crate::cache::entry::wire::EncodedEntry;
     use crate::cache::entry::{
         CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes,
     };
-    use crate::cache::process::ProcessState;
+    use crate::cache::process::ProcessCacheState;
 
-    fn shared() -> ProcessState {
-        let shared = ProcessState::default();
+    fn shared() -> ProcessCacheState {
+        let shared = ProcessCacheState::default();
         shared.start_hot_tier(1 << 20, 1 << 20, 1);
         shared
     }
@@ -289,30 +301,33 @@ mod tests {
         let long = vec![b'x'; 1 << 20];
         assert_eq!(
             set_stored_value(&shared, b"a", &long, 5000, 0),
-            Err(StoredValueError::Room)
+            Err(ScriptValueStoreError::Room)
         );
         assert_eq!(stored_value(&shared, b"a", 0), Ok(None));
     }
 
     #[test]
     fn values_are_rejected_without_a_cache() {
-        let shared = ProcessState::default();
+        let shared = ProcessCacheState::default();
         assert_eq!(
             set_stored_value(&shared, b"a", b"b", 1, 0),
-            Err(StoredValueError::Cache)
+            Err(ScriptValueStoreError::Cache)
         );
-        assert_eq!(stored_value(&shared, b"a", 0), Err(StoredValueError::Cache));
+        assert_eq!(
+            stored_value(&shared, b"a", 0),
+            Err(ScriptValueStoreError::Cache)
+        );
         assert_eq!(
             delete_stored_value(&shared, b"a"),
-            Err(StoredValueError::Cache)
+            Err(ScriptValueStoreError::Cache)
         );
         assert!(value_lookup_request(&shared, b"a").unwrap().is_none());
     }
 
     #[test]
     fn value_keys_differ_from_response_keys() {
-        assert_ne!(&value_key(b"a"), blake3::hash(b"a").as_bytes());
-        assert_ne!(value_key(b""), value_key(b"\0"));
+        assert_ne!(&stored_value_key(b"a"), blake3::hash(b"a").as_bytes());
+        assert_ne!(stored_value_key(b""), stored_value_key(b"\0"));
     }
 
     /// Returns head and body of an owner's reply with an entry.
@@ -335,7 +350,7 @@ mod tests {
         };
         let long = vec![b'v'; 5000];
         let coded = CacheEntry::from_fetched_result(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             &long,
             gate,
             EntryMetadata::default(),
@@ -343,7 +358,7 @@ mod tests {
         .unwrap();
         let (head, body) = owner_reply(coded);
         let result = accept_value_lookup_reply(&shared, b"a", (&head, &body), 0, 100);
-        assert_eq!(result, Err(StoredValueError::Owner));
+        assert_eq!(result, Err(ScriptValueStoreError::Owner));
         assert_eq!(stored_value(&shared, b"a", 100), Ok(None));
     }
 
@@ -351,7 +366,7 @@ mod tests {
     fn owner_entry_is_stored_unless_purged_since() {
         let shared = shared();
         let entry = CacheEntry::new(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             EntryPayload::Raw(b"value".to_vec().into()),
             EntryMetadata::default(),
         );
@@ -380,7 +395,7 @@ mod tests {
             b"no HTTP\r\n\r\n",
         ] {
             let result = accept_value_lookup_reply(&shared, b"a", (other, b""), 0, 0);
-            assert_eq!(result, Err(StoredValueError::Owner));
+            assert_eq!(result, Err(ScriptValueStoreError::Owner));
         }
     }
 }

@@ -14,7 +14,7 @@ pub fn check_ssz(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), SszError
     if u32::try_from(ssz.len()).is_err() {
         return Err(SszError::from_message(0, "too long for offsets of 32 bits"));
     }
-    SszChecker { schema, ssz }.check_value(ty, 0..ssz.len())
+    SszChecker { schema, ssz }.check_value_in_range(ty, 0..ssz.len())
 }
 
 /// The walker that validates the values in `ssz` recursively; ranges are positions in `ssz`.
@@ -25,7 +25,7 @@ struct SszChecker<'s> {
 
 impl SszChecker<'_> {
     /// Checks the value of the type `ty` that occupies `range`.
-    fn check_value(&self, ty: TypeId, range: Range<usize>) -> Result<(), SszError> {
+    fn check_value_in_range(&self, ty: TypeId, range: Range<usize>) -> Result<(), SszError> {
         let ty = self.schema.type_by_id(ty);
         let at = range.start;
         if let Some(size) = ty.size {
@@ -80,7 +80,7 @@ impl SszChecker<'_> {
                     return Err(SszError::from_message(at, "the union has no selector"));
                 };
                 match options.iter().find(|(option, _)| option == selector) {
-                    Some((_, of)) => self.check_value(*of, at + 1..range.end),
+                    Some((_, of)) => self.check_value_in_range(*of, at + 1..range.end),
                     None => Err(SszError::from_message(
                         at,
                         format!("the union has no option {selector}"),
@@ -97,7 +97,7 @@ impl SszChecker<'_> {
                     let part =
                         part.and_then(|part| match self.schema.type_by_id(field.ty).is_plain {
                             true => Ok(()),
-                            false => self.check_value(field.ty, part),
+                            false => self.check_value_in_range(field.ty, part),
                         });
                     if let Err(error) = part {
                         failed = Some(error.prepend_field(&field.name));
@@ -146,7 +146,7 @@ impl SszChecker<'_> {
             }
             let field = &container.fields[*field];
             let part = range.start + begin..range.start + end;
-            if let Err(error) = self.check_value(field.ty, part) {
+            if let Err(error) = self.check_value_in_range(field.ty, part) {
                 return Some(Err(error.prepend_field(&field.name)));
             }
             begin = end;
@@ -194,7 +194,7 @@ impl SszChecker<'_> {
         }
         // one by one, to report the position and the reason
         for (n, at) in range.step_by(size).enumerate() {
-            self.check_value(of, at..at + size)
+            self.check_value_in_range(of, at..at + size)
                 .map_err(|error| error.prepend_element(n))?;
         }
         Ok(())
@@ -228,7 +228,7 @@ impl SszChecker<'_> {
             return Ok(());
         }
         for (n, element) in elements.enumerate() {
-            let checked = element.and_then(|range| self.check_value(of, range));
+            let checked = element.and_then(|range| self.check_value_in_range(of, range));
             checked.map_err(|error| error.prepend_element(n))?;
         }
         Ok(())

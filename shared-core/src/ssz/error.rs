@@ -58,17 +58,17 @@ impl SszError {
     }
 
     /// Prepends a step to the path: the caller is the reader of the enclosing value.
-    pub(crate) fn prepend_step(mut self, step: ErrorPathStep) -> Self {
+    pub(crate) fn prepend_path_step(mut self, step: ErrorPathStep) -> Self {
         self.steps.push(step);
         self
     }
 
     pub(crate) fn prepend_field(self, name: &str) -> Self {
-        self.prepend_step(ErrorPathStep::Field(name.into()))
+        self.prepend_path_step(ErrorPathStep::Field(name.into()))
     }
 
     pub(crate) fn prepend_element(self, index: impl TryInto<u64>) -> Self {
-        self.prepend_step(ErrorPathStep::Element(index.try_into().unwrap_or(u64::MAX)))
+        self.prepend_path_step(ErrorPathStep::Element(index.try_into().unwrap_or(u64::MAX)))
     }
 
     /// Returns the position in the input, in bytes, at which the value begins or the error is.

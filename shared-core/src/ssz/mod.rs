@@ -24,11 +24,12 @@ pub mod to_ssz;
 
 pub use self::check::check_ssz;
 pub use self::error::{SszError, SszErrorKind};
-pub use self::path::select_path;
-pub use self::rlp::blob_hashes;
+pub use self::path::locate_value_at_path;
+pub use self::rlp::transaction_blob_hashes;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{ssz_to_json, SszToJson};
 pub use self::to_ssz::{
-    json_to_ssz, read_envelope_version, EnvelopeFlags, JsonInputForm, JsonToSsz, SszParts,
+    json_to_ssz, read_envelope_version, EnvelopeFlags, JsonEnvelopeForm, JsonToSsz,
+    UnorderedSszParts,
 };

@@ -12,7 +12,7 @@ use super::schema::{Schema, TypeId, TypeKind};
 ///
 /// # Errors
 /// The part does not exist, or an offset along the path is invalid.
-pub fn select_path(
+pub fn locate_value_at_path(
     schema: &Schema,
     ty: TypeId,
     ssz: &[u8],

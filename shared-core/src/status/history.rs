@@ -22,29 +22,29 @@ const HEAD: usize = 8;
 /// The metrics of the last 15 minutes: a ring of samples of `N` values each, as a part of a metrics
 /// board.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MetricsHistory<const N: usize>(&'static [AtomicU64]);
+pub(super) struct StatusMetricsHistory<const N: usize>(&'static [AtomicU64]);
 
-impl<const N: usize> MetricsHistory<N> {
+impl<const N: usize> StatusMetricsHistory<N> {
     /// Length of a slot: its stamp, and the values.
     const SLOT: usize = (1 + N).next_multiple_of(8);
     /// Number of values in the memory of a history.
     pub(super) const LENGTH: usize = HEAD + SLOTS * Self::SLOT;
 
     /// Attaches to memory of [`LENGTH`](Self::LENGTH) values, which are 0 before the first use.
-    pub(super) fn attach_memory(numbers: &'static [AtomicU64]) -> Self {
+    pub(super) fn attach_history_memory(numbers: &'static [AtomicU64]) -> Self {
         Self(numbers)
     }
 
     /// Starts the first interval at `now`, in milliseconds of the monotonic clock. The values of
     /// all samples are 0 at that time.
-    pub(super) fn start_first_interval(self, now: u64) {
+    pub(super) fn start_first_history_interval(self, now: u64) {
         self.0[START].store(now, Ordering::Relaxed);
     }
 
     /// Stores the present values as the sample of an interval, in the first call within it. Calls
     /// of other workers return at once, so a sample may include the exchanges that they count
     /// while it is taken.
-    pub(super) fn record_sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
+    pub(super) fn record_interval_sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
         let interval = self.interval_number(now);
         let (slot, stamp) = self.interval_slot(interval);
         let seen = slot[0].load(Ordering::Relaxed);
@@ -112,15 +112,15 @@ impl<const N: usize> MetricsHistory<N> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{MetricsHistory, INTERVALS};
+    use super::{StatusMetricsHistory, INTERVALS};
     use crate::time_constants::history_interval;
 
     const START: u64 = 1_000_000;
 
-    fn history() -> MetricsHistory<1> {
-        let numbers = (0..MetricsHistory::<1>::LENGTH).map(|_| AtomicU64::default());
-        let history = MetricsHistory::attach_memory(Vec::leak(numbers.collect()));
-        history.start_first_interval(START);
+    fn history() -> StatusMetricsHistory<1> {
+        let numbers = (0..StatusMetricsHistory::<1>::LENGTH).map(|_| AtomicU64::default());
+        let history = StatusMetricsHistory::attach_history_memory(Vec::leak(numbers.collect()));
+        history.start_first_history_interval(START);
         history
     }
 
@@ -130,7 +130,12 @@ mod tests {
     }
 
     /// Returns the last `number` increments at `now`; the earlier ones are unknown.
-    fn last(history: MetricsHistory<1>, now: u64, value: u64, number: usize) -> Vec<Option<u64>> {
+    fn last(
+        history: StatusMetricsHistory<1>,
+        now: u64,
+        value: u64,
+        number: usize,
+    ) -> Vec<Option<u64>> {
         let increments = history.interval_increments(now, [value]);
         assert_eq!(increments.len(), INTERVALS);
         let (unknown, known) = increments.split_at(INTERVALS - number);
@@ -142,13 +147,13 @@ mod tests {
     fn increments_are_those_of_complete_intervals() {
         let history = history();
         assert!(last(history, START, 0, 0).is_empty());
-        history.record_sample(START, || unreachable!("the values are known"));
+        history.record_interval_sample(START, || unreachable!("the values are known"));
         // the values before the exchange that takes the sample
-        history.record_sample(at(1), || [3]);
+        history.record_interval_sample(at(1), || [3]);
         // later exchanges of the interval take no sample
-        history.record_sample(at(2) - 1, || unreachable!("the interval has a sample"));
+        history.record_interval_sample(at(2) - 1, || unreachable!("the interval has a sample"));
         assert_eq!(last(history, at(2) - 1, 5, 1), [Some(3)]);
-        history.record_sample(at(2), || [5]);
+        history.record_interval_sample(at(2), || [5]);
         assert_eq!(last(history, at(2), 6, 2), [Some(3), Some(2)]);
         assert_eq!(last(history, at(3), 6, 3), [Some(3), Some(2), Some(1)]);
     }
@@ -156,8 +161,8 @@ mod tests {
     #[test]
     fn intervals_without_exchanges_have_increments_of_zero() {
         let history = history();
-        history.record_sample(at(3) + 7, || [0]);
-        history.record_sample(at(6), || [4]);
+        history.record_interval_sample(at(3) + 7, || [0]);
+        history.record_interval_sample(at(6), || [4]);
         let expected = [0, 0, 0, 4, 0, 0, 1, 0].map(Some);
         assert_eq!(last(history, at(8), 5, 8), expected);
     }
@@ -174,12 +179,12 @@ mod tests {
     #[test]
     fn intervals_next_to_an_incomplete_sample_are_unknown() {
         let history = history();
-        history.record_sample(at(1), || [1]);
+        history.record_interval_sample(at(1), || [1]);
         // a worker is killed while it takes the sample
         let (slot, stamp) = history.interval_slot(2);
         slot[0].store(stamp, Ordering::Relaxed);
-        history.record_sample(at(2), || unreachable!("another worker takes the sample"));
-        history.record_sample(at(4), || [6]);
+        history.record_interval_sample(at(2), || unreachable!("another worker takes the sample"));
+        history.record_interval_sample(at(4), || [6]);
         let expected = [Some(1), None, None, Some(0), Some(2)];
         // interval 3 has no sample: its start has the values of its end
         assert_eq!(last(history, at(5), 8, 5), expected);
@@ -189,7 +194,7 @@ mod tests {
     fn samples_of_earlier_intervals_are_overwritten() {
         let history = history();
         for interval in 0..1_000 {
-            history.record_sample(at(interval), || [interval * interval]);
+            history.record_interval_sample(at(interval), || [interval * interval]);
         }
         let increments = last(history, at(999), 0, INTERVALS);
         let expected: Vec<_> = (999 - INTERVALS as u64..999)

@@ -4,10 +4,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::histogram::{bucket_index, BUCKET_COUNT};
-use super::history::MetricsHistory;
-use crate::cache::process::ProcessHandle;
+use super::history::StatusMetricsHistory;
+use crate::cache::process::ProcessResources;
 use crate::metrics::{
-    self, all_counter_names, ExchangeMetricsTally, LatencyKind, COUNTER_COUNT, GAUGES,
+    self, all_counter_names, ExchangeMetricsTally, HitOrMissLatency, COUNTER_COUNT, GAUGES,
 };
 
 /// Number of parts. Each worker except the last has its own part; further workers share the last
@@ -18,7 +18,7 @@ const SHARED_PART: usize = BOARD_PARTS - 1;
 const FIRST_HISTOGRAM: usize = COUNTER_COUNT;
 /// Length of a histogram: its buckets, and the sum.
 const HISTOGRAM_LENGTH: usize = BUCKET_COUNT + 1;
-const AGE_HISTOGRAM: usize = FIRST_HISTOGRAM + LatencyKind::ALL.len() * HISTOGRAM_LENGTH;
+const AGE_HISTOGRAM: usize = FIRST_HISTOGRAM + HitOrMissLatency::ALL.len() * HISTOGRAM_LENGTH;
 const FIRST_GAUGE: usize = AGE_HISTOGRAM + HISTOGRAM_LENGTH;
 /// Positions of the gauges that are set for requests in flight: memory, reservations, running
 /// conversions and waiting requests.
@@ -49,8 +49,8 @@ pub struct MetricsTotals {
     pub since: u64,
     /// Counters in the order of `metrics::all_counter_names`.
     pub counters: Vec<u64>,
-    /// Histograms in the order of [`LatencyKind::ALL`].
-    pub times: [DurationHistogram; LatencyKind::ALL.len()],
+    /// Histograms in the order of [`HitOrMissLatency::ALL`].
+    pub times: [DurationHistogram; HitOrMissLatency::ALL.len()],
     /// Age of the entries of hits, in tenths of a second.
     pub ages: DurationHistogram,
     /// Gauges in the order of [`GAUGES`].
@@ -68,8 +68,8 @@ pub struct IntervalMetrics {
     pub hits: u64,
     /// Number of misses.
     pub misses: u64,
-    /// Histograms in the order of [`LatencyKind::ALL`].
-    pub times: [DurationHistogram; LatencyKind::ALL.len()],
+    /// Histograms in the order of [`HitOrMissLatency::ALL`].
+    pub times: [DurationHistogram; HitOrMissLatency::ALL.len()],
 }
 
 /// A histogram of durations, in microseconds unless stated otherwise.
@@ -83,7 +83,7 @@ pub struct DurationHistogram {
 
 impl MetricsBoard {
     /// Number of values in the memory of a board.
-    pub const LENGTH: usize = HISTORY + MetricsHistory::<SAMPLE>::LENGTH;
+    pub const LENGTH: usize = HISTORY + StatusMetricsHistory::<SAMPLE>::LENGTH;
 
     /// Initializes a board in memory of [`LENGTH`](Self::LENGTH) values, by the first process that
     /// maps it. Present counts are kept, unless another version has written them. `wall` is in
@@ -97,7 +97,7 @@ impl MetricsBoard {
                 number.store(0, Ordering::Relaxed);
             }
             board.0[COUNTING_SINCE_POSITION].store(wall, Ordering::Relaxed);
-            board.sample_history().start_first_interval(now);
+            board.sample_history().start_first_history_interval(now);
         }
         Some(board)
     }
@@ -112,7 +112,7 @@ impl MetricsBoard {
     /// of the monotonic clock. No other running worker may have the number `worker`.
     pub fn add_exchange(self, worker: usize, tally: &ExchangeMetricsTally, now: u64) {
         self.sample_history()
-            .record_sample(now, || self.sum_sample_values());
+            .record_interval_sample(now, || self.sum_history_sample());
         match worker < SHARED_PART {
             true => self.add_to_part(worker, tally, |number, by| {
                 // with one writer this takes a tenth of the time of an atomic addition
@@ -137,7 +137,7 @@ impl MetricsBoard {
         }
         let of_time = |(time, took)| (FIRST_HISTOGRAM + time as usize * HISTOGRAM_LENGTH, took);
         let times = tally.response_latency().map(of_time);
-        let ages = tally.hit_age().map(|age| (AGE_HISTOGRAM, age));
+        let ages = tally.hit_age_tenths().map(|age| (AGE_HISTOGRAM, age));
         for (at, took) in times.into_iter().chain(ages) {
             let times = &part[at..][..HISTOGRAM_LENGTH];
             add(&times[bucket_index(took)], 1);
@@ -155,13 +155,13 @@ impl MetricsBoard {
 
     /// Sets the gauges of a worker's requests in flight: their memory, and the number of coalesced
     /// ones that wait.
-    pub fn set_request_gauges(self, worker: usize, process: &ProcessHandle) {
+    pub fn set_request_gauges(self, worker: usize, process: &ProcessResources) {
         let part = self.worker_part(worker);
         let show = |at: usize, now: usize| part[at].store(now as u64, Ordering::Relaxed);
         show(MEMORY_GAUGE, process.budget.reserved_bytes());
         show(RESERVATIONS_GAUGE, process.budget.reservation_count());
         show(TRANSCODINGS_GAUGE, process.transcodings.reserved_bytes());
-        show(WAITING_GAUGE, process.shared.flights.waiter_count());
+        show(WAITING_GAUGE, process.shared.flights.total_waiter_count());
     }
 
     /// Computes the sums over the parts of all workers.
@@ -175,7 +175,7 @@ impl MetricsBoard {
         MetricsTotals {
             since: self.0[COUNTING_SINCE_POSITION].load(Ordering::Relaxed),
             counters: all[..COUNTER_COUNT].to_vec(),
-            times: latency_histograms(&all[FIRST_HISTOGRAM..]),
+            times: latency_histograms_from_values(&all[FIRST_HISTOGRAM..]),
             ages: DurationHistogram::new(&all[AGE_HISTOGRAM..]),
             gauges: std::array::from_fn(|gauge| all[FIRST_GAUGE + gauge]),
         }
@@ -186,7 +186,7 @@ impl MetricsBoard {
     pub fn interval_history(self, now: u64) -> Vec<Option<IntervalMetrics>> {
         let increments = self
             .sample_history()
-            .interval_increments(now, self.sum_sample_values());
+            .interval_increments(now, self.sum_history_sample());
         let interval = |sample: [u64; SAMPLE]| {
             let [requests, node_requests, hit, updating, stale, miss, revalidated, times @ ..] =
                 &sample;
@@ -195,14 +195,14 @@ impl MetricsBoard {
                 node_requests: *node_requests,
                 hits: hit + updating + stale,
                 misses: miss + revalidated,
-                times: latency_histograms(times),
+                times: latency_histograms_from_values(times),
             }
         };
         increments.into_iter().map(|it| it.map(interval)).collect()
     }
 
     /// Computes the sums of the values in a sample over the parts of all workers.
-    fn sum_sample_values(self) -> [u64; SAMPLE] {
+    fn sum_history_sample(self) -> [u64; SAMPLE] {
         let mut sample = [0; SAMPLE];
         for part in self.worker_parts() {
             let positions = metrics::HISTORY_COUNTERS
@@ -215,8 +215,8 @@ impl MetricsBoard {
         sample
     }
 
-    fn sample_history(self) -> MetricsHistory<SAMPLE> {
-        MetricsHistory::attach_memory(&self.0[HISTORY..])
+    fn sample_history(self) -> StatusMetricsHistory<SAMPLE> {
+        StatusMetricsHistory::attach_history_memory(&self.0[HISTORY..])
     }
 
     fn worker_parts(self) -> impl Iterator<Item = &'static [AtomicU64]> {
@@ -243,9 +243,12 @@ impl DurationHistogram {
     }
 }
 
-/// Returns the histograms of [`LatencyKind::ALL`] at the beginning of a part's values.
-fn latency_histograms(values: &[u64]) -> [DurationHistogram; LatencyKind::ALL.len()] {
-    LatencyKind::ALL.map(|time| DurationHistogram::new(&values[time as usize * HISTOGRAM_LENGTH..]))
+/// Returns the histograms of [`HitOrMissLatency::ALL`] at the beginning of a part's values.
+fn latency_histograms_from_values(
+    values: &[u64],
+) -> [DurationHistogram; HitOrMissLatency::ALL.len()] {
+    HitOrMissLatency::ALL
+        .map(|time| DurationHistogram::new(&values[time as usize * HISTOGRAM_LENGTH..]))
 }
 
 /// Computes the identifier of the board's layout, which differs if other metrics are counted, or at

@@ -17,7 +17,7 @@ pub mod report;
 
 use serde_json::Value;
 
-use self::report::StatusReport;
+use self::report::StatusPageReport;
 
 /// The format in which the status location writes the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl StatusReportFormat {
     }
 
     /// Formats the report that `report` returns, which is not called for the page.
-    pub fn format_status_report(self, report: impl FnOnce() -> StatusReport) -> String {
+    pub fn format_status_report(self, report: impl FnOnce() -> StatusPageReport) -> String {
         match self {
             Self::Page => STATUS_PAGE.into(),
             Self::Json => report().to_json(),
@@ -85,7 +85,7 @@ impl StatusReportFormat {
     }
 
     /// Whether the format shows the report of the store's owner, which the host must then request.
-    pub fn needs_owner_report(self) -> bool {
+    pub fn includes_owner_report(self) -> bool {
         self != Self::Page
     }
 }

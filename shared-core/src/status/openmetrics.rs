@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::histogram::bucket_upper_bound;
 use super::metrics_board::DurationHistogram;
-use super::report::{oneshot_library_name, split_counter_name, StatusReport, SOFTWARE_VERSION};
-use crate::metrics::{all_counter_names, LatencyKind, GAUGES};
+use super::report::{oneshot_library_name, split_counter_name, StatusPageReport, SOFTWARE_VERSION};
+use crate::metrics::{all_counter_names, HitOrMissLatency, GAUGES};
 
 /// Families of counters: name, metric, help and label.
 const COUNTER_FAMILIES: [(&str, &str, &str, &str); 9] = [
@@ -151,7 +151,7 @@ const SINGLE_COUNTERS: [(&str, &str, &str, Option<Unit>); 14] = [
 ];
 
 /// Formats the report of the workers and the owner as OpenMetrics.
-pub fn write_openmetrics(report: StatusReport) -> String {
+pub fn write_openmetrics(report: StatusPageReport) -> String {
     encode_collector(report)
 }
 
@@ -181,7 +181,7 @@ impl Collector for OwnerCollector {
     }
 }
 
-impl Collector for StatusReport {
+impl Collector for StatusPageReport {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let to = &mut encoder;
         self.write_build_info(to)?;
@@ -227,7 +227,7 @@ impl Collector for StatusReport {
     }
 }
 
-impl StatusReport {
+impl StatusPageReport {
     fn write_build_info(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let version = SOFTWARE_VERSION.trim_start_matches("sszip/");
         let host = escape_label(&self.host);
@@ -252,7 +252,7 @@ impl StatusReport {
         let unit = Some(&Unit::Seconds);
         let mut metric =
             to.encode_descriptor("request_duration", help, unit, MetricType::Histogram)?;
-        for (time, times) in LatencyKind::ALL.iter().zip(&self.sums.times) {
+        for (time, times) in HitOrMissLatency::ALL.iter().zip(&self.sums.times) {
             let label = [("cache", time.metrics_name())];
             write_histogram(&mut metric.encode_family(&label)?, times, 1e6)?;
         }

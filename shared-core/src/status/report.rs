@@ -4,12 +4,12 @@ use serde_json::{json, Map, Value};
 
 use super::histogram::estimate_quantile;
 use super::metrics_board::{DurationHistogram, IntervalMetrics, MetricsTotals};
-use crate::metrics::{all_counter_names, LatencyKind, GAUGES, OTHER_METHODS_NAME};
+use crate::metrics::{all_counter_names, HitOrMissLatency, GAUGES, OTHER_METHODS_NAME};
 use crate::time_constants::history_interval;
 
 /// All metrics that the status location shows, of the workers and the owner.
 #[derive(Clone, Debug)]
-pub struct StatusReport {
+pub struct StatusPageReport {
     /// The host and its version: `nginx/1.22.1`.
     pub host: String,
     /// Present time in seconds since 1970.
@@ -63,7 +63,7 @@ pub(super) fn split_counter_name(name: &str) -> (&str, Option<&str>) {
 
 /// The metrics of one method, as the report shows them.
 #[derive(Clone, Copy, Debug, Default)]
-struct MethodReport {
+struct ReportedMethodMetrics {
     calls: u64,
     hits: u64,
     /// Number of single calls that the node has answered.
@@ -72,13 +72,13 @@ struct MethodReport {
     microseconds: u64,
 }
 
-impl StatusReport {
+impl StatusPageReport {
     /// Returns the report as JSON (docs/observability.md).
     pub fn to_json(&self) -> String {
         let names: Vec<_> = all_counter_names().collect();
         let named = names.iter().zip(&self.sums.counters);
         let (mut families, mut totals) = (Map::new(), Map::new());
-        let mut methods: Vec<(&str, MethodReport)> = Vec::new();
+        let mut methods: Vec<(&str, ReportedMethodMetrics)> = Vec::new();
         for (name, count) in named {
             let Some(name) = name.as_deref() else {
                 continue;
@@ -86,7 +86,7 @@ impl StatusReport {
             let of_method = |methods: &mut Vec<_>, method| {
                 let known = methods.iter().position(|(known, _)| *known == method);
                 known.unwrap_or_else(|| {
-                    methods.push((method, MethodReport::default()));
+                    methods.push((method, ReportedMethodMetrics::default()));
                     methods.len() - 1
                 })
             };
@@ -129,7 +129,7 @@ impl StatusReport {
         let gauges: Map<_, _> = gauges
             .map(|(name, now)| ((*name).into(), now.into()))
             .collect();
-        let times: Map<_, _> = LatencyKind::ALL
+        let times: Map<_, _> = HitOrMissLatency::ALL
             .iter()
             .zip(&self.sums.times)
             .map(|(time, times)| (time.metrics_name().into(), latency_histogram_json(times)))
@@ -162,7 +162,7 @@ impl StatusReport {
             },
             "microseconds": times,
             "hit_age_seconds": entry_ages_json(&self.sums.ages),
-            "history": history_json(&self.history),
+            "history": metrics_history_json(&self.history),
             "evicted": total("cache_memory.evicted"),
             "invalid_entries": total("owner.invalid_entries"),
             "verified": families.remove("verified").unwrap_or_else(|| json!({})),
@@ -190,14 +190,14 @@ impl StatusReport {
 }
 
 /// Returns the series of the history, which have a member for each interval; null: it is unknown.
-fn history_json(history: &[Option<IntervalMetrics>]) -> Value {
+fn metrics_history_json(history: &[Option<IntervalMetrics>]) -> Value {
     fn series<V: Into<Value>>(
         history: &[Option<IntervalMetrics>],
         value: impl Fn(&IntervalMetrics) -> V,
     ) -> Value {
         history.iter().map(|it| it.as_ref().map(&value)).collect()
     }
-    let times = LatencyKind::ALL.into_iter().enumerate();
+    let times = HitOrMissLatency::ALL.into_iter().enumerate();
     let times: Map<_, _> = times
         .map(|(at, time)| {
             let latency = |part| {
@@ -239,7 +239,7 @@ fn rounded_ratio(part: u64, all: u64) -> Option<f64> {
 /// Estimates the node time that the hits have saved, in seconds: by the mean of the method's other
 /// calls, or, if there are none, of all misses.
 fn node_seconds_saved(
-    methods: &[(&str, MethodReport)],
+    methods: &[(&str, ReportedMethodMetrics)],
     miss: &DurationHistogram,
     saved: u64,
 ) -> f64 {

@@ -5,20 +5,20 @@ use std::sync::Barrier;
 use serde_json::{json, Value};
 
 use super::metrics_board::MetricsBoard;
-use super::report::StatusReport;
+use super::report::StatusPageReport;
 use super::StatusReportFormat;
 use crate::cache::process::upstream_errors::UpstreamErrorKind;
-use crate::cache::process::{ProcessHandle, ProcessState};
+use crate::cache::process::{ProcessCacheState, ProcessResources};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::metrics::{BatchCallMetrics, ExchangeMetrics, ExchangeMetricsTally, GAUGES};
+use crate::metrics::{BatchCallOutcome, ExchangeMetrics, ExchangeMetricsTally, GAUGES};
 use crate::response_mode::ResponseMode;
 use crate::time_constants::history_interval;
 
 /// Milliseconds of the monotonic clock at which the board starts.
 const NOW: u64 = 77_000;
 
-fn board() -> MetricsBoard {
+fn new_test_board() -> MetricsBoard {
     let numbers = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect::<Vec<_>>();
@@ -51,8 +51,8 @@ fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> 
     }
 }
 
-fn report(board: MetricsBoard, owner: Option<Value>) -> StatusReport {
-    StatusReport {
+fn report(board: MetricsBoard, owner: Option<Value>) -> StatusPageReport {
+    StatusPageReport {
         host: "test/1".into(),
         now: 10,
         sums: board.sum_over_workers(),
@@ -63,7 +63,7 @@ fn report(board: MetricsBoard, owner: Option<Value>) -> StatusReport {
 }
 
 fn board_with_counts() -> MetricsBoard {
-    let board = board();
+    let board = new_test_board();
     for worker in 0..100 {
         board.add_exchange(
             worker,
@@ -88,8 +88,8 @@ fn board_with_counts() -> MetricsBoard {
         tally.add_eviction_count(2);
         board.add_exchange(worker, &tally, NOW);
         let each = [
-            BatchCallMetrics::new(b"eth_chainId", true),
-            BatchCallMetrics::new(b"eth_call", false),
+            BatchCallOutcome::new(b"eth_chainId", true),
+            BatchCallOutcome::new(b"eth_call", false),
         ];
         board.add_exchange(
             worker,
@@ -141,7 +141,7 @@ fn report_sums_the_counters_of_all_workers() {
 }
 
 /// Counts one exchange, which the node has answered or the cache.
-fn count(board: MetricsBoard, worker: usize, status: CacheStatus, now: u64) {
+fn count_test_exchange(board: MetricsBoard, worker: usize, status: CacheStatus, now: u64) {
     let exchange = answered_exchange(b"eth_call", status);
     board.add_exchange(worker, &ExchangeMetricsTally::from_exchange(&exchange), now);
 }
@@ -149,18 +149,18 @@ fn count(board: MetricsBoard, worker: usize, status: CacheStatus, now: u64) {
 #[test]
 fn history_has_the_rates_hit_ratio_and_latency_of_all_workers_by_interval() {
     use CacheStatus::{Hit, Miss};
-    let (board, every) = (board(), history_interval());
+    let (board, every) = (new_test_board(), history_interval());
     // the first interval, and one after two intervals without requests; a hundred workers
     for (now, hits) in [(NOW, 1), (NOW + 3 * every, 3)] {
         for worker in 0..100 {
-            count(board, worker, Miss, now);
+            count_test_exchange(board, worker, Miss, now);
             for _ in 0..hits {
-                count(board, worker, Hit, now + every / 2);
+                count_test_exchange(board, worker, Hit, now + every / 2);
             }
         }
     }
     let history = |now| {
-        let report = StatusReport {
+        let report = StatusPageReport {
             history: board.interval_history(now),
             ..report(board, None)
         };
@@ -201,8 +201,8 @@ fn history_has_the_rates_hit_ratio_and_latency_of_all_workers_by_interval() {
 
 #[test]
 fn history_starts_again_if_another_version_wrote_the_board() {
-    let (board, every) = (board(), history_interval());
-    count(board, 0, CacheStatus::Miss, NOW + every);
+    let (board, every) = (new_test_board(), history_interval());
+    count_test_exchange(board, 0, CacheStatus::Miss, NOW + every);
     let known = |board: MetricsBoard, now| board.interval_history(now).iter().flatten().count();
     let again = MetricsBoard::init_shared_board(board.board_numbers(), 7, NOW + 2 * every).unwrap();
     assert_eq!(known(again, NOW + 2 * every), 2);
@@ -217,7 +217,7 @@ fn history_starts_again_if_another_version_wrote_the_board() {
 
 #[test]
 fn samples_of_concurrent_workers_lose_no_request() {
-    let (board, every) = (board(), history_interval());
+    let (board, every) = (new_test_board(), history_interval());
     // two workers that have a part each, and two that share one
     let workers = [0, 1, 70, 71];
     let barrier = Barrier::new(workers.len());
@@ -228,7 +228,12 @@ fn samples_of_concurrent_workers_lose_no_request() {
                 for interval in 0..50 {
                     barrier.wait();
                     for _ in 0..40 {
-                        count(board, worker, CacheStatus::Miss, NOW + interval * every);
+                        count_test_exchange(
+                            board,
+                            worker,
+                            CacheStatus::Miss,
+                            NOW + interval * every,
+                        );
                     }
                 }
             });
@@ -241,7 +246,7 @@ fn samples_of_concurrent_workers_lose_no_request() {
 
 #[test]
 fn request_gauges_are_set_under_their_names() {
-    let (board, process) = (board(), ProcessHandle::default());
+    let (board, process) = (new_test_board(), ProcessResources::default());
     let _first = process.budget.reserve_bytes(700, 1_000).unwrap();
     let _second = process.budget.reserve_bytes(7, 1_000).unwrap();
     let _transcoded = process.transcodings.reserve_bytes(3, 8).unwrap();
@@ -341,8 +346,8 @@ fn format_is_read_from_the_query() {
 
 #[test]
 fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
-    let board = board();
-    let shared = ProcessState::default();
+    let board = new_test_board();
+    let shared = ProcessCacheState::default();
     shared
         .upstream_errors
         .count_upstream_error(UpstreamErrorKind::Timeout);
@@ -355,7 +360,7 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
         ..answered_exchange(b"eth_call", CacheStatus::Miss)
     };
     let mut tally = ExchangeMetricsTally::from_exchange(&failed);
-    tally.add_process_metrics(&shared);
+    tally.add_counts_outside_exchanges(&shared);
     board.add_exchange(0, &tally, NOW);
     for (status, is_cut) in [(503, false), (200, true)] {
         let answered = ExchangeMetrics {
@@ -365,7 +370,7 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
         };
         board.add_exchange(1, &ExchangeMetricsTally::from_exchange(&answered), NOW);
     }
-    assert!(ExchangeMetricsTally::from_process_state(&shared).is_none());
+    assert!(ExchangeMetricsTally::take_process_tally(&shared).is_none());
     let written: Value = serde_json::from_str(&report(board, None).to_json()).unwrap();
     assert_eq!(
         (&written["requests"], &written["node"]["requests"]),

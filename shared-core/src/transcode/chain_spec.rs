@@ -21,7 +21,7 @@ const FAR_FUTURE_EPOCH: u64 = u64::MAX;
 
 /// The facts about a node's chain that a conversion needs: its preset and its fork digests.
 #[derive(Clone, Debug)]
-pub struct ChainParameters {
+pub struct PresetAndForkDigests {
     /// The preset of the chain.
     pub preset: Preset,
     /// The fork digests, or `None` if they are not known.
@@ -30,7 +30,7 @@ pub struct ChainParameters {
 
 /// The facts that are read from a node's response to `/eth/v1/config/spec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSpec {
+pub struct NodeChainSpec {
     /// The preset of the chain.
     pub preset: Preset,
     /// The fork schedule, or `None` if the response lacks a value that the schedule requires.
@@ -57,10 +57,10 @@ pub struct ForkDigests {
     since: Vec<(u64, Fork, ForkDigest)>,
 }
 
-impl NodeSpec {
+impl NodeChainSpec {
     /// Reads the body of a node's response to `/eth/v1/config/spec`. Returns `None` if it is not a
     /// spec, or if its constants contradict its preset.
-    pub fn parse_body(body: &[u8]) -> Option<Self> {
+    pub fn parse_spec_body(body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
         let spec = body.get("data")?;
         let preset: Preset = spec.get("PRESET_BASE")?.as_str()?.parse().ok()?;
@@ -77,21 +77,21 @@ impl NodeSpec {
         let agrees = is("SLOTS_PER_EPOCH", slots) && is("SYNC_COMMITTEE_SIZE", committee);
         agrees.then(|| Self {
             preset,
-            forks: ForkSchedule::parse_spec(spec, slots),
+            forks: ForkSchedule::parse_fork_schedule(spec, slots),
         })
     }
 }
 
 /// Reads the genesis validators root from the body of a node's response to
 /// `/eth/v1/beacon/genesis`.
-pub fn parse_genesis_root(body: &[u8]) -> Option<[u8; 32]> {
+pub fn parse_genesis_response_root(body: &[u8]) -> Option<[u8; 32]> {
     let body: Value = serde_json::from_slice(body).ok()?;
     parse_hex_bytes(body.get("data")?.get("genesis_validators_root")?)
 }
 
 impl ForkSchedule {
     /// Reads the fork schedule from a spec; `None` if it lacks a value.
-    fn parse_spec(spec: &Value, slots_per_epoch: u64) -> Option<Self> {
+    fn parse_fork_schedule(spec: &Value, slots_per_epoch: u64) -> Option<Self> {
         let mut scheduled: Vec<(u64, Fork, [u8; 4])> = Vec::new();
         for fork in Fork::ALL {
             let name = match fork {
@@ -157,7 +157,9 @@ impl ForkSchedule {
                 .rev()
                 .skip_while(|(at, ..)| *at > epoch);
             let (_, fork, version) = so_far.next()?;
-            let limit = (epoch >= fulu).then(|| self.blob_limit(epoch)).flatten();
+            let limit = (epoch >= fulu)
+                .then(|| self.blob_limit_at_epoch(epoch))
+                .flatten();
             since.push((epoch, *fork, fork_digest(*version, genesis_root, limit)?));
         }
         Some(ForkDigests {
@@ -168,7 +170,7 @@ impl ForkSchedule {
 
     /// Returns the blob limit of an epoch, after the first epoch in which it is valid
     /// (consensus-specs, `get_blob_parameters`).
-    fn blob_limit(&self, epoch: u64) -> Option<(u64, u64)> {
+    fn blob_limit_at_epoch(&self, epoch: u64) -> Option<(u64, u64)> {
         let (first, schedule) = self.blobs.split_first()?;
         let mut so_far = schedule.iter().rev().skip_while(|(at, _)| *at > epoch);
         Some(*so_far.next().unwrap_or(first))
@@ -228,7 +230,9 @@ fn parse_hex_bytes<const LENGTH: usize>(value: &Value) -> Option<[u8; LENGTH]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_genesis_root, parse_spec_number, Fork, ForkDigests, NodeSpec, Value};
+    use super::{
+        parse_genesis_response_root, parse_spec_number, Fork, ForkDigests, NodeChainSpec, Value,
+    };
     use crate::ssz::Preset;
     use serde_json::json;
 
@@ -254,13 +258,13 @@ mod tests {
         }})
     }
 
-    fn read(spec: &Value) -> Option<NodeSpec> {
-        NodeSpec::parse_body(spec.to_string().as_bytes())
+    fn read(spec: &Value) -> Option<NodeChainSpec> {
+        NodeChainSpec::parse_spec_body(spec.to_string().as_bytes())
     }
 
     fn root() -> [u8; 32] {
         let body = json!({"data": {"genesis_time": "1", "genesis_validators_root": ROOT}});
-        parse_genesis_root(body.to_string().as_bytes()).unwrap()
+        parse_genesis_response_root(body.to_string().as_bytes()).unwrap()
     }
 
     fn digests(spec: &Value) -> Option<ForkDigests> {
@@ -380,8 +384,12 @@ mod tests {
             "{\"PRESET_BASE\":\"mainnet\"}",
             "<html>",
         ] {
-            assert_eq!(NodeSpec::parse_body(body.as_bytes()), None, "{body}");
-            assert_eq!(parse_genesis_root(body.as_bytes()), None, "{body}");
+            assert_eq!(
+                NodeChainSpec::parse_spec_body(body.as_bytes()),
+                None,
+                "{body}"
+            );
+            assert_eq!(parse_genesis_response_root(body.as_bytes()), None, "{body}");
         }
         assert_eq!(parse_spec_number(&json!("1.5")), None);
         assert_eq!(parse_spec_number(&json!(-1)), None);

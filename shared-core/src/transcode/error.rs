@@ -49,7 +49,7 @@ pub enum TranscodeError {
 
 impl TranscodeError {
     /// Returns the mode that logs and metrics show for the error.
-    pub fn metrics_mode(&self) -> ResponseMode {
+    pub fn error_response_mode(&self) -> ResponseMode {
         match self {
             TranscodeError::NoVersion | TranscodeError::ExtraJson => ResponseMode::SszVersion,
             TranscodeError::Fork(_) | TranscodeError::TwoVersions(..) => ResponseMode::SszFork,

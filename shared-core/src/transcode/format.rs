@@ -27,7 +27,7 @@ impl BodyFormat {
     /// Returns the format that a `Content-Type` declares, or `None` if it is neither.
     pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
         match () {
-            () if media_type::is_any_json_type(content_type) => Some(BodyFormat::Json),
+            () if media_type::is_json_like_media_type(content_type) => Some(BodyFormat::Json),
             () if media_type::is_octet_stream(content_type) => Some(BodyFormat::Ssz),
             () => None,
         }

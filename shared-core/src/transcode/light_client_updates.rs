@@ -6,13 +6,13 @@
 //! A node sends at most 128 updates, of some 60 KB of JSON each, so they are converted when all of
 //! them are present.
 
-use super::chain_spec::{ChainParameters, ForkDigests};
+use super::chain_spec::{ForkDigests, PresetAndForkDigests};
 use super::error::TranscodeError;
-use super::values::{find_type_in_fork, parse_fork, write_json, ReserveCallback};
-use crate::jsonrpc::scan::{JsonScanError, JsonScanner};
+use super::values::{find_type_in_fork, parse_fork, write_ssz_as_json, ReserveCallback};
+use crate::jsonrpc::scan::{JsonScanError, StrictJsonReader};
 use crate::ssz::{
-    read_envelope_version, select_path, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszError,
-    TypeId,
+    locate_value_at_path, read_envelope_version, Fork, JsonEnvelopeForm, JsonToSsz, Preset, Schema,
+    SszError, TypeId,
 };
 
 /// Name of the type of an update.
@@ -23,14 +23,14 @@ const DIGEST_BYTES: usize = 4;
 
 /// Converts a list of light client updates from JSON to SSZ, of at most `most` bytes.
 pub(super) fn updates_to_ssz(
-    chain: &ChainParameters,
+    chain: &PresetAndForkDigests,
     most: u64,
     json: &[u8],
 ) -> Result<Vec<u8>, TranscodeError> {
     let digests = known_digests(chain)?;
     let mut octets = Vec::new();
-    let mut scanner = JsonScanner::for_network_text(json).map_err(update_list_error)?;
-    let mut is_another = scanner.first_element().map_err(update_list_error)?;
+    let mut scanner = StrictJsonReader::for_untrusted_text(json).map_err(update_list_error)?;
+    let mut is_another = scanner.enter_array().map_err(update_list_error)?;
     let mut number = 0_u64;
     while is_another {
         let span = scanner.skip_value().map_err(update_list_error)?.span;
@@ -62,8 +62,8 @@ fn convert_update(
     let version = read_envelope_version(json)?.ok_or(TranscodeError::NoVersion)?;
     let fork = parse_fork(version.as_bytes())?;
     let (schema, ty) = find_type_in_fork(UPDATE_TYPE, fork, preset)?;
-    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
-    reader.push_piece(json)?;
+    let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Enveloped);
+    reader.feed_json_piece(json)?;
     let update = reader.finish()?;
     let slot = attested_slot(schema, ty, &update).ok_or(TranscodeError::Failed)?;
     match digests.digest_at_slot(slot) {
@@ -74,14 +74,15 @@ fn convert_update(
 
 /// Reads the slot of the attested header, which determines the fork of an update.
 fn attested_slot(schema: &Schema, ty: TypeId, update: &[u8]) -> Option<u64> {
-    let (_, range) = select_path(schema, ty, update, "attested_header.beacon.slot").ok()?;
+    let (_, range) =
+        locate_value_at_path(schema, ty, update, "attested_header.beacon.slot").ok()?;
     let slot = update.get(range)?.first_chunk()?;
     Some(u64::from_le_bytes(*slot))
 }
 
 /// Converts a list of light client updates from SSZ to JSON.
 pub(super) fn updates_to_json(
-    chain: &ChainParameters,
+    chain: &PresetAndForkDigests,
     octets: &[u8],
     may_take: ReserveCallback<'_>,
 ) -> Result<Vec<u8>, TranscodeError> {
@@ -111,7 +112,7 @@ pub(super) fn updates_to_json(
             .ok_or(TranscodeError::Digest(*digest))?;
         let (schema, ty) = find_type_in_fork(UPDATE_TYPE, fork, chain.preset)?;
         begin_update_envelope(&mut body, fork, number > 0)?;
-        let written = write_json(schema, ty, update, &mut body, may_take);
+        let written = write_ssz_as_json(schema, ty, update, &mut body, may_take);
         written.map_err(|why| error_in_update(why, number))?;
         // write_json leaves room for one byte
         body.push(b'}');
@@ -138,7 +139,7 @@ fn begin_update_envelope(
     Ok(())
 }
 
-fn known_digests(chain: &ChainParameters) -> Result<&ForkDigests, TranscodeError> {
+fn known_digests(chain: &PresetAndForkDigests) -> Result<&ForkDigests, TranscodeError> {
     chain.digests.as_deref().ok_or(TranscodeError::NoDigests)
 }
 
@@ -159,18 +160,21 @@ mod tests {
 
     use serde_json::{json, Value};
 
-    use super::{updates_to_ssz, ChainParameters, TranscodeError};
+    use super::{updates_to_ssz, PresetAndForkDigests, TranscodeError};
     use crate::ssz::{Fork, Preset};
-    use crate::transcode::chain_spec::NodeSpec;
+    use crate::transcode::chain_spec::NodeChainSpec;
 
-    fn updates_to_json(chain: &ChainParameters, octets: &[u8]) -> Result<Vec<u8>, TranscodeError> {
+    fn updates_to_json(
+        chain: &PresetAndForkDigests,
+        octets: &[u8],
+    ) -> Result<Vec<u8>, TranscodeError> {
         super::updates_to_json(chain, octets, &mut |_| true)
     }
 
     const FORKS: [&str; 3] = ["altair", "capella", "fulu"];
 
     /// Altair at epoch 1, capella at 2, fulu at 3, another blob limit at 4.
-    fn chain() -> ChainParameters {
+    fn chain() -> PresetAndForkDigests {
         let spec = json!({"data": {
             "PRESET_BASE": "minimal", "GENESIS_FORK_VERSION": "0x00000001",
             "ALTAIR_FORK_VERSION": "0x01000001", "ALTAIR_FORK_EPOCH": "1",
@@ -182,10 +186,10 @@ mod tests {
             "MAX_BLOBS_PER_BLOCK_ELECTRA": "9",
             "BLOB_SCHEDULE": [{"EPOCH": "4", "MAX_BLOBS_PER_BLOCK": "15"}],
         }});
-        let forks = NodeSpec::parse_body(spec.to_string().as_bytes())
+        let forks = NodeChainSpec::parse_spec_body(spec.to_string().as_bytes())
             .unwrap()
             .forks;
-        ChainParameters {
+        PresetAndForkDigests {
             preset: Preset::Minimal,
             digests: Some(Arc::new(forks.unwrap().compute_digests(&[7; 32]).unwrap())),
         }
@@ -322,7 +326,7 @@ mod tests {
         let most = |most| updates_to_ssz(&chain(), most, text.as_bytes());
         assert_eq!(most(length - 1), Err(TranscodeError::Length(length - 1)));
         assert!(most(length).is_ok());
-        let unlearnt = ChainParameters {
+        let unlearnt = PresetAndForkDigests {
             digests: None,
             ..chain()
         };

@@ -147,7 +147,7 @@ impl TranscodeRequest {
     /// Whether the response's SSZ names its forks by digests, which the chain's fork schedule must
     /// resolve.
     pub fn needs_fork_digests(self) -> bool {
-        self.gives.has_fork_digests()
+        self.gives.names_forks_by_digest()
     }
 
     /// Whether the request is a JSON-RPC call.
@@ -168,7 +168,7 @@ impl TranscodeRequest {
     /// Returns the value of the header [`SSZ_TYPE_HEADER`] for an SSZ response, or `None` where the
     /// route determines the type.
     pub fn ssz_type_header(self) -> Option<String> {
-        self.gives.ssz_type_label()
+        self.gives.ssz_type_header_value()
     }
 
     /// Returns the format to which a response with the given `Content-Type` is converted, or `None`
@@ -223,7 +223,7 @@ impl TranscodeRequest {
 
 /// Whether a client that accepts JSON will not read a response with that `Content-Type` as SSZ.
 fn is_read_as_text(content_type: &[u8]) -> bool {
-    media_type::is_text_type(content_type) || media_type::is_problem_json(content_type)
+    media_type::is_text_media_type(content_type) || media_type::is_problem_json(content_type)
 }
 
 /// Compiles the schemas of all forks of a preset, which takes milliseconds.

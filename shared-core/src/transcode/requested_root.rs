@@ -3,14 +3,14 @@
 use super::ssz_routes::SszResponseType;
 use super::values::TranscodedBody;
 use crate::beacon;
-use crate::ssz::{hash_tree_root, select_path, Schema, TypeId};
+use crate::ssz::{hash_tree_root, locate_value_at_path, Schema, TypeId};
 
 /// The hash tree root of an SSZ value: 32 bytes.
 pub type HashTreeRoot = [u8; 32];
 
 /// Returns the path of the part of a value whose root names the value in a request's path, if there
 /// is one. For a block and its header it is the signed message without the signature.
-fn root_part_path(gives: SszResponseType) -> Option<&'static str> {
+fn identifying_part_path(gives: SszResponseType) -> Option<&'static str> {
     match gives {
         SszResponseType::Type("BeaconState") => Some(""),
         SszResponseType::Type("SignedBeaconBlock") | SszResponseType::Blinded => Some("message"),
@@ -21,8 +21,8 @@ fn root_part_path(gives: SszResponseType) -> Option<&'static str> {
 
 /// Returns the root by which a target (path and query) requests its value, or `None` if the target
 /// identifies the value in another way.
-pub fn requested_root(gives: SszResponseType, target: &[u8]) -> Option<HashTreeRoot> {
-    root_part_path(gives)?;
+pub fn parse_requested_root(gives: SszResponseType, target: &[u8]) -> Option<HashTreeRoot> {
+    identifying_part_path(gives)?;
     let (_, segments) = beacon::split_api_path(target)?;
     let digits = segments.last()?.strip_prefix(b"0x")?;
     const_hex::decode_to_array(digits).ok()
@@ -30,28 +30,29 @@ pub fn requested_root(gives: SszResponseType, target: &[u8]) -> Option<HashTreeR
 
 /// Whether the converted body is the value with the root `root`; false if the value can't be
 /// verified.
-pub fn verify_converted_root(
+pub fn verify_requested_root(
     made: &mut TranscodedBody,
     gives: SszResponseType,
     root: &HashTreeRoot,
 ) -> bool {
-    let Some(body) = made.body.move_into_order() else {
+    let Some(body) = made.body.move_parts_into_order() else {
         return false;
     };
     made.of
-        .is_some_and(|of| has_hash_tree_root(of, body, gives, root))
+        .is_some_and(|of| matches_hash_tree_root(of, body, gives, root))
 }
 
 /// Whether the SSZ of a response is the value with the root `root`, which takes one to two
 /// milliseconds per megabyte.
-pub fn has_hash_tree_root(
+pub fn matches_hash_tree_root(
     (schema, ty): (&Schema, TypeId),
     ssz: &[u8],
     gives: SszResponseType,
     root: &HashTreeRoot,
 ) -> bool {
     let found = || {
-        let (ty, range) = select_path(schema, ty, ssz, root_part_path(gives)?).ok()?;
+        let (ty, range) =
+            locate_value_at_path(schema, ty, ssz, identifying_part_path(gives)?).ok()?;
         hash_tree_root(schema, ty, &ssz[range]).ok()
     };
     found().as_ref() == Some(root)
@@ -59,7 +60,7 @@ pub fn has_hash_tree_root(
 
 #[cfg(test)]
 mod tests {
-    use super::{requested_root, root_part_path};
+    use super::{identifying_part_path, parse_requested_root};
     use crate::ssz::schema::TypeKind;
     use crate::ssz::{Fork, Preset, Schema};
     use crate::transcode::ssz_routes::{ssz_response_type, SszResponseType};
@@ -69,7 +70,7 @@ mod tests {
         let hex = "0x".to_owned() + &"aB".repeat(32);
         let of = |path: &str, id: &str| {
             let target = format!("/key{path}{id}?x=1");
-            requested_root(
+            parse_requested_root(
                 *ssz_response_type(b"GET", target.as_bytes())?,
                 target.as_bytes(),
             )
@@ -108,7 +109,7 @@ mod tests {
                     assert!(is_later || *fork == Fork::Phase0, "{name} of {fork:?}");
                     continue;
                 };
-                let path = root_part_path(response_type).unwrap();
+                let path = identifying_part_path(response_type).unwrap();
                 path.split('.')
                     .filter(|step| !step.is_empty())
                     .fold(ty, |ty, step| {

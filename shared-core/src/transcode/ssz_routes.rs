@@ -163,7 +163,7 @@ pub fn ssz_response_type(method: &[u8], target: &[u8]) -> Option<&'static SszRes
 impl SszResponseType {
     /// Returns the header of the response whose value, `true` or `false`, names the kind of block;
     /// `None` for other types.
-    pub fn block_kind_header(self) -> Option<&'static str> {
+    pub fn block_kind_header_name(self) -> Option<&'static str> {
         match self {
             SszResponseType::Produced => Some(BLINDED_HEADER),
             SszResponseType::ProducedSeparatePayload => Some(PAYLOAD_INCLUDED_HEADER),
@@ -172,7 +172,7 @@ impl SszResponseType {
     }
 
     /// Returns the name of the SSZ type in a fork; `None` if the fork has no such type. `kind` is
-    /// the value of [that header](Self::block_kind_header).
+    /// the value of [that header](Self::block_kind_header_name).
     pub fn type_name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
         match self {
             SszResponseType::Type(name)
@@ -201,7 +201,7 @@ impl SszResponseType {
 
     /// Returns the first fork that has the type, if it is the same in all later forks: the response
     /// need not name its fork.
-    pub(super) fn first_fork(self) -> Option<Fork> {
+    pub(super) fn first_fork_if_unchanged(self) -> Option<Fork> {
         match self {
             SszResponseType::Same(_, fork) => Some(fork),
             SszResponseType::Result(..)
@@ -215,7 +215,7 @@ impl SszResponseType {
     }
 
     /// Whether the envelope around the JSON may name a fork.
-    pub(super) fn may_name_fork(self) -> bool {
+    pub(super) fn may_envelope_name_fork(self) -> bool {
         match self {
             SszResponseType::Type(_) | SszResponseType::Same(..) | SszResponseType::Blinded => true,
             SszResponseType::Produced | SszResponseType::ProducedSeparatePayload => true,
@@ -227,7 +227,7 @@ impl SszResponseType {
     }
 
     /// Whether the SSZ names its forks by digests.
-    pub(super) fn has_fork_digests(self) -> bool {
+    pub(super) fn names_forks_by_digest(self) -> bool {
         self == SszResponseType::Updates
     }
 
@@ -238,7 +238,7 @@ impl SszResponseType {
 
     /// Returns the value of the header `Sszip-Type` for a response, or `None` where the route
     /// determines the type (RFC 9651).
-    pub(super) fn ssz_type_label(self) -> Option<String> {
+    pub(super) fn ssz_type_header_value(self) -> Option<String> {
         match self {
             SszResponseType::Result(name, version)
             | SszResponseType::Status(_, name, version)
@@ -257,7 +257,7 @@ impl SszResponseType {
 
     /// Returns the name of the type if it is the same in all forks, or `None` if the fork must be
     /// known.
-    pub(super) fn fork_independent_name(self) -> Option<&'static str> {
+    pub(super) fn fork_independent_type_name(self) -> Option<&'static str> {
         match self {
             SszResponseType::Type(name) => Some(name),
             _ => None,

@@ -3,7 +3,7 @@
 use super::error::TranscodeError;
 use super::format::CONSENSUS_VERSION_HEADER;
 use super::values::{
-    find_type_in_fork, parse_fork, parse_header_bool, write_json, ReserveCallback,
+    find_type_in_fork, parse_fork, parse_header_bool, write_ssz_as_json, ReserveCallback,
 };
 use crate::beacon;
 use crate::negotiate::{cache_control, media_type};
@@ -155,7 +155,7 @@ impl SszSubmission {
     ) -> Result<Vec<u8>, TranscodeError> {
         let (schema, ty) = find_type_in_fork(self.name, self.fork, preset)?;
         let mut body = Vec::new();
-        write_json(schema, ty, ssz, &mut body, may_take)?;
+        write_ssz_as_json(schema, ty, ssz, &mut body, may_take)?;
         Ok(body)
     }
 }

@@ -4,7 +4,7 @@
 //! JSON is read while it arrives. SSZ is not: the positions of its parts are known when all of it
 //! is present, so the caller buffers the body and passes it at the end.
 
-use super::chain_spec::ChainParameters;
+use super::chain_spec::PresetAndForkDigests;
 use super::engine::status;
 use super::error::TranscodeError;
 use super::format::{BodyFormat, CONSENSUS_VERSION_HEADER};
@@ -12,15 +12,15 @@ use super::light_client_updates;
 use super::requested_root::{self, HashTreeRoot};
 use super::ssz_routes::SszResponseType;
 use super::values::{
-    estimated_json_length, find_type_in_fork, parse_fork, parse_header_bool, reserve_json,
-    write_json, ReserveCallback, TranscodedBody,
+    estimated_json_length, find_type_in_fork, grow_json_buffer, parse_fork, parse_header_bool,
+    write_ssz_as_json, ReserveCallback, TranscodedBody,
 };
-use crate::ssz::{EnvelopeFlags, Fork, JsonInputForm, JsonToSsz, Preset, Schema, TypeId};
+use crate::ssz::{EnvelopeFlags, Fork, JsonEnvelopeForm, JsonToSsz, Preset, Schema, TypeId};
 
 /// The conversion of one body to the other format, which receives the body as it arrives.
 #[derive(Debug)]
 pub struct Transcoder {
-    way: ConversionState,
+    way: TranscodeDirection,
     /// The fork that the response's head names. `None` if the envelope is to name it, or if there
     /// is none.
     fork: Option<Fork>,
@@ -29,7 +29,7 @@ pub struct Transcoder {
     /// The first fork that has the type, if it is the same in all later forks.
     first_fork: Option<Fork>,
     /// The type of the SSZ, as far as the head determines it.
-    of: SszValueType,
+    of: PartlyKnownSszType,
     /// Whether the value is a payload's status, which REST nests.
     nests: bool,
     /// The id of the call that is answered.
@@ -41,31 +41,31 @@ pub struct Transcoder {
 
 /// The formats from which and to which a body is converted, and the progress of the conversion.
 #[derive(Debug)]
-enum ConversionState {
+enum TranscodeDirection {
     ToSsz(Box<JsonToSsz<'static>>),
     /// SSZ to JSON, with the number of bytes received.
     ToJson(&'static Schema, TypeId, u64),
     /// Response of REST to the result of a JSON-RPC call, with the number of bytes received.
     Reply(BodyFormat, Preset, u64),
     /// Light client updates to the given format, with the number of bytes received.
-    Updates(BodyFormat, ChainParameters, u64),
+    Updates(BodyFormat, PresetAndForkDigests, u64),
 }
 
 /// The SSZ type of the body's value, as far as the head of the response determines it.
 #[derive(Clone, Copy, Debug)]
-enum SszValueType {
+enum PartlyKnownSszType {
     Type(&'static Schema, TypeId),
     /// The named type in the fork that the envelope will name.
     Name(&'static str, Preset),
 }
 
-impl SszValueType {
+impl PartlyKnownSszType {
     /// Returns the type in a fork; `None` if it depends on the fork, and the fork is unknown or
     /// lacks it.
     fn in_fork(self, fork: Option<Fork>) -> Option<(&'static Schema, TypeId)> {
         match self {
-            SszValueType::Type(schema, ty) => Some((schema, ty)),
-            SszValueType::Name(name, preset) => find_type_in_fork(name, fork?, preset).ok(),
+            PartlyKnownSszType::Type(schema, ty) => Some((schema, ty)),
+            PartlyKnownSszType::Name(name, preset) => find_type_in_fork(name, fork?, preset).ok(),
         }
     }
 }
@@ -79,12 +79,12 @@ impl Transcoder {
     pub fn new<'a>(
         gives: SszResponseType,
         format: BodyFormat,
-        chain: &ChainParameters,
+        chain: &PresetAndForkDigests,
         max_size: u64,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, TranscodeError> {
         let (mut version, mut kind) = (None, None);
-        let kind_header = gives.block_kind_header();
+        let kind_header = gives.block_kind_header_name();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(CONSENSUS_VERSION_HEADER.as_bytes()) {
                 version = Some(value);
@@ -95,21 +95,21 @@ impl Transcoder {
         let preset = chain.preset;
         let nests = matches!(gives, SszResponseType::Status(..));
         let is_reply = matches!(gives, SszResponseType::Reply(..));
-        let first_fork = gives.first_fork();
+        let first_fork = gives.first_fork_if_unchanged();
         let named = match version {
             _ if first_fork.is_some() => first_fork,
             Some(version) => Some(parse_fork(version)?),
             None => None,
         };
         let (way, of) = match (named, format) {
-            _ if gives.has_fork_digests() && chain.digests.is_none() => {
+            _ if gives.names_forks_by_digest() && chain.digests.is_none() => {
                 return Err(TranscodeError::NoDigests)
             }
-            _ if gives.has_fork_digests() => {
-                let way = ConversionState::Updates(format, chain.clone(), 0);
+            _ if gives.names_forks_by_digest() => {
+                let way = TranscodeDirection::Updates(format, chain.clone(), 0);
                 (
                     way,
-                    SszValueType::Name(light_client_updates::UPDATE_TYPE, preset),
+                    PartlyKnownSszType::Name(light_client_updates::UPDATE_TYPE, preset),
                 )
             }
             (_, BodyFormat::Json) if gives.has_extra_json_members() => {
@@ -118,24 +118,24 @@ impl Transcoder {
             (Some(fork), _) => {
                 let (schema, ty) = response_type_in_fork(gives, fork, preset, kind)?;
                 let way = match format {
-                    format if is_reply => ConversionState::Reply(format, preset, 0),
+                    format if is_reply => TranscodeDirection::Reply(format, preset, 0),
                     BodyFormat::Ssz => {
-                        let reader = JsonToSsz::new(schema, ty, JsonInputForm::Enveloped);
+                        let reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Enveloped);
                         let lead = if nests { status::RESERVED_BYTES } else { 0 };
-                        ConversionState::ToSsz(Box::new(reader.with_zero_prefix(lead)?))
+                        TranscodeDirection::ToSsz(Box::new(reader.with_reserved_zero_prefix(lead)?))
                     }
-                    BodyFormat::Json => ConversionState::ToJson(schema, ty, 0),
+                    BodyFormat::Json => TranscodeDirection::ToJson(schema, ty, 0),
                 };
-                (way, SszValueType::Type(schema, ty))
+                (way, PartlyKnownSszType::Type(schema, ty))
             }
             (None, BodyFormat::Ssz) => {
                 let name = gives
-                    .fork_independent_name()
+                    .fork_independent_type_name()
                     .ok_or(TranscodeError::NoVersion)?;
-                let reader = JsonToSsz::for_envelope_version(preset, name);
+                let reader = JsonToSsz::for_versioned_envelope(preset, name);
                 (
-                    ConversionState::ToSsz(Box::new(reader)),
-                    SszValueType::Name(name, preset),
+                    TranscodeDirection::ToSsz(Box::new(reader)),
+                    PartlyKnownSszType::Name(name, preset),
                 )
             }
             (None, BodyFormat::Json) => return Err(TranscodeError::NoVersion),
@@ -147,7 +147,7 @@ impl Transcoder {
                 .filter(|fork| *fork >= first),
             None => named,
         };
-        let is_of_a_fork = gives.may_name_fork();
+        let is_of_a_fork = gives.may_envelope_name_fork();
         Ok(Self {
             way,
             fork: fork.filter(|_| is_of_a_fork),
@@ -185,7 +185,7 @@ impl Transcoder {
     /// Reserves memory for the SSZ that `length` bytes of JSON are likely converted to, so that the
     /// buffer need not grow. If the memory is refused, the buffer grows instead.
     pub fn reserve_output(&mut self, length: usize) {
-        if let ConversionState::ToSsz(reader) = &mut self.way {
+        if let TranscodeDirection::ToSsz(reader) = &mut self.way {
             let more = estimated_ssz_length(length).saturating_sub(reader.written_bytes());
             let _ = reader.reserve_ssz(more);
         }
@@ -195,17 +195,18 @@ impl Transcoder {
     ///
     /// # Errors
     /// The reason why the body can't be converted.
-    pub fn push_piece(&mut self, piece: &[u8]) -> Result<(), TranscodeError> {
+    pub fn feed_body_piece(&mut self, piece: &[u8]) -> Result<(), TranscodeError> {
         let ssz = match &mut self.way {
-            ConversionState::ToSsz(reader) => {
-                reader.push_piece(piece)?;
+            TranscodeDirection::ToSsz(reader) => {
+                reader.feed_json_piece(piece)?;
                 reader.written_bytes() as u64
             }
-            ConversionState::ToJson(_, _, received) | ConversionState::Reply(_, _, received) => {
+            TranscodeDirection::ToJson(_, _, received)
+            | TranscodeDirection::Reply(_, _, received) => {
                 *received += piece.len() as u64;
                 *received
             }
-            ConversionState::Updates(to, _, received) => {
+            TranscodeDirection::Updates(to, _, received) => {
                 *received += piece.len() as u64;
                 match to {
                     BodyFormat::Json => *received,
@@ -224,37 +225,43 @@ impl Transcoder {
     pub fn needs_original(&self) -> bool {
         matches!(
             self.way,
-            ConversionState::ToJson(..) | ConversionState::Reply(..) | ConversionState::Updates(..)
+            TranscodeDirection::ToJson(..)
+                | TranscodeDirection::Reply(..)
+                | TranscodeDirection::Updates(..)
         )
     }
 
     /// Returns the number of bytes of output that are written so far, or estimated.
     pub fn written_bytes(&self) -> usize {
         match &self.way {
-            ConversionState::ToSsz(reader) => reader.written_bytes(),
-            ConversionState::ToJson(_, _, received)
-            | ConversionState::Reply(BodyFormat::Json, _, received) => {
+            TranscodeDirection::ToSsz(reader) => reader.written_bytes(),
+            TranscodeDirection::ToJson(_, _, received)
+            | TranscodeDirection::Reply(BodyFormat::Json, _, received) => {
                 estimated_json_length(*received)
             }
-            ConversionState::Reply(BodyFormat::Ssz, _, received) => {
+            TranscodeDirection::Reply(BodyFormat::Ssz, _, received) => {
                 usize::try_from(*received).unwrap_or(usize::MAX)
             }
-            ConversionState::Updates(to, _, received) => estimated_updates_length(*to, *received),
+            TranscodeDirection::Updates(to, _, received) => {
+                estimated_updates_length(*to, *received)
+            }
         }
     }
 
     /// Returns the number of bytes of memory that the output occupies, or is estimated to occupy.
-    pub fn occupied_memory(&self) -> usize {
+    pub fn occupied_output_memory(&self) -> usize {
         match &self.way {
-            ConversionState::ToSsz(reader) => reader.occupied_memory(),
-            ConversionState::ToJson(_, _, received)
-            | ConversionState::Reply(BodyFormat::Json, _, received) => {
+            TranscodeDirection::ToSsz(reader) => reader.occupied_output_memory(),
+            TranscodeDirection::ToJson(_, _, received)
+            | TranscodeDirection::Reply(BodyFormat::Json, _, received) => {
                 estimated_json_length(*received)
             }
-            ConversionState::Reply(BodyFormat::Ssz, _, received) => {
+            TranscodeDirection::Reply(BodyFormat::Ssz, _, received) => {
                 usize::try_from(*received).unwrap_or(usize::MAX)
             }
-            ConversionState::Updates(to, _, received) => estimated_updates_length(*to, *received),
+            TranscodeDirection::Updates(to, _, received) => {
+                estimated_updates_length(*to, *received)
+            }
         }
     }
 
@@ -271,20 +278,22 @@ impl Transcoder {
         may_take: ReserveCallback<'_>,
     ) -> Result<TranscodedBody, TranscodeError> {
         let reader = match self.way {
-            ConversionState::ToSsz(reader) => reader,
-            ConversionState::ToJson(schema, ty, _) => {
+            TranscodeDirection::ToSsz(reader) => reader,
+            TranscodeDirection::ToJson(schema, ty, _) => {
                 let is_it = |(gives, root)| {
-                    requested_root::has_hash_tree_root((schema, ty), all, gives, &root)
+                    requested_root::matches_hash_tree_root((schema, ty), all, gives, &root)
                 };
                 return Ok(TranscodedBody {
                     has_requested_root: self.root.is_none_or(is_it),
                     ..write_enveloped_json(schema, ty, self.fork, all, may_take)?
                 });
             }
-            ConversionState::Reply(format, preset, _) => {
+            TranscodeDirection::Reply(format, preset, _) => {
                 return Ok(TranscodedBody {
-                    body: status::rest_status_to_result(preset, &self.id, format, all, may_take)?
-                        .into(),
+                    body: status::payload_status_to_result(
+                        preset, &self.id, format, all, may_take,
+                    )?
+                    .into(),
                     format,
                     fork: None,
                     flags: EnvelopeFlags::default(),
@@ -292,7 +301,7 @@ impl Transcoder {
                     has_requested_root: true,
                 });
             }
-            ConversionState::Updates(format, chain, _) => {
+            TranscodeDirection::Updates(format, chain, _) => {
                 let body = match format {
                     BodyFormat::Ssz => {
                         light_client_updates::updates_to_ssz(&chain, self.max_size, all)?
@@ -315,7 +324,8 @@ impl Transcoder {
         let flags = reader.envelope_flags();
         let mut body = reader.finish_in_parts()?;
         if self.nests {
-            status::rpc_to_rest_status(body.raw_bytes()).ok_or(TranscodeError::Failed)?;
+            status::payload_status_to_rest(body.unordered_buffer())
+                .ok_or(TranscodeError::Failed)?;
         }
         let named = version.as_ref().map(|name| parse_fork(name.as_bytes()));
         let fork = match (self.fork, named, version) {
@@ -366,7 +376,7 @@ fn write_enveloped_json(
     may_take: ReserveCallback<'_>,
 ) -> Result<TranscodedBody, TranscodeError> {
     let mut body = Vec::new();
-    reserve_json(&mut body, estimated_json_length(ssz.len() as u64), may_take)?;
+    grow_json_buffer(&mut body, estimated_json_length(ssz.len() as u64), may_take)?;
     body.push(b'{');
     if let Some(fork) = fork {
         body.extend_from_slice(b"\"version\":\"");
@@ -374,7 +384,7 @@ fn write_enveloped_json(
         body.extend_from_slice(b"\",");
     }
     body.extend_from_slice(b"\"data\":");
-    write_json(schema, ty, ssz, &mut body, may_take)?;
+    write_ssz_as_json(schema, ty, ssz, &mut body, may_take)?;
     body.push(b'}');
     Ok(TranscodedBody {
         body: body.into(),

@@ -3,7 +3,7 @@
 use super::error::TranscodeError;
 use super::format::BodyFormat;
 use crate::ssz::to_json::MIN_JSON_BUFFER;
-use crate::ssz::{EnvelopeFlags, Fork, Preset, Schema, SszParts, SszToJson, TypeId};
+use crate::ssz::{EnvelopeFlags, Fork, Preset, Schema, SszToJson, TypeId, UnorderedSszParts};
 
 /// A callback of the host, which returns whether a buffer may grow to the given number of bytes.
 pub type ReserveCallback<'a> = &'a mut dyn FnMut(usize) -> bool;
@@ -15,7 +15,7 @@ const JSON_PIECE_LENGTH: usize = 16 << 10;
 #[derive(Debug)]
 pub struct TranscodedBody {
     /// The body.
-    pub body: SszParts,
+    pub body: UnorderedSszParts,
     /// The format of the body.
     pub format: BodyFormat,
     /// The fork that only the envelope has named, and that the response's head is to name.
@@ -39,7 +39,7 @@ pub(super) fn estimated_json_length(ssz: u64) -> usize {
 }
 
 /// Appends the JSON of a value, without an envelope, to `body`, and leaves room for one byte.
-pub(super) fn write_json(
+pub(super) fn write_ssz_as_json(
     schema: &'static Schema,
     ty: TypeId,
     ssz: &[u8],
@@ -48,14 +48,14 @@ pub(super) fn write_json(
 ) -> Result<(), TranscodeError> {
     let writer = SszToJson::new(schema, ty, ssz)?;
     if body.capacity() == 0 {
-        reserve_json(body, estimated_json_length(ssz.len() as u64), may_take)?;
+        grow_json_buffer(body, estimated_json_length(ssz.len() as u64), may_take)?;
     }
-    write_json_rest(writer, body, may_take)
+    write_remaining_json(writer, body, may_take)
 }
 
 /// Appends the rest of the JSON of a value, which may be written in part, and leaves room for one
 /// byte.
-pub(super) fn write_json_rest(
+pub(super) fn write_remaining_json(
     mut writer: SszToJson<'_, &[u8]>,
     body: &mut Vec<u8>,
     may_take: ReserveCallback<'_>,
@@ -64,7 +64,7 @@ pub(super) fn write_json_rest(
     let mut piece = [0; JSON_PIECE_LENGTH];
     loop {
         let written = writer.write_next(&mut piece)?;
-        reserve_json(body, written + 1, may_take)?;
+        grow_json_buffer(body, written + 1, may_take)?;
         if written == 0 {
             return Ok(());
         }
@@ -74,7 +74,7 @@ pub(super) fn write_json_rest(
 
 /// Reserves memory for `more` bytes, if the host permits, and grows the buffer by at least a
 /// quarter.
-pub(super) fn reserve_json(
+pub(super) fn grow_json_buffer(
     body: &mut Vec<u8>,
     more: usize,
     may_take: ReserveCallback<'_>,

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::LookupRequest;
 use sszip_core::memory::MemoryBudget;
 use sszip_core::response_mode::ResponseMode;
@@ -174,7 +174,7 @@ fn announced_length_of_a_split_batch_reserves_no_memory() {
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBody::Whole(batch), lookup_request)
+        .lookup_under_policy(RequestBodyAvailability::Whole(batch), lookup_request)
         .unwrap();
     assert!(matches!(step, HostStep::ForwardRewritten));
     let before = budget.reserved_bytes();

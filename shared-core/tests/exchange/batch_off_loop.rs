@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
@@ -15,7 +15,7 @@ use crate::setup::{self, config_of_process, posted, response_head, JSON};
 use crate::support::gunzip;
 
 fn config() -> Arc<RouteConfig> {
-    let process = ProcessHandle::default();
+    let process = ProcessResources::default();
     process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
     config_of_process(process, &["cache on"])
 }
@@ -75,7 +75,7 @@ fn answer(exchange: &mut Exchange, body: &str) -> bool {
     };
     if let Some(mut fill) = exchange.take_complete_fill() {
         fill.build_collected_entries();
-        fill.publish_entries(1000);
+        fill.store_and_publish_entries(1000);
     }
     off_loop
 }

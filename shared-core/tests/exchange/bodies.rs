@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sszip_core::cache::process::wake::EventLoopId;
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::transitions::ExchangeState;
 use sszip_core::exchange::{
-    BodyEndAction, BodyPieceAction, BodyStreamError, Exchange, PurgeRequest, RequestHead,
+    BodyEndAction, BodyPieceAction, BodyStreamError, Exchange, PurgeHttpRequest, RequestHead,
     ResponseHead, ResponseHeadAction,
 };
 use sszip_core::gzip::oneshot::gzip_oneshot;
@@ -427,10 +427,10 @@ fn body_is_compressed_oneshot_when_memory_is_too_small_for_an_encoder() {
 
 /// Returns the driver of a purge with `method` in a process without a link to an owner.
 fn purged(method: &[u8]) -> ExchangeDriver {
-    let process = ProcessHandle::default();
+    let process = ProcessResources::default();
     process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
     let mut driver = ExchangeDriver::new(Arc::new(
-        ConfigBlock::default().resolve_route_config(process),
+        RouteConfigBlock::default().resolve_route_config(process),
     ));
     let head = RequestHead {
         method,
@@ -438,11 +438,11 @@ fn purged(method: &[u8]) -> ExchangeDriver {
         fields: std::iter::empty(),
     };
     driver.handle_request_head(head).unwrap();
-    let purge = PurgeRequest {
+    let purge = PurgeHttpRequest {
         method,
         query: b"everything",
         namespace: None,
-        waiter: EventLoopId::default().waiter_with_id(1),
+        waiter: EventLoopId::default().waiter_of_request(1),
         now: 0,
     };
     let step = driver.handle_purge_request(&purge).unwrap();

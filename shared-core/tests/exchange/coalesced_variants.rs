@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{Exchange, LookupAction, LookupRequest, ResponseHeadAction};
 
@@ -13,7 +13,7 @@ use crate::setup::{body, config_and_queue, posted, response_head, JSON};
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: ProcessHandle,
+    process: ProcessResources,
     woken: Arc<WokenRequestQueue>,
 }
 
@@ -95,7 +95,7 @@ impl Host {
                 .unwrap();
             let mut fill = client.exchange.take_complete_fill().unwrap();
             fill.build_collected_entries();
-            fill.publish_entries(1);
+            fill.store_and_publish_entries(1);
             for (id, client) in wake(&mut waiting) {
                 resume(id, client, &mut waiting, &mut at_node);
             }
@@ -119,7 +119,7 @@ fn look_up(exchange: &mut Exchange, id: usize, batch: bool) -> LookupAction {
         .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now: 1,
-            waiter: Some(EventLoopId::default().waiter_with_id(id)),
+            waiter: Some(EventLoopId::default().waiter_of_request(id)),
             coding_allowed: true,
             ..LookupRequest::default()
         })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{Exchange, Header, LookupAction, LookupRequest, ResponseHeadAction};
@@ -19,7 +19,7 @@ const NODE: u64 = 200;
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: ProcessHandle,
+    process: ProcessResources,
     woken: Arc<WokenRequestQueue>,
 }
 
@@ -82,7 +82,7 @@ fn look_up(
         .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now,
-            waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
+            waiter: waiter.map(|id| EventLoopId::default().waiter_of_request(id)),
             coding_allowed: true,
             ..LookupRequest::default()
         })
@@ -94,7 +94,7 @@ fn look_up_all(exchange: &mut Exchange, body: &str, waiter: usize, now: u64) -> 
         .lookup_in_cache(LookupRequest {
             body: body.as_bytes(),
             now,
-            waiter: Some(EventLoopId::default().waiter_with_id(waiter)),
+            waiter: Some(EventLoopId::default().waiter_of_request(waiter)),
             coding_allowed: true,
             ..LookupRequest::default()
         })
@@ -207,7 +207,7 @@ fn answer(mut exchange: Exchange, body: &str, now: u64) {
     exchange.observe_passed_piece(body.as_bytes()).unwrap();
     let mut fill = exchange.take_complete_fill().unwrap();
     fill.build_collected_entries();
-    fill.publish_entries(now);
+    fill.store_and_publish_entries(now);
 }
 
 fn body_of(exchange: &Exchange) -> String {
@@ -274,7 +274,7 @@ fn uncacheable_response_is_shared_only_with_followers_that_wait() {
         // a request that arrives now shares the response only if it was built for others
         let (mut late, found) = host.request(RECEIPT, 9, 0);
         assert_eq!(found, LookupAction::Wait);
-        fill.publish_entries(NODE);
+        fill.store_and_publish_entries(NODE);
         let found = look_up(&mut late, RECEIPT, 9, None, NODE);
         assert_eq!(found == LookupAction::Respond, is_waited_for);
         drop(waiting);
@@ -319,7 +319,7 @@ fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
         leader.observe_passed_piece(body.as_bytes()).unwrap();
         if let Some(mut fill) = leader.take_complete_fill() {
             fill.build_collected_entries();
-            fill.publish_entries(NODE);
+            fill.store_and_publish_entries(NODE);
         }
         for (id, mut exchange) in waiting {
             let found = look_up(&mut exchange, RECEIPT, id, None, NODE);

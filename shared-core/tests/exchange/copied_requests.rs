@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sszip_core::cache::reason::Reason;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, HostStep, RequestBody, RequiredBody,
+    BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability, RequiredBody,
 };
 use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
@@ -49,7 +49,7 @@ fn refused(driver: &mut ExchangeDriver, body: &[u8]) -> HostStep {
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBody::Unavailable, lookup_request)
+        .lookup_under_policy(RequestBodyAvailability::Unavailable, lookup_request)
         .unwrap();
     run_job(driver, step)
 }
@@ -73,7 +73,10 @@ fn copied_request_body_is_counted_until_the_lookup() {
     assert!(second.reserve_body_copy(SHORT));
     assert_eq!(used(), body.len());
     let step = first
-        .lookup_under_policy(RequestBody::Whole(&body), LookupRequest::default())
+        .lookup_under_policy(
+            RequestBodyAvailability::Whole(&body),
+            LookupRequest::default(),
+        )
         .unwrap();
     assert!(matches!(step, HostStep::Forward));
     assert_eq!(used(), 0);
@@ -119,7 +122,10 @@ fn buffered_request_body_is_bounded_and_counted() {
     let whys = [Reason::RequestLength, Reason::Memory];
     for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
         let step = driver
-            .lookup_under_policy(RequestBody::Unavailable, LookupRequest::default())
+            .lookup_under_policy(
+                RequestBodyAvailability::Unavailable,
+                LookupRequest::default(),
+            )
             .unwrap();
         assert!(matches!(step, HostStep::Forward));
         assert_eq!(driver.available_exchange().unwrap().cache_reason(), why);
@@ -127,7 +133,10 @@ fn buffered_request_body_is_bounded_and_counted() {
     assert_eq!(used(), 150 << 10);
     let body = call("eth_chainId", 100_000);
     assert!(second
-        .lookup_under_policy(RequestBody::Whole(&body), LookupRequest::default())
+        .lookup_under_policy(
+            RequestBodyAvailability::Whole(&body),
+            LookupRequest::default()
+        )
         .is_ok());
     assert_eq!(used(), 0);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::EventLoopId;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::LookupRequest;
 use sszip_core::response_mode::ResponseMode;
 
@@ -41,11 +41,14 @@ fn send_request(
 fn look_up_again(driver: &mut ExchangeDriver, body: &str, waiter: usize) -> HostStep {
     let lookup_request = LookupRequest {
         now: 1,
-        waiter: Some(EventLoopId::default().waiter_with_id(waiter)),
+        waiter: Some(EventLoopId::default().waiter_of_request(waiter)),
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBody::Whole(body.as_bytes()), lookup_request)
+        .lookup_under_policy(
+            RequestBodyAvailability::Whole(body.as_bytes()),
+            lookup_request,
+        )
         .unwrap();
     run_job(driver, step)
 }

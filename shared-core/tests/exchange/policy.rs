@@ -10,7 +10,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, HostStep, RequestBody, RequiredBody,
+    BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability, RequiredBody,
 };
 use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
@@ -46,7 +46,7 @@ fn send_request(
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBody::Whole(request.body), lookup_request)
+        .lookup_under_policy(RequestBodyAvailability::Whole(request.body), lookup_request)
         .unwrap();
     let goes = match run_job(&mut driver, step) {
         HostStep::Forward => Some(request.body.to_vec()),
@@ -357,7 +357,10 @@ fn request_without_its_body_is_rejected() {
             );
         }
         let step = driver
-            .lookup_under_policy(RequestBody::Unavailable, LookupRequest::default())
+            .lookup_under_policy(
+                RequestBodyAvailability::Unavailable,
+                LookupRequest::default(),
+            )
             .unwrap();
         assert!(matches!(step, HostStep::Respond));
         let exchange = driver.available_exchange().unwrap();
@@ -390,8 +393,10 @@ fn refused_at_head(config: &Arc<RouteConfig>, method: &str, target: &str, fields
     };
     driver.handle_request_head(head).unwrap();
     let body = match driver.required_body(length) {
-        RequiredBody::LookUp => RequestBody::Whole(b""),
-        RequiredBody::WholeBody if driver.expects_continue() => RequestBody::AwaitsContinue,
+        RequiredBody::LookUp => RequestBodyAvailability::Whole(b""),
+        RequiredBody::WholeBody if driver.expects_continue() => {
+            RequestBodyAvailability::AwaitsContinue
+        }
         _ => return 0,
     };
     match driver
@@ -574,7 +579,13 @@ fn denied_call_keeps_its_position_before_a_hit_that_is_decompressed() {
         String::from_utf8(got).unwrap(),
         format!("[{denied},{long}]")
     );
-    assert_eq!(driver.available_exchange().unwrap().batch_hits(), 1);
+    assert_eq!(
+        driver
+            .available_exchange()
+            .unwrap()
+            .cached_batch_call_count(),
+        1
+    );
 }
 
 #[test]
@@ -586,7 +597,14 @@ fn methods_of_a_batch_are_logged_once_each() {
             .map(|method| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#))
             .collect();
         let (driver, _) = call_with(&config, format!("[{}]", calls.join(",")).as_bytes());
-        String::from_utf8(driver.available_exchange().unwrap().rpc_methods().to_vec()).unwrap()
+        String::from_utf8(
+            driver
+                .available_exchange()
+                .unwrap()
+                .batch_method_names()
+                .to_vec(),
+        )
+        .unwrap()
     };
     assert_eq!(named(&["a", "a", "b", "a", "debug_x", "b"]), "a,b,debug_x");
     let long: Vec<_> = (0..100).map(|n| format!("method_{n:03}")).collect();

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::node_capabilities::NodeCapabilities;
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::node_capabilities::RouteNodeCapabilities;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::{RequestHead, ResponseHead};
@@ -23,7 +23,7 @@ const VALUE: &str = r#"{"version":"fulu","data":["1","2","3","4","5","6","7","8"
 const SPEC: &str = r#"{"data":{"PRESET_BASE":"minimal","GENESIS_FORK_VERSION":"0x00000001"}}"#;
 
 fn config(lines: &[&str]) -> Arc<RouteConfig> {
-    config_of_process(ProcessHandle::default(), &[&["ssz on"], lines].concat())
+    config_of_process(ProcessResources::default(), &[&["ssz on"], lines].concat())
 }
 
 fn requested(
@@ -116,7 +116,10 @@ fn preset_is_probed_once_and_applies_to_later_requests() {
 #[test]
 fn probe_result_applies_only_to_requests_with_the_same_capabilities() {
     let config = config(&[]);
-    let (here, there) = (NodeCapabilities::default(), NodeCapabilities::default());
+    let (here, there) = (
+        RouteNodeCapabilities::default(),
+        RouteNodeCapabilities::default(),
+    );
     let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
     first.load_node_capabilities(&here);
     let inquiry = first.take_node_probe(None, 5).unwrap();

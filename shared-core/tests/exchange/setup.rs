@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::WokenRequestQueue;
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
-use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::{Exchange, Header, LookupRequest, RequestHead, ResponseHead};
 
 use crate::driven::run_job;
@@ -14,8 +14,8 @@ pub const JSON: Header<'static> = (b"Content-Type", b"application/json");
 
 /// Creates a configuration of `process` with `enable on` and these directives, each a line of its
 /// name and words.
-pub fn config_of_process(process: impl Into<ProcessHandle>, lines: &[&str]) -> Arc<RouteConfig> {
-    let mut directives = ConfigBlock::default();
+pub fn config_of_process(process: impl Into<ProcessResources>, lines: &[&str]) -> Arc<RouteConfig> {
+    let mut directives = RouteConfigBlock::default();
     for line in ["enable on"].iter().chain(lines) {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
@@ -28,7 +28,7 @@ pub fn config_of_process(process: impl Into<ProcessHandle>, lines: &[&str]) -> A
 /// Creates the configuration of a new process that stores up to 1 MiB, and the queue of its event
 /// loop.
 pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<WokenRequestQueue>) {
-    let config = config_of_process(ProcessHandle::default(), lines);
+    let config = config_of_process(ProcessResources::default(), lines);
     config.process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
     let queue = Arc::new(WokenRequestQueue::default());
     config.process.shared.add_event_loop(queue.clone());
@@ -95,7 +95,10 @@ pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (Exchang
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBody::Whole(body.as_bytes()), lookup_request)
+        .lookup_under_policy(
+            RequestBodyAvailability::Whole(body.as_bytes()),
+            lookup_request,
+        )
         .unwrap();
     let step = run_job(&mut driver, step);
     (driver, step)

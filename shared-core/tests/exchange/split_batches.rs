@@ -548,7 +548,7 @@ fn try_case(case: &BatchCase) {
             !driver.handle_upstream_failure(failure, 1),
             "nothing stale is stored"
         );
-        let stands_in = driver.has_response_without_upstream(failure);
+        let stands_in = driver.can_respond_without_upstream(failure);
         let is_split = !is_all_forwarded && matches!(step, HostStep::ForwardRewritten);
         assert_eq!(stands_in, is_split && failure != UpstreamFailure::Local);
         if !stands_in {

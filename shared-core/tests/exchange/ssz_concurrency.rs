@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::RouteConfig;
-use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBody};
+use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::{Header, LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
@@ -25,7 +25,7 @@ pub(crate) const MANY: usize = 110_000;
 pub(crate) fn config(concurrency: &str, lines: &[&str]) -> Arc<RouteConfig> {
     let concurrency = format!("ssz_concurrency {concurrency}");
     let always = ["ssz on", "ssz_preset mainnet", &concurrency];
-    config_of_process(ProcessHandle::default(), &[&always, lines].concat())
+    config_of_process(ProcessResources::default(), &[&always, lines].concat())
 }
 
 pub(crate) fn value(count: usize) -> Vec<u8> {
@@ -173,7 +173,7 @@ fn permit_is_returned_when_an_exchange_ends_in_any_way() {
         // the exchange is abandoned
         let (mut driver, _) = start_conversion(&config, accept, length);
         driver.handle_body_piece(half).unwrap();
-        driver.detach_client();
+        driver.abandon_client_exchange();
         drop(driver);
         assert_eq!(used_permits(&config), 0);
         // a value that does not match its type returns the permit at once
@@ -290,7 +290,10 @@ fn converted_hit_takes_a_permit() {
             ..LookupRequest::default()
         };
         let step = driver
-            .lookup_under_policy(RequestBody::Whole(body.as_bytes()), lookup_request)
+            .lookup_under_policy(
+                RequestBodyAvailability::Whole(body.as_bytes()),
+                lookup_request,
+            )
             .unwrap();
         let step = run_job(&mut driver, step);
         (driver, step)
@@ -343,7 +346,10 @@ fn empty_elements_are_limited_by_size_and_memory() {
             br#"{"jsonrpc":"2.0","id":1,"method":"debug_executionWitness","params":["0x1"]}"#;
         let _ = driver.required_body(BodyLength::Known(body.len() as u64));
         driver
-            .lookup_under_policy(RequestBody::Whole(body), LookupRequest::default())
+            .lookup_under_policy(
+                RequestBodyAvailability::Whole(body),
+                LookupRequest::default(),
+            )
             .unwrap();
         let head = response_head(200, None, &[setup::JSON]);
         let step = driver.handle_response_head(head).unwrap();

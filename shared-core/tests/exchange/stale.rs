@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sszip_core::cache::process::wake::EventLoopId;
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::config::RouteConfig;
@@ -22,7 +22,7 @@ const VALID: u64 = 1000;
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: ProcessHandle,
+    process: ProcessResources,
 }
 
 impl Host {
@@ -54,7 +54,7 @@ impl Host {
             .lookup_in_cache(LookupRequest {
                 body: br#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
                 now,
-                waiter: Some(EventLoopId::default().waiter_with_id(waiter)),
+                waiter: Some(EventLoopId::default().waiter_of_request(waiter)),
                 bypass,
                 never_anew,
                 coding_allowed: true,
@@ -81,7 +81,7 @@ fn publish(mut exchange: Exchange, body: &str, now: u64) {
     exchange.observe_passed_piece(body.as_bytes()).unwrap();
     let mut fill = exchange.take_complete_fill().unwrap();
     fill.build_collected_entries();
-    fill.publish_entries(now);
+    fill.store_and_publish_entries(now);
 }
 
 /// Returns the result in a stored response.

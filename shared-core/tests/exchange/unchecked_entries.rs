@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{
     BodyEndAction, BodyPieceAction, Exchange, LookupAction, LookupRequest, ResponseHeadAction,
@@ -19,12 +19,12 @@ const LENGTHS: [usize; 2] = [20_000, 400_000];
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: ProcessHandle,
+    process: ProcessResources,
 }
 
 impl Host {
     fn new() -> Self {
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         process.shared.start_hot_tier(32 << 20, 32 << 20, 1);
         let config = config_of_process(process.clone(), &["cache on"]);
         Self { config, process }
@@ -64,7 +64,7 @@ impl Host {
         }
         if let Some(mut fill) = exchange.take_complete_fill() {
             fill.build_collected_entries();
-            fill.publish_entries(1000);
+            fill.store_and_publish_entries(1000);
         }
     }
 
@@ -87,7 +87,7 @@ fn look_up_again(exchange: &mut Exchange, body: &str, waiter: Option<usize>) -> 
             body: body.as_bytes(),
             now: 1000,
             coding_allowed: true,
-            waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
+            waiter: waiter.map(|id| EventLoopId::default().waiter_of_request(id)),
             ..LookupRequest::default()
         })
         .unwrap()

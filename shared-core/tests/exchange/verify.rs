@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::verification::HitVerificationVerdict;
 use sszip_core::cache::process::wake::EventLoopId;
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{Exchange, HeadEdit, LookupAction, LookupRequest, ResponseHeadAction};
@@ -15,7 +15,7 @@ use crate::setup::{config, posted, response_head, JSON};
 
 struct Host {
     config: Arc<RouteConfig>,
-    process: ProcessHandle,
+    process: ProcessResources,
 }
 
 const BLOCK: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x00000000000000000000000000000000000000000000000000000000000000aa",true]}"#;
@@ -45,7 +45,7 @@ impl Host {
             .lookup_in_cache(LookupRequest {
                 body,
                 now: 0,
-                waiter: Some(EventLoopId::default().waiter_with_id(1)),
+                waiter: Some(EventLoopId::default().waiter_of_request(1)),
                 never_anew,
                 coding_allowed: true,
                 ..LookupRequest::default()
@@ -86,7 +86,7 @@ fn answer(mut exchange: Exchange, status: u16, result: &str) {
     exchange.observe_passed_piece(body.as_bytes()).unwrap();
     if let Some(mut fill) = exchange.take_complete_fill() {
         fill.build_collected_entries();
-        fill.publish_entries(0);
+        fill.store_and_publish_entries(0);
     }
 }
 

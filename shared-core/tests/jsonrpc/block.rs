@@ -1,15 +1,15 @@
 //! Block references of calls, method by method and edge case by edge case.
 
 use sszip_core::jsonrpc::block_reference::{
-    call_block_reference, result_block, BlockRangeEnd, BlockReference, BlockTag, ResultBlock,
+    call_block_reference, result_block, BlockRangeBound, BlockReference, BlockTag, ResultBlock,
 };
-use sszip_core::jsonrpc::methods::{method_row, MethodClass};
+use sszip_core::jsonrpc::methods::{find_method_row, MethodClass};
 use BlockReference::{InResult, Invalid, Number, Range};
 
 const HASH: &str = "0x00000000000000000000000000000000000000000000000000000000000000Ab";
 
 fn block_of(name: &str, params: &str) -> BlockReference {
-    call_block_reference(method_row(name.as_bytes()), Some(params.as_bytes()))
+    call_block_reference(find_method_row(name.as_bytes()), Some(params.as_bytes()))
 }
 
 fn hash(require_canonical: bool) -> BlockReference {
@@ -53,21 +53,21 @@ fn block_of_each_method_is_found_by_the_table() {
         for name in names.split_whitespace() {
             assert_eq!(block_of(name, &format!("[{params}]")), Number(5), "{name}");
             assert_ne!(
-                method_row(name.as_bytes()).class,
+                find_method_row(name.as_bytes()).class,
                 MethodClass::Never,
                 "{name}"
             );
             // Absent means latest.
             assert_eq!(block_of(name, "[]"), tag(BlockTag::Latest), "{name}");
             assert_eq!(
-                call_block_reference(method_row(name.as_bytes()), None),
+                call_block_reference(find_method_row(name.as_bytes()), None),
                 tag(BlockTag::Latest),
                 "{name}"
             );
         }
     }
     for name in ["eth_getLogs", "trace_filter"] {
-        let five = BlockRangeEnd::Number(5);
+        let five = BlockRangeBound::Number(5);
         let range = Range {
             from: five,
             to: five,
@@ -97,7 +97,7 @@ fn block_of_each_method_is_found_by_the_table() {
     {
         assert_eq!(block_of(name, "[\"0x1\"]"), InResult, "{name}");
         assert_eq!(
-            method_row(name.as_bytes()).class,
+            find_method_row(name.as_bytes()).class,
             MethodClass::ByFinality,
             "{name}"
         );
@@ -134,7 +134,7 @@ fn methods_without_a_block_have_their_class_in_the_table() {
     ];
     for (class, names) in rows {
         for name in names.split_whitespace() {
-            assert_eq!(method_row(name.as_bytes()).class, class, "{name}");
+            assert_eq!(find_method_row(name.as_bytes()).class, class, "{name}");
             assert_eq!(block_of(name, "[\"0x5\"]"), BlockReference::None, "{name}");
         }
     }
@@ -143,7 +143,7 @@ fn methods_without_a_block_have_their_class_in_the_table() {
 /// The second parameter is `fullTx`.
 #[test]
 fn block_by_timestamp_is_never_stored() {
-    let row = method_row(b"erigon_getBlockByTimestamp");
+    let row = find_method_row(b"erigon_getBlockByTimestamp");
     assert_eq!(row.class, MethodClass::Never);
     assert_eq!(block_of(row.name, "[\"1\",true]"), BlockReference::None);
 }
@@ -328,8 +328,8 @@ fn params_that_are_not_an_array_are_invalid() {
 fn range_of_a_filter_is_read_with_latest_as_default() {
     let logs = |filter: &str| block_of("eth_getLogs", &format!("[{filter}]"));
     let range = |from, to| Range { from, to };
-    let (two, three) = (BlockRangeEnd::Number(2), BlockRangeEnd::Number(3));
-    let latest = BlockRangeEnd::Tag(BlockTag::Latest);
+    let (two, three) = (BlockRangeBound::Number(2), BlockRangeBound::Number(3));
+    let latest = BlockRangeBound::Tag(BlockTag::Latest);
     assert_eq!(
         logs(r#"{"fromBlock":"0x2","toBlock":"0x3"}"#),
         range(two, three)
@@ -346,7 +346,7 @@ fn range_of_a_filter_is_read_with_latest_as_default() {
     );
     assert_eq!(logs(r#"{"toBlock":"0x2"}"#), range(latest, two));
     assert_eq!(logs("{}"), range(latest, latest));
-    let earliest = BlockRangeEnd::Tag(BlockTag::Earliest);
+    let earliest = BlockRangeBound::Tag(BlockTag::Earliest);
     assert_eq!(
         logs(r#"{"fromBlock":"earliest","toBlock":"0x2"}"#),
         range(earliest, two)
@@ -388,7 +388,7 @@ fn ambiguous_filter_is_invalid() {
     }
     assert_eq!(block_of("eth_getLogs", "[]"), Invalid);
     assert_eq!(
-        call_block_reference(method_row(b"eth_getLogs"), None),
+        call_block_reference(find_method_row(b"eth_getLogs"), None),
         Invalid
     );
 }
@@ -418,8 +418,9 @@ fn block_of_traced_calls_is_read_from_their_context() {
 
 #[test]
 fn block_of_a_result_is_found() {
-    let block_of =
-        |name: &str, result: &str| result_block(method_row(name.as_bytes()), result.as_bytes());
+    let block_of = |name: &str, result: &str| {
+        result_block(find_method_row(name.as_bytes()), result.as_bytes())
+    };
     let mut hash = [0; 32];
     hash[31] = 0xAB;
     let five = Some(ResultBlock {
@@ -450,8 +451,9 @@ fn block_of_a_result_is_found() {
 
 #[test]
 fn null_and_empty_results_have_no_block() {
-    let block_of =
-        |name: &str, result: &str| result_block(method_row(name.as_bytes()), result.as_bytes());
+    let block_of = |name: &str, result: &str| {
+        result_block(find_method_row(name.as_bytes()), result.as_bytes())
+    };
     let pending = r#"{"blockHash":null,"blockNumber":null,"hash":"0x1"}"#;
     for (name, result) in [
         ("eth_getTransactionReceipt", "null"),

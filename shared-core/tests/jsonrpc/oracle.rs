@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::key::{self, CallKeyError};
-use sszip_core::jsonrpc::scan::{JsonScanError, JsonScanner, JsonValueKind};
+use sszip_core::jsonrpc::scan::{JsonScanError, JsonValueKind, StrictJsonReader};
 
 /// A JSON value as serde_json reads it, for comparison with the scanner.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ fn change_hex_case(leaf: &str, choose: &mut dyn FnMut() -> u8) -> String {
 
 /// Returns the positions of `Node::spans` from the scanner.
 pub fn scanned(text: &[u8], levels: usize) -> Result<Vec<Range<usize>>, JsonScanError> {
-    let mut scanner = JsonScanner::for_network_text(text)?;
+    let mut scanner = StrictJsonReader::for_untrusted_text(text)?;
     let mut spans = Vec::new();
     walk(&mut scanner, levels, &mut spans)?;
     scanner.expect_end()?;
@@ -224,7 +224,7 @@ pub fn scanned(text: &[u8], levels: usize) -> Result<Vec<Range<usize>>, JsonScan
 }
 
 fn walk(
-    scanner: &mut JsonScanner<'_>,
+    scanner: &mut StrictJsonReader<'_>,
     levels: usize,
     spans: &mut Vec<Range<usize>>,
 ) -> Result<(), JsonScanError> {
@@ -232,14 +232,14 @@ fn walk(
     let start = scanner.next_value_start();
     match kind {
         JsonValueKind::Array if levels > 0 => {
-            let mut another = scanner.first_element()?;
+            let mut another = scanner.enter_array()?;
             while another {
                 walk(scanner, levels - 1, spans)?;
                 another = scanner.next_element()?;
             }
         }
         JsonValueKind::Object if levels > 0 => {
-            let mut next = scanner.first_member()?;
+            let mut next = scanner.read_first_member_name()?;
             while let Some(name) = next {
                 spans.push(name.content);
                 walk(scanner, levels - 1, spans)?;

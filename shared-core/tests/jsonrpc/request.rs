@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sszip_core::jsonrpc::request::{
-    parse_request, read_call_prefix, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+    parse_jsonrpc_request, read_call_prefix, JsonRpcCall, JsonRpcRequestBody, RequestParseFailure,
     MAX_ID_LENGTH,
 };
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
@@ -12,15 +12,15 @@ use crate::oracle::Node;
 const MOST: usize = 100;
 
 fn single(body: &str) -> JsonRpcCall<'_> {
-    let request = parse_request(body.as_bytes(), MOST).expect(body);
-    let JsonRpcRequest::Single(call) = request else {
+    let request = parse_jsonrpc_request(body.as_bytes(), MOST).expect(body);
+    let JsonRpcRequestBody::Single(call) = request else {
         unreachable!("a batch: {body}");
     };
     call
 }
 
-fn refusal(body: &str) -> RequestParseRefusal {
-    parse_request(body.as_bytes(), MOST).expect_err(body)
+fn refusal(body: &str) -> RequestParseFailure {
+    parse_jsonrpc_request(body.as_bytes(), MOST).expect_err(body)
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn absent_id_is_a_notification_and_null_is_not() {
 #[test]
 fn ids_of_other_types_are_refused() {
     for id in ["{}", "[]", "[1]", r#"{"id":1}"#, "true", "false"] {
-        assert_eq!(refusal(&with_id(id)), RequestParseRefusal::IdKind, "{id}");
+        assert_eq!(refusal(&with_id(id)), RequestParseFailure::IdKind, "{id}");
     }
 }
 
@@ -117,10 +117,10 @@ fn id_longer_than_the_limit_is_refused() {
     let longest = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 2));
     assert_eq!(single(&with_id(&longest)).id, Some(longest.as_bytes()));
     let longer = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 1));
-    assert_eq!(refusal(&with_id(&longer)), RequestParseRefusal::LongId);
+    assert_eq!(refusal(&with_id(&longer)), RequestParseFailure::LongId);
     assert_eq!(
         refusal(&with_id(&"1".repeat(MAX_ID_LENGTH + 1))),
-        RequestParseRefusal::LongId
+        RequestParseFailure::LongId
     );
 }
 
@@ -164,79 +164,79 @@ fn absent_empty_null_and_object_params_are_distinguished() {
 #[test]
 fn invalid_calls_are_refused_with_a_reason() {
     for (body, reason) in [
-        (r#""m""#, RequestParseRefusal::NotObject),
-        ("1", RequestParseRefusal::NotObject),
-        ("null", RequestParseRefusal::NotObject),
-        ("{}", RequestParseRefusal::Version),
-        (r#"{"id":1,"method":"m"}"#, RequestParseRefusal::Version),
+        (r#""m""#, RequestParseFailure::NotObject),
+        ("1", RequestParseFailure::NotObject),
+        ("null", RequestParseFailure::NotObject),
+        ("{}", RequestParseFailure::Version),
+        (r#"{"id":1,"method":"m"}"#, RequestParseFailure::Version),
         (
             r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#,
-            RequestParseRefusal::Version,
+            RequestParseFailure::Version,
         ),
         (
             r#"{"jsonrpc":"2.00","id":1,"method":"m"}"#,
-            RequestParseRefusal::Version,
+            RequestParseFailure::Version,
         ),
         (
             r#"{"jsonrpc":"2","id":1,"method":"m"}"#,
-            RequestParseRefusal::Version,
+            RequestParseFailure::Version,
         ),
         (
             r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
-            RequestParseRefusal::Version,
+            RequestParseFailure::Version,
         ),
         (
             r#"{"jsonrpc":null,"id":1,"method":"m"}"#,
-            RequestParseRefusal::Version,
+            RequestParseFailure::Version,
         ),
         (
             r#"{"jsonrpc":"\u0032.0","id":1,"method":"m"}"#,
-            RequestParseRefusal::Version,
+            RequestParseFailure::Version,
         ),
-        (r#"{"jsonrpc":"2.0","id":1}"#, RequestParseRefusal::NoMethod),
+        (r#"{"jsonrpc":"2.0","id":1}"#, RequestParseFailure::NoMethod),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":null}"#,
-            RequestParseRefusal::MethodKind,
+            RequestParseFailure::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":1}"#,
-            RequestParseRefusal::MethodKind,
+            RequestParseFailure::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":["m"]}"#,
-            RequestParseRefusal::MethodKind,
+            RequestParseFailure::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"\u006d"}"#,
-            RequestParseRefusal::EscapedMethod,
+            RequestParseFailure::EscapedMethod,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m\/"}"#,
-            RequestParseRefusal::EscapedMethod,
+            RequestParseFailure::EscapedMethod,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"[]"}"#,
-            RequestParseRefusal::ParamsKind,
+            RequestParseFailure::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":1}"#,
-            RequestParseRefusal::ParamsKind,
+            RequestParseFailure::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":false}"#,
-            RequestParseRefusal::ParamsKind,
+            RequestParseFailure::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","x":1}"#,
-            RequestParseRefusal::UnknownMember,
+            RequestParseFailure::UnknownMember,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
-            RequestParseRefusal::UnknownMember,
+            RequestParseFailure::UnknownMember,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","":1}"#,
-            RequestParseRefusal::UnknownMember,
+            RequestParseFailure::UnknownMember,
         ),
     ] {
         assert_eq!(refusal(body), reason, "{body}");
@@ -256,16 +256,16 @@ fn duplicate_members_are_refused() {
     ] {
         assert_eq!(
             refusal(&format!("{{{call},{again}}}")),
-            RequestParseRefusal::Duplicate
+            RequestParseFailure::Duplicate
         );
         assert_eq!(
             refusal(&format!("{{{again},{call}}}")),
-            RequestParseRefusal::Duplicate
+            RequestParseFailure::Duplicate
         );
     }
     // a null counts as a member
     let twice = r#"{"jsonrpc":"2.0","id":null,"id":null,"method":"m"}"#;
-    assert_eq!(refusal(twice), RequestParseRefusal::Duplicate);
+    assert_eq!(refusal(twice), RequestParseFailure::Duplicate);
 }
 
 /// Go's decoder reads each of these names as the member that it resembles, and takes the last
@@ -282,7 +282,7 @@ fn member_names_in_another_case_or_with_escapes_are_refused() {
         "JsonRPC",
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","{name}":"x"}}"#);
-        assert_eq!(refusal(&body), RequestParseRefusal::UnknownMember, "{body}");
+        assert_eq!(refusal(&body), RequestParseFailure::UnknownMember, "{body}");
     }
 }
 
@@ -300,7 +300,7 @@ fn invalid_json_is_refused_with_its_fault() {
         (call.replace("\"m\"", "\"m\n\""), SyntaxErrorKind::Control),
     ] {
         match refusal(&body) {
-            RequestParseRefusal::Syntax(error) => assert_eq!(error.fault, fault, "{body}"),
+            RequestParseFailure::Syntax(error) => assert_eq!(error.fault, fault, "{body}"),
             other => panic!("{body}: {other:?}"),
         }
     }
@@ -311,7 +311,7 @@ fn batch_calls_keep_their_order_and_spans() {
     let body = r#" [ {"jsonrpc":"2.0","id":1,"method":"a"} ,{"jsonrpc":"2.0","method":"b"},
         {"jsonrpc":"2.0","id":1,"method":"a"}]
 "#;
-    let Ok(JsonRpcRequest::Batch(calls)) = parse_request(body.as_bytes(), MOST) else {
+    let Ok(JsonRpcRequestBody::Batch(calls)) = parse_jsonrpc_request(body.as_bytes(), MOST) else {
         panic!("no batch");
     };
     // duplicate calls and duplicate ids are accepted
@@ -321,8 +321,8 @@ fn batch_calls_keep_their_order_and_spans() {
     assert_eq!(calls[1].id, None);
     for call in &calls {
         assert!(matches!(
-            parse_request(body[call.span.clone()].as_bytes(), 0),
-            Ok(JsonRpcRequest::Single(_))
+            parse_jsonrpc_request(body[call.span.clone()].as_bytes(), 0),
+            Ok(JsonRpcRequestBody::Single(_))
         ));
     }
 }
@@ -331,14 +331,14 @@ fn batch_calls_keep_their_order_and_spans() {
 fn batch_of_one_is_not_a_single_call() {
     let body = format!("[{}]", with_id("1"));
     assert!(
-        matches!(parse_request(body.as_bytes(), 1), Ok(JsonRpcRequest::Batch(calls)) if calls.len() == 1)
+        matches!(parse_jsonrpc_request(body.as_bytes(), 1), Ok(JsonRpcRequestBody::Batch(calls)) if calls.len() == 1)
     );
 }
 
 #[test]
 fn batch_of_notifications_has_calls_without_ids() {
     let body = r#"[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]"#;
-    let Ok(JsonRpcRequest::Batch(calls)) = parse_request(body.as_bytes(), MOST) else {
+    let Ok(JsonRpcRequestBody::Batch(calls)) = parse_jsonrpc_request(body.as_bytes(), MOST) else {
         panic!("no batch");
     };
     assert!(calls.iter().all(|call| call.id.is_none()) && calls.len() == 2);
@@ -346,34 +346,34 @@ fn batch_of_notifications_has_calls_without_ids() {
 
 #[test]
 fn empty_batch_is_refused() {
-    assert_eq!(refusal("[]"), RequestParseRefusal::EmptyBatch);
-    assert_eq!(refusal(" [ ] "), RequestParseRefusal::EmptyBatch);
+    assert_eq!(refusal("[]"), RequestParseFailure::EmptyBatch);
+    assert_eq!(refusal(" [ ] "), RequestParseFailure::EmptyBatch);
 }
 
 #[test]
 fn batch_over_the_limit_is_refused() {
     let body = |n: usize| format!("[{}]", vec![with_id("1"); n].join(","));
-    assert!(parse_request(body(3).as_bytes(), 3).is_ok());
+    assert!(parse_jsonrpc_request(body(3).as_bytes(), 3).is_ok());
     assert_eq!(
-        parse_request(body(4).as_bytes(), 3),
-        Err(RequestParseRefusal::LongBatch)
+        parse_jsonrpc_request(body(4).as_bytes(), 3),
+        Err(RequestParseFailure::LongBatch)
     );
     assert_eq!(
-        parse_request(body(1).as_bytes(), 0),
-        Err(RequestParseRefusal::LongBatch)
+        parse_jsonrpc_request(body(1).as_bytes(), 0),
+        Err(RequestParseFailure::LongBatch)
     );
 }
 
 #[test]
 fn batch_with_an_invalid_call_is_refused() {
     for (odd, reason) in [
-        ("1", RequestParseRefusal::NotObject),
-        ("[]", RequestParseRefusal::NotObject),
-        ("null", RequestParseRefusal::NotObject),
-        ("{}", RequestParseRefusal::Version),
+        ("1", RequestParseFailure::NotObject),
+        ("[]", RequestParseFailure::NotObject),
+        ("null", RequestParseFailure::NotObject),
+        ("{}", RequestParseFailure::Version),
         (
             r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#,
-            RequestParseRefusal::IdKind,
+            RequestParseFailure::IdKind,
         ),
     ] {
         let good = with_id("1");
@@ -405,22 +405,22 @@ proptest! {
         let method = matches!(find("method").0, Some("\"2.0\"" | "\"m\""));
         let params = find("params").0.is_none_or(|p| matches!(p, "[]" | "null" | "{\"a\":[]}"));
         let good = once && known && version && id && method && params;
-        match parse_request(body.as_bytes(), 1) {
-            Ok(JsonRpcRequest::Single(call)) => {
+        match parse_jsonrpc_request(body.as_bytes(), 1) {
+            Ok(JsonRpcRequestBody::Single(call)) => {
                 prop_assert!(good, "{}", body);
                 prop_assert_eq!(call.id, find("id").0.map(str::as_bytes));
                 prop_assert_eq!(call.params, find("params").0.map(str::as_bytes));
                 let name = find("method").0.map(|name| name.trim_matches('"').as_bytes());
                 prop_assert_eq!(Some(call.method), name);
             }
-            Ok(JsonRpcRequest::Batch(_)) => prop_assert!(false, "{}", body),
+            Ok(JsonRpcRequestBody::Batch(_)) => prop_assert!(false, "{}", body),
             Err(_) => prop_assert!(!good, "{}", body),
         }
     }
 
     #[test]
     fn parser_accepts_only_json_among_any_bytes(body: Vec<u8>) {
-        if parse_request(&body, MOST).is_ok() {
+        if parse_jsonrpc_request(&body, MOST).is_ok() {
             prop_assert!(Node::parse(&body).is_some());
         }
     }

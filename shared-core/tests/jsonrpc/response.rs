@@ -1,13 +1,13 @@
 //! Response objects, and the parts of a result that are read.
 
 use sszip_core::jsonrpc::response::{
-    classify_result, first_array_element, first_object_member, parse_batch_responses,
-    parse_response, CallOutcomeSpan, ResponseParseError, ResultContent,
+    classify_result_content, find_object_member, first_array_element, parse_batch_responses,
+    parse_jsonrpc_response, CallOutcomeSpan, ResultEmptiness, RpcResponseParseError,
 };
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 fn parts(body: &str) -> (&str, &str) {
-    let answer = parse_response(body.as_bytes()).expect(body);
+    let answer = parse_jsonrpc_response(body.as_bytes()).expect(body);
     match answer.outcome {
         CallOutcomeSpan::Result(span) | CallOutcomeSpan::Error(span) => {
             (&body[answer.id], &body[span])
@@ -15,8 +15,8 @@ fn parts(body: &str) -> (&str, &str) {
     }
 }
 
-fn refused(body: &str) -> ResponseParseError {
-    parse_response(body.as_bytes()).expect_err(body)
+fn refused(body: &str) -> RpcResponseParseError {
+    parse_jsonrpc_response(body.as_bytes()).expect_err(body)
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn response_members_are_read_in_any_order() {
 fn spans_exclude_white_space_and_the_final_newline() {
     let body = "\n { \"jsonrpc\" : \"2.0\" , \"id\" : 1.50 , \"result\" : [ 1 ] }\r\n\n";
     assert_eq!(parts(body), ("1.50", "[ 1 ]"));
-    let answer = parse_response(body.as_bytes()).expect("an answer");
+    let answer = parse_jsonrpc_response(body.as_bytes()).expect("an answer");
     assert_eq!(&body[answer.span], body.trim());
 }
 
@@ -57,7 +57,7 @@ fn response_ids_of_each_type_are_read() {
 #[test]
 fn errors_are_distinguished_from_results() {
     let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"x"}}"#;
-    let answer = parse_response(body.as_bytes()).expect("an answer");
+    let answer = parse_jsonrpc_response(body.as_bytes()).expect("an answer");
     assert!(
         matches!(answer.outcome, CallOutcomeSpan::Error(span) if body[span.clone()].starts_with("{\"code"))
     );
@@ -67,7 +67,7 @@ fn errors_are_distinguished_from_results() {
 fn result_together_with_an_error_is_refused() {
     for rest in [r#""result":1,"error":{}"#, r#""error":{},"result":1"#] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,{rest}}}"#);
-        assert_eq!(refused(&body), ResponseParseError::TwoOutcomes, "{body}");
+        assert_eq!(refused(&body), RpcResponseParseError::TwoOutcomes, "{body}");
     }
 }
 
@@ -85,7 +85,7 @@ fn null_next_to_the_outcome_is_ignored() {
             format!(r#"{{{rest},"id":1,"jsonrpc":"2.0"}}"#),
         ] {
             assert_eq!(parts(&body), ("1", outcome), "{body}");
-            let answer = parse_response(body.as_bytes()).expect("an answer");
+            let answer = parse_jsonrpc_response(body.as_bytes()).expect("an answer");
             assert_eq!(
                 matches!(answer.outcome, CallOutcomeSpan::Error(_)),
                 is_error
@@ -96,7 +96,7 @@ fn null_next_to_the_outcome_is_ignored() {
 
 #[test]
 fn invalid_responses_are_refused_with_a_reason() {
-    use ResponseParseError::{
+    use RpcResponseParseError::{
         Duplicate, ErrorKind, IdKind, NoId, NoOutcome, NotObject, UnknownMember, Version,
     };
     for (body, reason) in [
@@ -148,16 +148,16 @@ fn malformed_and_truncated_responses_are_refused() {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":["0x1"]}"#;
     for cut in 0..body.len() {
         assert!(
-            matches!(refused(&body[..cut]), ResponseParseError::Syntax(_)),
+            matches!(refused(&body[..cut]), RpcResponseParseError::Syntax(_)),
             "{cut}"
         );
     }
     for body in ["<html></html>", "{}{}", "\u{feff}{}", "{\"a\":\"\u{1}\"}"] {
         let error = refused(body);
-        assert!(!matches!(error, ResponseParseError::NoId), "{error}");
+        assert!(!matches!(error, RpcResponseParseError::NoId), "{error}");
     }
     match refused(&format!("{body} x")) {
-        ResponseParseError::Syntax(error) => {
+        RpcResponseParseError::Syntax(error) => {
             assert_eq!(
                 (error.fault, error.offset),
                 (SyntaxErrorKind::Trailing, body.len() + 1)
@@ -180,7 +180,7 @@ fn batch_responses_are_returned_in_their_order() {
     let ids: Vec<_> = answers.iter().map(|a| &body[a.id.clone()]).collect();
     assert_eq!(ids, ["2", "1", "2"]);
     for answer in &answers {
-        assert!(parse_response(body[answer.span.clone()].as_bytes()).is_ok());
+        assert!(parse_jsonrpc_response(body[answer.span.clone()].as_bytes()).is_ok());
     }
     assert_eq!(parse_batch_responses(b" [ ] "), Ok(vec![]));
 }
@@ -190,10 +190,10 @@ fn single_error_is_not_a_batch_response() {
     let body = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too large"}}"#;
     assert_eq!(
         parse_batch_responses(body),
-        Err(ResponseParseError::NotArray)
+        Err(RpcResponseParseError::NotArray)
     );
     assert!(matches!(
-        parse_response(body).expect("an answer").outcome,
+        parse_jsonrpc_response(body).expect("an answer").outcome,
         CallOutcomeSpan::Error(_)
     ));
 }
@@ -203,33 +203,37 @@ fn batch_with_an_invalid_response_is_refused() {
     let body = br#"[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2}]"#;
     assert_eq!(
         parse_batch_responses(body),
-        Err(ResponseParseError::NoOutcome)
+        Err(RpcResponseParseError::NoOutcome)
     );
     assert_eq!(
         parse_batch_responses(b"[1]"),
-        Err(ResponseParseError::NotObject)
+        Err(RpcResponseParseError::NotObject)
     );
 }
 
 #[test]
 fn null_and_empty_results_are_distinguished_from_others() {
     for (result, expected) in [
-        ("null", ResultContent::Null),
-        ("[]", ResultContent::EmptyArray),
-        ("[ \n]", ResultContent::EmptyArray),
-        ("{}", ResultContent::EmptyObject),
-        ("{\t}", ResultContent::EmptyObject),
-        ("\"0x\"", ResultContent::EmptyData),
-        ("\"0x0\"", ResultContent::Some),
-        ("\"\"", ResultContent::Some),
-        ("\"null\"", ResultContent::Some),
-        ("\"[]\"", ResultContent::Some),
-        ("[null]", ResultContent::Some),
-        ("[[]]", ResultContent::Some),
-        ("0", ResultContent::Some),
-        ("false", ResultContent::Some),
+        ("null", ResultEmptiness::Null),
+        ("[]", ResultEmptiness::EmptyArray),
+        ("[ \n]", ResultEmptiness::EmptyArray),
+        ("{}", ResultEmptiness::EmptyObject),
+        ("{\t}", ResultEmptiness::EmptyObject),
+        ("\"0x\"", ResultEmptiness::EmptyData),
+        ("\"0x0\"", ResultEmptiness::Some),
+        ("\"\"", ResultEmptiness::Some),
+        ("\"null\"", ResultEmptiness::Some),
+        ("\"[]\"", ResultEmptiness::Some),
+        ("[null]", ResultEmptiness::Some),
+        ("[[]]", ResultEmptiness::Some),
+        ("0", ResultEmptiness::Some),
+        ("false", ResultEmptiness::Some),
     ] {
-        assert_eq!(classify_result(result.as_bytes()), expected, "{result}");
+        assert_eq!(
+            classify_result_content(result.as_bytes()),
+            expected,
+            "{result}"
+        );
     }
 }
 
@@ -237,17 +241,17 @@ fn null_and_empty_results_are_distinguished_from_others() {
 fn member_of_a_result_is_found_at_its_top_level() {
     let object = br#"{ "blockHash" : "0xab", "x":{"blockNumber":"0x2"}, "blockNumber":"0x1"}"#;
     assert_eq!(
-        first_object_member(object, "blockHash"),
+        find_object_member(object, "blockHash"),
         Some(&b"\"0xab\""[..])
     );
     assert_eq!(
-        first_object_member(object, "blockNumber"),
+        find_object_member(object, "blockNumber"),
         Some(&b"\"0x1\""[..])
     );
-    assert_eq!(first_object_member(object, "blocknumber"), None);
-    assert_eq!(first_object_member(b"{}", "a"), None);
+    assert_eq!(find_object_member(object, "blocknumber"), None);
+    assert_eq!(find_object_member(b"{}", "a"), None);
     for other in ["[]", "null", "\"a\"", "", "{", "{\"b\":", "{\"a\":}"] {
-        assert_eq!(first_object_member(other.as_bytes(), "a"), None, "{other}");
+        assert_eq!(find_object_member(other.as_bytes(), "a"), None, "{other}");
     }
 }
 

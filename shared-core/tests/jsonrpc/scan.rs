@@ -149,20 +149,26 @@ fn deep_text_is_read_on_a_small_stack() {
     on_stack(64 << 10, move || {
         for (trace, is_read) in [(deepest, true), (too_deep, false)] {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{trace}]}}"#);
-            assert_eq!(response::parse_response(answer.as_bytes()).is_ok(), is_read);
+            assert_eq!(
+                response::parse_jsonrpc_response(answer.as_bytes()).is_ok(),
+                is_read
+            );
             let batch = format!("[{answer}]");
             assert_eq!(
                 response::parse_batch_responses(batch.as_bytes()).is_ok(),
                 is_read
             );
-            assert_eq!(response::first_object_member(trace.as_bytes(), "x"), None);
+            assert_eq!(response::find_object_member(trace.as_bytes(), "x"), None);
             assert_eq!(
                 first_array_element(format!("[{trace}]").as_bytes()).is_some(),
                 is_read
             );
             assert!(!has_failed_trace(format!("[{trace},\"error\"]").as_bytes()));
             let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":[{trace}]}}"#);
-            assert_eq!(request::parse_request(call.as_bytes(), 1).is_ok(), is_read);
+            assert_eq!(
+                request::parse_jsonrpc_request(call.as_bytes(), 1).is_ok(),
+                is_read
+            );
             assert_eq!(depth_check::is_within_max_depth(answer.as_bytes()), is_read);
         }
     });

@@ -1,12 +1,12 @@
 //! Edge cases that other implementations have read wrongly.
 
 use sszip_core::ssz::{
-    check_ssz, json_to_ssz, read_envelope_version, Fork, JsonInputForm, JsonToSsz, Preset, Schema,
-    SszErrorKind, SszToJson,
+    check_ssz, json_to_ssz, read_envelope_version, Fork, JsonEnvelopeForm, JsonToSsz, Preset,
+    Schema, SszErrorKind, SszToJson,
 };
 
 fn schema() -> Schema {
-    Schema::from_table(
+    Schema::compile_type_table(
         "class Fixed(Container):\n    a: uint64\n    b: boolean\n\
          class Lists(Container):\n    a: List[uint16, 4]\n    b: uint8\n    c: List[ByteList[3], 2]\n\
          One = List[ByteList[3], 1]\n\
@@ -252,7 +252,7 @@ fn value_is_found_in_each_kind_of_envelope() {
     let read = |form, json: &str| {
         let mut reader = JsonToSsz::new(&schema, schema.find_type("Fixed").unwrap(), form);
         reader
-            .push_piece(json.as_bytes())
+            .feed_json_piece(json.as_bytes())
             .map_err(|error| error.to_string())?;
         let version = reader.envelope_version().unwrap_or("none").to_owned();
         let ssz = reader.finish().map_err(|error| error.to_string())?;
@@ -261,10 +261,13 @@ fn value_is_found_in_each_kind_of_envelope() {
     let bare = "{\"a\":\"7\",\"b\":true}";
     let beacon = format!("{{\"version\":\"deneb\",\"finalized\":true,\"data\":{bare}}}");
     let rpc = format!("{{\"jsonrpc\":\"2.0\",\"result\":{bare},\"id\":1}}\n");
-    assert_eq!(read(JsonInputForm::Either, bare), Ok((7, "none".into())));
+    assert_eq!(read(JsonEnvelopeForm::Either, bare), Ok((7, "none".into())));
     let null = format!("{{\"error\" : null,\"result\":{bare}}}");
-    assert_eq!(read(JsonInputForm::Either, &null), Ok((7, "none".into())));
-    for form in [JsonInputForm::Either, JsonInputForm::Enveloped] {
+    assert_eq!(
+        read(JsonEnvelopeForm::Either, &null),
+        Ok((7, "none".into()))
+    );
+    for form in [JsonEnvelopeForm::Either, JsonEnvelopeForm::Enveloped] {
         assert_eq!(read(form, &beacon), Ok((7, "deneb".into())));
         assert_eq!(read(form, &rpc), Ok((7, "none".into())));
         for (json, why) in [
@@ -288,15 +291,15 @@ fn value_is_found_in_each_kind_of_envelope() {
     }
     let twice = format!("{{\"data\":{bare},\"data\":{bare}}}");
     assert_eq!(
-        read(JsonInputForm::Either, &twice),
+        read(JsonEnvelopeForm::Either, &twice),
         Err("byte 27: data occurs twice".into())
     );
     assert_eq!(
-        read(JsonInputForm::Bare, &beacon),
+        read(JsonEnvelopeForm::Bare, &beacon),
         Err("byte 61: a is missing".into())
     );
     assert_eq!(
-        read(JsonInputForm::Enveloped, bare),
+        read(JsonEnvelopeForm::Enveloped, bare),
         Err("byte 17: data and result are missing".into())
     );
 }
@@ -307,10 +310,10 @@ fn reader_and_writer_keep_failing_after_an_error() {
     let mut reader = JsonToSsz::new(
         &schema,
         schema.find_type("Fixed").unwrap(),
-        JsonInputForm::Bare,
+        JsonEnvelopeForm::Bare,
     );
-    let why = reader.push_piece(b"{\"a\":7").unwrap_err();
-    assert_eq!(reader.push_piece(b"}").unwrap_err(), why);
+    let why = reader.feed_json_piece(b"{\"a\":7").unwrap_err();
+    assert_eq!(reader.feed_json_piece(b"}").unwrap_err(), why);
     assert_eq!(reader.finish().unwrap_err(), why);
     let writer = SszToJson::new(&schema, schema.find_type("Word").unwrap(), [0; 8]);
     assert!(writer.unwrap().write_next(&mut [0; 100]).is_err());
@@ -322,27 +325,27 @@ fn name_of_unlimited_length_is_refused() {
     let mut reader = JsonToSsz::new(
         &schema,
         schema.find_type("Fixed").unwrap(),
-        JsonInputForm::Bare,
+        JsonEnvelopeForm::Bare,
     );
-    reader.push_piece(b"{\"").unwrap();
-    let refused = (0..100).find_map(|_| reader.push_piece(&[b'x'; 1000]).err());
+    reader.feed_json_piece(b"{\"").unwrap();
+    let refused = (0..100).find_map(|_| reader.feed_json_piece(&[b'x'; 1000]).err());
     let why = refused.unwrap().to_string();
     assert_eq!(why, "byte 1: a name or number of more than 8192 bytes");
     // white space and ignored fields may be of any length
     let mut reader = JsonToSsz::new(
         &schema,
         schema.find_type("Fixed").unwrap(),
-        JsonInputForm::Bare,
+        JsonEnvelopeForm::Bare,
     );
-    reader.push_piece(b"{\"x\":\"").unwrap();
+    reader.feed_json_piece(b"{\"x\":\"").unwrap();
     for _ in 0..100 {
-        reader.push_piece(&[b'x'; 1000]).unwrap();
+        reader.feed_json_piece(&[b'x'; 1000]).unwrap();
     }
-    reader.push_piece(b"\",\"a\":\"7\"").unwrap();
+    reader.feed_json_piece(b"\",\"a\":\"7\"").unwrap();
     for _ in 0..100 {
-        reader.push_piece(&[b' '; 1000]).unwrap();
+        reader.feed_json_piece(&[b' '; 1000]).unwrap();
     }
-    reader.push_piece(b",\"b\":true}").unwrap();
+    reader.feed_json_piece(b",\"b\":true}").unwrap();
     assert_eq!(reader.finish().unwrap()[0], 7);
 }
 
@@ -386,9 +389,9 @@ fn payload_status_is_read_as_nodes_write_it() {
         let json = format!(
             "{{\"status\":\"{status}\",\"latestValidHash\":null,\"validationError\":\"{error}\"}}"
         );
-        let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
+        let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Bare);
         for piece in json.as_bytes().chunks(piece) {
-            reader.push_piece(piece)?;
+            reader.feed_json_piece(piece)?;
         }
         reader.finish()
     };
@@ -448,10 +451,10 @@ fn envelope_members_are_distinguished_from_fields() {
         let mut reader = JsonToSsz::new(
             schema,
             schema.find_type(name).unwrap(),
-            JsonInputForm::Either,
+            JsonEnvelopeForm::Either,
         );
         for piece in json.as_bytes().chunks(piece) {
-            reader.push_piece(piece)?;
+            reader.feed_json_piece(piece)?;
         }
         reader.finish()
     };
@@ -501,7 +504,7 @@ fn version_is_found_after_the_value() {
     assert_eq!(read_envelope_version(b"{\"result\":7}"), Ok(None));
     assert!(read_envelope_version(b"{\"version\":\"fulu\"}").is_err());
     assert!(read_envelope_version(&answer[..40]).is_err());
-    let mut reader = JsonToSsz::for_envelope_version(Preset::Mainnet, "Checkpoint");
-    let error = reader.push_piece(answer).unwrap_err();
+    let mut reader = JsonToSsz::for_versioned_envelope(Preset::Mainnet, "Checkpoint");
+    let error = reader.feed_json_piece(answer).unwrap_err();
     assert_eq!(*error.error_kind(), SszErrorKind::NoVersion);
 }

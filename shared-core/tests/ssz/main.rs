@@ -27,7 +27,7 @@ fn corpus() -> Option<PathBuf> {
 }
 
 fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_table(TABLE).unwrap());
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::compile_type_table(TABLE).unwrap());
     &SCHEMA
 }
 
@@ -98,7 +98,7 @@ proptest! {
 /// The types include containers that are converted in one step as long as they are valid.
 #[test]
 fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
-    let mut schema = Schema::from_table(TABLE).unwrap();
+    let mut schema = Schema::compile_type_table(TABLE).unwrap();
     for (name, seed) in [("Vote", 3), ("Flags", 9), ("Named", 5), ("LongerNamed", 5)] {
         let ty = schema.parse_type(&format!("List[{name}, 4]")).unwrap();
         let choices: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(seed)).collect();

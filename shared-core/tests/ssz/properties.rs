@@ -2,8 +2,8 @@
 
 use sszip_core::ssz::schema::TypeKind;
 use sszip_core::ssz::{
-    check_ssz, hash_tree_root, json_to_ssz, select_path, ssz_to_json, JsonInputForm, JsonToSsz,
-    Schema, SszToJson, TypeId,
+    check_ssz, hash_tree_root, json_to_ssz, locate_value_at_path, ssz_to_json, JsonEnvelopeForm,
+    JsonToSsz, Schema, SszToJson, TypeId,
 };
 
 use super::reference::{self, Choices, Json};
@@ -35,12 +35,12 @@ pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     );
     let bytes = text.as_bytes();
     assert_eq!(
-        in_pieces(schema, ty, JsonInputForm::Bare, bytes, choices),
+        in_pieces(schema, ty, JsonEnvelopeForm::Bare, bytes, choices),
         Ok(ssz.clone()),
         "{text}"
     );
     let enveloped = format!("{{\"version\":\"x\",\"extra\":[{{}}],\"data\":{text}}}");
-    for form in [JsonInputForm::Enveloped, JsonInputForm::Either] {
+    for form in [JsonEnvelopeForm::Enveloped, JsonEnvelopeForm::Either] {
         let read = in_pieces(schema, ty, form, enveloped.as_bytes(), choices);
         assert_eq!(read, Ok(ssz.clone()), "{enveloped}");
     }
@@ -67,7 +67,7 @@ fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mu
         };
     }
     // a path has a step for an optional value, which JSON does not have
-    if let Ok((ty, range)) = select_path(schema, ty, ssz, &path) {
+    if let Ok((ty, range)) = locate_value_at_path(schema, ty, ssz, &path) {
         if !matches!(schema.type_by_id(ty).kind, TypeKind::Optional(_)) {
             let found = reference::to_json(schema, ty, &ssz[range]);
             assert_eq!(found.as_ref(), Some(part), "{path}");
@@ -77,14 +77,17 @@ fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mu
     }
     for wrong in ["[0", "[x]", "[99999]", ".nothing", "x[0]"] {
         let path = format!("{path}{wrong}");
-        assert!(select_path(schema, ty, ssz, &path).is_err(), "{path}");
+        assert!(
+            locate_value_at_path(schema, ty, ssz, &path).is_err(),
+            "{path}"
+        );
     }
 }
 
 /// Checks that any text is read as by the reference reader, in one piece and in many.
 pub fn check_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choices<'_>) {
     let whole = json_to_ssz(schema, ty, text);
-    let pieces = in_pieces(schema, ty, JsonInputForm::Bare, text, choices);
+    let pieces = in_pieces(schema, ty, JsonEnvelopeForm::Bare, text, choices);
     match (&whole, &pieces) {
         (Ok(whole), Ok(pieces)) => assert_eq!(whole, pieces),
         (Err(whole), Err(pieces)) => {
@@ -140,7 +143,7 @@ pub fn check_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choice
 pub fn in_pieces(
     schema: &Schema,
     ty: TypeId,
-    form: JsonInputForm,
+    form: JsonEnvelopeForm,
     mut text: &[u8],
     choices: &mut Choices<'_>,
 ) -> Result<Vec<u8>, sszip_core::ssz::SszError> {
@@ -148,7 +151,7 @@ pub fn in_pieces(
     let most = [1, 2, 7, 60, 500, 9000][choices.below(6)];
     while !text.is_empty() {
         let len = (1 + choices.below(most)).min(text.len());
-        reader.push_piece(&text[..len])?;
+        reader.feed_json_piece(&text[..len])?;
         text = &text[len..];
     }
     reader.finish()

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sszip_core::ssz::{
-    check_ssz, hash_tree_root, json_to_ssz, select_path, ssz_to_json, Fork, Preset, Schema,
+    check_ssz, hash_tree_root, json_to_ssz, locate_value_at_path, ssz_to_json, Fork, Preset, Schema,
 };
 
 fn read(name: &str) -> Option<Vec<u8>> {
@@ -70,9 +70,9 @@ fn genesis_state_converts_and_has_its_known_validators_root() {
     let json = ssz_to_json(schema, ty, &ssz).unwrap();
     assert!(json_to_ssz(schema, ty, &json).unwrap() == ssz);
     // the root that the chain itself uses for its genesis
-    let (validators, range) = select_path(schema, ty, &ssz, "validators").unwrap();
+    let (validators, range) = locate_value_at_path(schema, ty, &ssz, "validators").unwrap();
     let root = hash_tree_root(schema, validators, &ssz[range]).unwrap();
-    let named = select_path(schema, ty, &ssz, "genesis_validators_root")
+    let named = locate_value_at_path(schema, ty, &ssz, "genesis_validators_root")
         .unwrap()
         .1;
     assert_eq!(root, ssz[named]);

@@ -1,7 +1,8 @@
 //! Execution witnesses: header objects, and RLP.
 
 use sszip_core::ssz::{
-    check_ssz, json_to_ssz, ssz_to_json, Fork, JsonInputForm, JsonToSsz, Preset, Schema, SszToJson,
+    check_ssz, json_to_ssz, ssz_to_json, Fork, JsonEnvelopeForm, JsonToSsz, Preset, Schema,
+    SszToJson,
 };
 
 use crate::properties::in_pieces;
@@ -104,7 +105,7 @@ fn rlp_witness_converts_in_both_directions_in_any_pieces() {
         let ssz = in_pieces(
             schema(),
             ty,
-            JsonInputForm::Bare,
+            JsonEnvelopeForm::Bare,
             text.as_bytes(),
             &mut choices,
         )
@@ -167,9 +168,9 @@ fn long_parts_are_converted_in_any_order_of_fields() {
         }
         let expected = [expected, parts.concat()].concat();
         let reader = || {
-            let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, JsonEnvelopeForm::Bare);
             for piece in json.as_bytes().chunks(65_536) {
-                reader.push_piece(piece).unwrap();
+                reader.feed_json_piece(piece).unwrap();
             }
             reader
         };
@@ -177,7 +178,7 @@ fn long_parts_are_converted_in_any_order_of_fields() {
         let parts = reader().finish_in_parts().unwrap();
         assert!(!parts.is_in_order());
         assert_eq!(parts.len(), expected.len());
-        let (bytes, order) = parts.into_ordered_ranges();
+        let (bytes, order) = parts.into_buffer_with_order();
         let pieces: Vec<&[u8]> = order.into_iter().map(|part| &bytes[part]).collect();
         assert!(pieces.concat() == expected);
     }
@@ -199,9 +200,9 @@ fn fourth_list_is_skipped_and_written_on_request() {
     for keys in [&[][..], &some, &many] {
         let text = answer(&four(keys));
         for piece in [1, 7, 1000, 65_536, usize::MAX] {
-            let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, JsonEnvelopeForm::Bare);
             for piece in text.as_bytes().chunks(piece) {
-                reader.push_piece(piece).unwrap();
+                reader.feed_json_piece(piece).unwrap();
             }
             assert!(reader.finish().unwrap() == expected, "{piece}");
         }
@@ -209,7 +210,7 @@ fn fourth_list_is_skipped_and_written_on_request() {
     let mut written = Vec::new();
     let mut writer = SszToJson::new(schema(), ty, &expected)
         .unwrap()
-        .with_rlp_keys();
+        .with_empty_witness_keys();
     let mut room = [0; 1024];
     loop {
         match writer.write_next(&mut room).unwrap() {
@@ -230,10 +231,10 @@ fn invalid_rlp_is_reported_with_its_position() {
         let text = answer(rlp);
         let begin = text.find("0x").unwrap() + 2;
         for piece in [1, 3, 64, 4096, 40_000, usize::MAX] {
-            let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), ty, JsonEnvelopeForm::Bare);
             let mut pieces = text.as_bytes().chunks(piece);
             let error = pieces
-                .find_map(|piece| reader.push_piece(piece).err())
+                .find_map(|piece| reader.feed_json_piece(piece).err())
                 .unwrap();
             assert_eq!(
                 error.byte_offset(),
@@ -283,9 +284,9 @@ fn changed_rlp_is_read_equally_in_any_pieces() {
             let mut text = text.clone().into_bytes();
             text[at] = digit;
             let read = |piece: usize| {
-                let mut reader = JsonToSsz::new(schema(), ty, JsonInputForm::Bare);
+                let mut reader = JsonToSsz::new(schema(), ty, JsonEnvelopeForm::Bare);
                 for piece in text.chunks(piece) {
-                    reader.push_piece(piece)?;
+                    reader.feed_json_piece(piece)?;
                 }
                 reader.finish()
             };
@@ -409,9 +410,9 @@ fn recorded_witnesses_convert_in_both_directions() {
             one => vec![&one["witness"]],
         };
         for witness in witnesses.into_iter().filter(|witness| witness.is_object()) {
-            let mut reader = JsonToSsz::new(schema(), plain, JsonInputForm::Bare);
+            let mut reader = JsonToSsz::new(schema(), plain, JsonEnvelopeForm::Bare);
             for piece in witness.to_string().as_bytes().chunks(1000) {
-                reader.push_piece(piece).unwrap();
+                reader.feed_json_piece(piece).unwrap();
             }
             let ssz = reader.finish().unwrap();
             check_ssz(schema(), plain, &ssz).unwrap();

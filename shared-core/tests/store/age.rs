@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::store::EntryStore;
+use sszip_core::cache::store::DiskEntryStore;
 
 use super::support::{body, config, count, folder, has, header, key, open, put, reopen, NOW};
 
@@ -14,7 +14,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-fn is_old(store: &EntryStore, n: u64) -> bool {
+fn is_old(store: &DiskEntryStore, n: u64) -> bool {
     store.get(&key(n), NOW).unwrap().is_old
 }
 
@@ -200,7 +200,7 @@ fn sst_files_are_dropped_while_others_are_written() {
     }
     put(&store, 1, 100);
     assert!(has(&store, 1));
-    assert_eq!(store.next_health_change(), None);
+    assert_eq!(store.next_store_health_change(), None);
     store.flush_and_close().unwrap();
     assert_eq!(count(&reopen(&config(folder.path())), 400), 1);
 }

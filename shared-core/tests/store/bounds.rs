@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::store::{EntryStore, StoreConfig};
+use sszip_core::cache::store::{DiskEntryStore, StoreConfig};
 
 use super::support::{config, folder, header, key, open, put, reopen, NOW};
 
@@ -38,7 +38,7 @@ fn noise(n: u64, length: usize) -> Vec<u8> {
     body
 }
 
-fn put_noise(store: &EntryStore, n: u64, length: usize, class: LifetimeClass) {
+fn put_noise(store: &DiskEntryStore, n: u64, length: usize, class: LifetimeClass) {
     let body = noise(n, length);
     let mut header = header(store, n);
     header.about.class = class;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::rocks::{FamilyOptions, RocksDatabase};
-use sszip_core::cache::store::{EntryStore, StoreConfig, StoreError};
+use sszip_core::cache::store::{DiskEntryStore, StoreConfig, StoreWriteRejection};
 
 use super::child::{report, start};
 use super::support::{config, folder, has, key, open, put, reopen, times};
@@ -52,7 +52,7 @@ fn keys(config: &StoreConfig) -> BTreeSet<Vec<u8>> {
     let rocks =
         RocksDatabase::open_database(&config.path.join("db"), &families, 1 << 20, false).unwrap();
     let mut keys = BTreeSet::new();
-    let mut rows = rocks.iterate_rows(1, &[], &[0xff; 100]).unwrap();
+    let mut rows = rocks.iterate_key_range(1, &[], &[0xff; 100]).unwrap();
     while let Some((key, _)) = rows.next_row().unwrap() {
         keys.insert(key.to_vec());
     }
@@ -141,10 +141,10 @@ pub fn mark(folder: &Path, base: u64) {
 }
 
 /// Records the mark `n`, as soon as the store accepts it.
-fn record_mark(store: &EntryStore, n: u64) {
+fn record_mark(store: &DiskEntryStore, n: u64) {
     for _ in 0..120_000 {
-        match store.put_row_with_flush(b"mark", Some(&n.to_be_bytes())) {
-            Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
+        match store.put_row_without_flush(b"mark", Some(&n.to_be_bytes())) {
+            Err(StoreWriteRejection::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done.unwrap(),
         }
     }
@@ -171,7 +171,7 @@ fn entry_never_survives_without_its_finality_mark() {
         }
         reports.extend(child.kill());
         let store = reopen(&config);
-        let mark = store.get_owner_row(b"mark").unwrap();
+        let mark = store.read_owner_value(b"mark").unwrap();
         let mark = mark.map_or(0, |mark| u64::from_be_bytes(mark.try_into().unwrap()));
         store.flush_and_close().unwrap();
         let entries = keys(&config);

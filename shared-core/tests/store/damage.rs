@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::{
-    EntryStore, StoreConfig, StoreDamage, StoreOpenError, StoreOpenOutcome,
+    DiskEntryStore, StoreConfig, StoreDamage, StoreOpenError, StoreOpenOutcome,
 };
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ use super::support::{config, count, folder, has, header, key, open, put, reopen,
 const ENTRIES: u64 = 101;
 const LATER: u64 = NOW + 1000;
 
-fn fill(store: &EntryStore) {
+fn fill(store: &DiskEntryStore) {
     for n in 1..ENTRIES {
         put(store, n, 3000);
     }

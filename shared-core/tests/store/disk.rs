@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::{
-    EntryStore, StoreConfig, StoreError, StoreHealthChange, StoreOpenError, StoreOpenOutcome,
-    StoreWriteError, MIN_SIZE,
+    DiskEntryStore, StoreConfig, StoreHealthChange, StoreOpenError, StoreOpenOutcome,
+    StoreWriteOutageReason, StoreWriteRejection, MIN_SIZE,
 };
 
 use super::child::start_in_mount_namespace;
@@ -37,11 +37,11 @@ fn fill(path: &Path, bytes: usize) {
 }
 
 /// Stores entry `n`, as soon as the store accepts it.
-fn try_put(store: &EntryStore, n: u64) -> Result<(), StoreError> {
+fn try_put(store: &DiskEntryStore, n: u64) -> Result<(), StoreWriteRejection> {
     let body = body(n, 20_000);
     for _ in 0..120_000 {
         match store.put_entry(&key(n), &header(store, n), &body) {
-            Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
+            Err(StoreWriteRejection::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done,
         }
     }
@@ -73,18 +73,26 @@ pub fn full(folder: &Path) {
     );
     let (stored, error) = failed.expect("40 MB can't fit into 24");
     assert!(
-        matches!(error, StoreError::Off(StoreWriteError::DiskFull)),
+        matches!(
+            error,
+            StoreWriteRejection::Off(StoreWriteOutageReason::DiskFull)
+        ),
         "{error}"
     );
     for n in 0..100 {
         assert!(try_put(&store, stored + n).is_err());
     }
     assert_eq!(
-        store.next_health_change(),
-        Some(StoreHealthChange::StoringOff(StoreWriteError::DiskFull))
+        store.next_store_health_change(),
+        Some(StoreHealthChange::StoringOff(
+            StoreWriteOutageReason::DiskFull
+        ))
     );
-    assert_eq!(store.next_health_change(), None);
-    assert_eq!(store.store_status().off, Some(StoreWriteError::DiskFull));
+    assert_eq!(store.next_store_health_change(), None);
+    assert_eq!(
+        store.store_status().off,
+        Some(StoreWriteOutageReason::DiskFull)
+    );
     assert!(store.flush().is_err());
 
     // all stored entries are found
@@ -94,7 +102,7 @@ pub fn full(folder: &Path) {
     // a purge is not acknowledged, but in effect
     assert!(store.purge_entries(&PurgeScope::Key(key(1))).is_err());
     assert!(!has(&store, 1));
-    assert_eq!(store.next_health_change(), None);
+    assert_eq!(store.next_store_health_change(), None);
 
     // space is free again, and storing continues without a restart
     fs::remove_file(&filler).unwrap();
@@ -105,10 +113,10 @@ pub fn full(folder: &Path) {
     assert!(on, "nothing was flushed for a minute");
     try_put(&store, stored).unwrap();
     assert_eq!(
-        store.next_health_change(),
+        store.next_store_health_change(),
         Some(StoreHealthChange::StoringOn)
     );
-    assert_eq!(store.next_health_change(), None);
+    assert_eq!(store.next_store_health_change(), None);
     assert_eq!(store.store_status().off, None);
     store.purge_entries(&PurgeScope::Key(key(2))).unwrap();
     store.flush_and_close().unwrap();
@@ -156,8 +164,8 @@ pub fn full_at_a_purge(folder: &Path) {
         // the entry is stored in memory, or refused
         let _ = try_put(&store, 10 + n);
     }
-    let off = StoreHealthChange::StoringOff(StoreWriteError::DiskFull);
-    assert_eq!(store.next_health_change(), Some(off));
+    let off = StoreHealthChange::StoringOff(StoreWriteOutageReason::DiskFull);
+    assert_eq!(store.next_store_health_change(), Some(off));
     for n in 0..10 {
         assert_eq!(has(&store, n), n > 2);
     }

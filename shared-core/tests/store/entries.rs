@@ -3,7 +3,8 @@
 use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::{
-    EntryStore, ReadWouldBlock, StoreConfig, StoreError, StoreOpenError, StoreOpenOutcome, MIN_SIZE,
+    DiskEntryStore, ReadWouldBlock, StoreConfig, StoreOpenError, StoreOpenOutcome,
+    StoreWriteRejection, MIN_SIZE,
 };
 
 use super::support::{
@@ -115,17 +116,17 @@ fn entry_or_store_outside_its_size_limits_is_refused() {
     let large = body(1, config.max_entry_length() as usize + 1);
     let mut header = header(&store, 1);
     let refused = store.put_entry(&key(1), &header, &large);
-    assert!(matches!(refused, Err(StoreError::TooLarge)));
+    assert!(matches!(refused, Err(StoreWriteRejection::TooLarge)));
     store.put_entry(&key(1), &header, &large[1..]).unwrap();
     header.about.method = Some("m".repeat(70_000).into());
     let refused = store.put_entry(&key(1), &header, b"");
-    assert!(matches!(refused, Err(StoreError::TooLarge)));
+    assert!(matches!(refused, Err(StoreWriteRejection::TooLarge)));
     let config = StoreConfig {
         max_size: MIN_SIZE - 1,
         ..config
     };
     assert!(matches!(
-        EntryStore::open_store(&config, NOW),
+        DiskEntryStore::open_store(&config, NOW),
         Err(StoreOpenError::TooSmall { .. })
     ));
 }
@@ -141,7 +142,7 @@ fn borrowed_value_keeps_the_store_locked() {
     let stored = store.get(&key(1), NOW).unwrap();
     store.flush_and_close().unwrap();
     assert!(matches!(
-        EntryStore::open_store(&config, NOW),
+        DiskEntryStore::open_store(&config, NOW),
         Err(StoreOpenError::Locked)
     ));
     assert_eq!(&stored[..], body(1, 30_000));
@@ -157,7 +158,7 @@ fn second_owner_is_locked_out() {
     put(&store, 1, 1000);
     for _ in 0..3 {
         assert!(matches!(
-            EntryStore::open_store(&config, NOW),
+            DiskEntryStore::open_store(&config, NOW),
             Err(StoreOpenError::Locked)
         ));
     }
@@ -194,7 +195,7 @@ fn purged_entries_are_not_found_after_a_restart() {
     let mut late = header(&store, 5);
     late.about.generation = first;
     let refused = store.put_entry(&key(5), &late, b"late");
-    assert!(matches!(refused, Err(StoreError::Purged)));
+    assert!(matches!(refused, Err(StoreWriteRejection::Purged)));
     put(&store, 5, 100);
     assert_eq!(count(&store, 100), 90);
     drop(store);
@@ -233,9 +234,9 @@ fn purge_without_its_marker_is_not_acknowledged() {
     let in_the_way = config.path.join("sszip-store.new");
     std::fs::create_dir(&in_the_way).unwrap();
     let error = store.purge_entries(&PurgeScope::Key(key(1))).unwrap_err();
-    assert!(matches!(error, StoreError::Marker(_)), "{error}");
+    assert!(matches!(error, StoreWriteRejection::Marker(_)), "{error}");
     assert!(!has(&store, 1));
-    assert_eq!(store.next_health_change(), None);
+    assert_eq!(store.next_store_health_change(), None);
     std::fs::remove_dir(&in_the_way).unwrap();
     // the next flush writes the marker
     store.flush().unwrap();
@@ -248,7 +249,7 @@ fn control_values_survive_a_restart() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
-    assert_eq!(store.get_owner_row(b"finalized").unwrap(), None);
+    assert_eq!(store.read_owner_value(b"finalized").unwrap(), None);
     store
         .put_durable_rows(&[(b"finalized", Some(b"17"))])
         .unwrap();
@@ -256,7 +257,7 @@ fn control_values_survive_a_restart() {
         .put_durable_rows(&[(b"finalized", Some(b"18"))])
         .unwrap();
     drop(store);
-    let value = reopen(&config).get_owner_row(b"finalized").unwrap();
+    let value = reopen(&config).read_owner_value(b"finalized").unwrap();
     assert_eq!(value.as_deref(), Some(&b"18"[..]));
 }
 

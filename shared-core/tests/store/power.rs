@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::store::{EntryStore, StoreConfig, StoreOpenOutcome};
+use sszip_core::cache::store::{DiskEntryStore, StoreConfig, StoreOpenOutcome};
 
 use super::child::{report, start};
 use super::support::{config, count, folder, has, key, open, put, times};
@@ -69,7 +69,7 @@ impl Drop for End<'_> {
 }
 
 /// Cuts the power, and returns the number of entries below `purged` that are found.
-fn check_cut(store: &EntryStore, to: &Path, cut: u64, purged: u64) -> u64 {
+fn check_cut(store: &DiskEntryStore, to: &Path, cut: u64, purged: u64) -> u64 {
     let left = config(to);
     store.power_cut(&left.path, cut.is_multiple_of(2)).unwrap();
     let (store, opening) = open(&left);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::store::{PurgeRecords, PurgeRow, MAX_RANGES, MAX_RECORDS};
 use sszip_core::cache::{CacheKey, CacheNamespace};
 
@@ -15,7 +15,7 @@ use super::support::key;
 #[derive(Clone, Debug)]
 struct StoredEntry {
     key: CacheKey,
-    about: StoreAttributes,
+    about: StoredEntryAttributes,
 }
 
 impl StoredEntry {
@@ -57,7 +57,7 @@ struct PurgeRows(BTreeMap<Vec<u8>, u64>);
 
 impl PurgeRows {
     fn from_purges(purges: &PurgeRecords) -> Self {
-        Self(purges.all_purge_rows().into_iter().collect())
+        Self(purges.encode_purge_rows().into_iter().collect())
     }
 
     fn apply(&mut self, changes: Vec<PurgeRow>) {
@@ -70,7 +70,7 @@ impl PurgeRows {
     }
 
     fn load(&self) -> PurgeRecords {
-        PurgeRecords::load_purge_rows(self.0.iter().map(|(row, at)| (&row[..], *at))).unwrap()
+        PurgeRecords::decode_purge_rows(self.0.iter().map(|(row, at)| (&row[..], *at))).unwrap()
     }
 }
 
@@ -102,7 +102,7 @@ fn entries() -> impl Strategy<Value = StoredEntry> {
     (0..8u64, namespaces(), method, block, 90..150u64).prop_map(
         |(n, namespace, method, block, generation)| StoredEntry {
             key: key(n),
-            about: StoreAttributes {
+            about: StoredEntryAttributes {
                 namespace,
                 method,
                 block,
@@ -160,7 +160,7 @@ fn check_many_purges(
             purges.purge_record_count()
         );
     }
-    assert_eq!(rows.0.len(), purges.all_purge_rows().len());
+    assert_eq!(rows.0.len(), purges.encode_purge_rows().len());
     assert_eq!(rows.load(), purges);
     for (scope, generation) in &newest {
         let mut entry = entry_of(scope);
@@ -181,7 +181,7 @@ fn check_many_purges(
 fn entry(n: u64) -> StoredEntry {
     StoredEntry {
         key: key(n),
-        about: StoreAttributes {
+        about: StoredEntryAttributes {
             class: LifetimeClass::Immutable,
             namespace: [0; 16],
             method: None,
@@ -302,7 +302,7 @@ fn invalid_purge_rows_are_refused() {
         b"\x05",
     ] {
         assert!(
-            PurgeRecords::load_purge_rows([(row, 1)]).is_none(),
+            PurgeRecords::decode_purge_rows([(row, 1)]).is_none(),
             "{row:?}"
         );
     }

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::entry::store_attributes::StoreAttributes;
+use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::store::{
-    EntryRecordAttributes, EntryStore, StoreConfig, StoreError, StoreOpenError, StoreOpenOutcome,
+    DiskEntryStore, EntryRecordAttributes, StoreConfig, StoreOpenError, StoreOpenOutcome,
+    StoreWriteRejection,
 };
 use sszip_core::cache::CacheKey;
 use tempfile::TempDir;
@@ -40,9 +41,9 @@ pub fn body(n: u64, length: usize) -> Vec<u8> {
 }
 
 /// Returns the header of an entry of block `n`, fetched now.
-pub fn header(store: &EntryStore, n: u64) -> EntryRecordAttributes {
+pub fn header(store: &DiskEntryStore, n: u64) -> EntryRecordAttributes {
     EntryRecordAttributes {
-        about: StoreAttributes {
+        about: StoredEntryAttributes {
             class: LifetimeClass::Immutable,
             namespace: CHAIN,
             method: Some("eth_getBlockByNumber".into()),
@@ -57,11 +58,11 @@ pub fn header(store: &EntryStore, n: u64) -> EntryRecordAttributes {
 }
 
 /// Stores entry `n`, as soon as the store accepts it.
-pub fn put(store: &EntryStore, n: u64, length: usize) {
+pub fn put(store: &DiskEntryStore, n: u64, length: usize) {
     let body = body(n, length);
     for _ in 0..120_000 {
         match store.put_entry(&key(n), &header(store, n), &body) {
-            Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
+            Err(StoreWriteRejection::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done.unwrap(),
         }
     }
@@ -69,7 +70,7 @@ pub fn put(store: &EntryStore, n: u64, length: usize) {
 }
 
 /// Returns whether entry `n` is found; if so, its bytes must equal [`body`].
-pub fn has(store: &EntryStore, n: u64) -> bool {
+pub fn has(store: &DiskEntryStore, n: u64) -> bool {
     let Some(stored) = store.get(&key(n), NOW) else {
         return false;
     };
@@ -79,7 +80,7 @@ pub fn has(store: &EntryStore, n: u64) -> bool {
 }
 
 /// Counts the entries of `0..n` that are found.
-pub fn count(store: &EntryStore, n: u64) -> u64 {
+pub fn count(store: &DiskEntryStore, n: u64) -> u64 {
     (0..n).map(|n| u64::from(has(store, n))).sum()
 }
 
@@ -96,9 +97,9 @@ pub fn config(path: &Path) -> StoreConfig {
 pub fn try_open(
     config: &StoreConfig,
     now: u64,
-) -> Result<(EntryStore, StoreOpenOutcome), StoreOpenError> {
+) -> Result<(DiskEntryStore, StoreOpenOutcome), StoreOpenError> {
     for _ in 0..24_000 {
-        match EntryStore::open_store(config, now) {
+        match DiskEntryStore::open_store(config, now) {
             Err(StoreOpenError::Locked) => std::thread::sleep(Duration::from_millis(5)),
             opened => return opened,
         }
@@ -106,11 +107,11 @@ pub fn try_open(
     Err(StoreOpenError::Locked)
 }
 
-pub fn open(config: &StoreConfig) -> (EntryStore, StoreOpenOutcome) {
+pub fn open(config: &StoreConfig) -> (DiskEntryStore, StoreOpenOutcome) {
     try_open(config, NOW).unwrap()
 }
 
-pub fn reopen(config: &StoreConfig) -> EntryStore {
+pub fn reopen(config: &StoreConfig) -> DiskEntryStore {
     let (store, opening) = open(config);
     assert_eq!(opening, StoreOpenOutcome::Reopened);
     store

@@ -4,17 +4,17 @@
 use sszip_core::hash_keys::HashMap;
 use std::sync::{Arc, Mutex};
 
-use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
+use sszip_core::cache::link::callout::{CalloutLimits, OwnerCalloutClient};
 use sszip_core::cache::link::{OwnerReply as OfOwner, OwnerRequest};
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 
 use super::host::{ClientResponse, HostRequest, NextAction, RequestTask, TestHost};
 
 /// A host in memory that queries its owner by callouts, as a proxy-wasm sandbox does.
 pub struct CalloutHost {
-    pub process: ProcessHandle,
-    calls: Arc<CalloutClient>,
+    pub process: ProcessResources,
+    calls: Arc<OwnerCalloutClient>,
     woken: Arc<WokenRequestQueue>,
     event_loop: EventLoopId,
     /// Entries of the owner.
@@ -31,14 +31,14 @@ const CLIENT: usize = 7;
 
 impl CalloutHost {
     pub fn new() -> Self {
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         let woken = Arc::new(WokenRequestQueue::default());
         let event_loop = process.shared.add_event_loop(woken.clone());
-        let calls = Arc::new(CalloutClient::new(
+        let calls = Arc::new(OwnerCalloutClient::new(
             "sandbox".into(),
             CalloutLimits::default(),
         ));
-        process.shared.connect_owner(calls.clone());
+        process.shared.set_owner_client(calls.clone());
         Self {
             process,
             calls,
@@ -62,14 +62,14 @@ impl CalloutHost {
             let is_wrong = self.wrong.lock().unwrap().iter().any(|it| it == namespace);
             let number = if is_wrong { "2" } else { "none" };
             for (name, value) in [("sszip-generation", "5"), ("sszip-chain", number)] {
-                answer.read_header(name, value.as_bytes()).unwrap();
+                answer.parse_reply_header(name, value.as_bytes()).unwrap();
             }
             if is_wrong && of("sszip-chain-known") != Some("2") {
                 let state = format!(
                     r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":null,"known":false,"wrong":true,"reorgs":[],"since":9}}"#
                 );
                 answer
-                    .read_header("sszip-chain-state", state.as_bytes())
+                    .parse_reply_header("sszip-chain-state", state.as_bytes())
                     .unwrap();
             }
             self.calls
@@ -139,7 +139,7 @@ impl CalloutHost {
 impl TestHost for CalloutHost {
     fn request(&self, request: HostRequest) -> Result<ClientResponse, String> {
         let mut task = RequestTask::new(request)?;
-        let waiter = self.event_loop.waiter_with_id(CLIENT);
+        let waiter = self.event_loop.waiter_of_request(CLIENT);
         let mut next = task.look_up(Some(waiter))?;
         let answer = loop {
             next = match next {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::driven::BodyEnd;
 use super::fields::{check_equal, check_fields, gzip, joined_header_values, Fields};
@@ -156,7 +156,7 @@ pub fn run_case(
     case: &ParityCase,
     split: BodySplit,
     host: &dyn TestHost,
-    process: &ProcessHandle,
+    process: &ProcessResources,
 ) -> Result<(), String> {
     let body = generate_body(&case.response.body);
     let sent = match case.response.coding.as_deref() {
@@ -229,7 +229,7 @@ fn host_request_of_case(
     case: &ParityCase,
     sent: &[u8],
     split: BodySplit,
-    process: ProcessHandle,
+    process: ProcessResources,
 ) -> host::HostRequest {
     let CaseRequest {
         method,
@@ -285,9 +285,9 @@ fn host_request_of_case(
 
 fn config_of_case(
     settings: &BTreeMap<String, toml::Value>,
-    process: ProcessHandle,
+    process: ProcessResources,
 ) -> Arc<RouteConfig> {
-    let mut directives = ConfigBlock::default();
+    let mut directives = RouteConfigBlock::default();
     if !settings.contains_key("enable") {
         directives.set_directive("enable", &[b"on"]).unwrap();
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use serde_json::Value;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::driven::BodyEnd;
 use super::event_loops::{EventLoopsHost, HostOptions};
@@ -15,7 +15,7 @@ use super::host::{ClientResponse, HostRequest, NodeFunction, NodeResponse};
 const THINGS: u64 = 6;
 
 fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
-    let mut directives = ConfigBlock::default();
+    let mut directives = RouteConfigBlock::default();
     for (name, value) in [("enable", "on"), ("cache", "on")] {
         directives.set_directive(name, &[value.as_bytes()]).unwrap();
     }

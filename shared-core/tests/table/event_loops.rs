@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker};
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::exchange::drive::OffLoopJob;
 
 use super::host::{
@@ -63,7 +63,7 @@ impl EventLoopWaker for LoopWaker {
 
 /// A host in memory with several event loops, each on a thread, and threads for jobs.
 pub struct EventLoopsHost {
-    pub process: ProcessHandle,
+    pub process: ProcessResources,
     pub owner: Option<OwnerThread>,
     events: Vec<Sender<LoopEvent>>,
     longs: Option<Vec<Sender<OffLoopTask>>>,
@@ -83,12 +83,12 @@ pub struct HostOptions {
 
 impl EventLoopsHost {
     pub fn new(has: HostOptions) -> Self {
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         match has.memory {
             Some(bytes) => process
                 .shared
                 .start_hot_tier(bytes, bytes / 16, has.event_loops),
-            None => process.shared.set_event_loop_count(has.event_loops),
+            None => process.shared.split_tables_by_loop(has.event_loops),
         }
         let owner = has.owner.then(|| OwnerThread::start(&process.shared));
         let mut threads = Vec::new();
@@ -210,7 +210,7 @@ impl LoopState {
     }
 
     fn look_up(&mut self, name: usize) {
-        let waiter = self.event_loop.waiter_with_id(name);
+        let waiter = self.event_loop.waiter_of_request(name);
         self.resume_task(name, |task| task.look_up(Some(waiter)));
     }
 

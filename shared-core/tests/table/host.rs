@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::RequestWaiter;
+use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, HostStep, OffLoopJob, RequestBody, RequiredBody,
+    BodyLength, ExchangeDriver, HostStep, OffLoopJob, RequestBodyAvailability, RequiredBody,
 };
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 use sszip_core::response_mode::ResponseMode;
@@ -110,7 +110,7 @@ impl RequestTask {
     }
 
     /// Looks up the request if it can be looked up; with a `waiter`, the request may wait.
-    pub fn look_up(&mut self, waiter: Option<RequestWaiter>) -> Result<NextAction, String> {
+    pub fn look_up(&mut self, waiter: Option<WaitingRequestId>) -> Result<NextAction, String> {
         self.purged = self.request.purged.load(Ordering::SeqCst);
         let length = BodyLength::Known(self.request.body.len() as u64);
         if self.driver.required_body(length) == RequiredBody::Nothing {
@@ -125,9 +125,10 @@ impl RequestTask {
             waiter,
             ..LookupRequest::default()
         };
-        let found = self
-            .driver
-            .lookup_under_policy(RequestBody::Whole(&self.request.body), lookup_request);
+        let found = self.driver.lookup_under_policy(
+            RequestBodyAvailability::Whole(&self.request.body),
+            lookup_request,
+        );
         let found = found.map_err(|problem| problem.to_string())?;
         self.next_action(found)
     }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 
 mod callout_host;
 mod cases;
@@ -44,7 +44,7 @@ fn case_holds_for_each_split_of_its_body() {
     for case in &cases {
         for split in cases::SPLITS {
             if let Err(problem) =
-                cases::run_case(case, split, &SequentialHost, &ProcessHandle::default())
+                cases::run_case(case, split, &SequentialHost, &ProcessResources::default())
             {
                 failures.push(format!("{} ({split:?}): {problem}", case.name));
             }
@@ -58,7 +58,7 @@ fn sequence_holds_for_each_split_of_its_bodies() {
     let mut failures = Vec::new();
     for sequence in &sequences::load_sequences() {
         for split in sequences::SPLITS {
-            let process = ProcessHandle::default();
+            let process = ProcessResources::default();
             process.shared.start_hot_tier(16 << 20, 16 << 20, 1);
             if let Err(problem) =
                 sequences::run_sequence(sequence, split, &SequentialHost, &process, "0")
@@ -148,7 +148,7 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 // other clients would take a part of the memory that the case is about
                 let own = case.config.contains_key("memory");
                 let process = if own {
-                    ProcessHandle::default()
+                    ProcessResources::default()
                 } else {
                     host.process.clone()
                 };
@@ -164,7 +164,7 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 let place = number.to_string();
                 // a wrong chain removes entries of other clients from memory
                 let process = if sequence.name.starts_with("wrong chain:") {
-                    let process = ProcessHandle::default();
+                    let process = ProcessResources::default();
                     process.shared.start_hot_tier(16 << 20, 16 << 20, 1);
                     process
                 } else {

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use sszip_core::cache::chain::NamespaceChains;
-use sszip_core::cache::entry::store_attributes::StoreAttributes;
+use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::wire::{decode_cache_entry, EncodedEntry};
 use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::freshness::FinalityUpgrade;
 use sszip_core::cache::process::flights::{FlightLeadership, FlightOutcome};
 use sszip_core::cache::process::owner_client::{OwnerAdminReply, OwnerClient};
-use sszip_core::cache::process::wake::RequestWaiter;
-use sszip_core::cache::process::ProcessState;
+use sszip_core::cache::process::wake::WaitingRequestId;
+use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::{CacheKey, CacheNamespace};
 
 /// The client of an owner that is a thread of the test.
@@ -22,7 +22,7 @@ use sszip_core::cache::{CacheKey, CacheNamespace};
 pub struct InProcessOwner {
     questions: Mutex<Option<Sender<OwnerQuery>>>,
     /// Entries that look-ups of several keys have found.
-    found: Mutex<HashMap<RequestWaiter, (u64, Entries)>>,
+    found: Mutex<HashMap<WaitingRequestId, (u64, Entries)>>,
     purge_generation: AtomicU64,
     followed_chains: NamespaceChains,
 }
@@ -34,7 +34,7 @@ type Entries = Vec<(CacheKey, Arc<CacheEntry>)>;
 #[derive(Debug)]
 enum OwnerQuery {
     Lookup(CacheKey, FlightLeadership, bool, u64),
-    BatchLookup(Vec<CacheKey>, RequestWaiter, u64),
+    BatchLookup(Vec<CacheKey>, WaitingRequestId, u64),
     Store(CacheKey, Arc<CacheEntry>, u64),
     /// The sender receives a message when the purge is in effect.
     Purge(Sender<()>),
@@ -47,7 +47,7 @@ pub struct OwnerThread {
 }
 
 impl OwnerThread {
-    pub fn start(shared: &Arc<ProcessState>) -> Self {
+    pub fn start(shared: &Arc<ProcessCacheState>) -> Self {
         let (questions, receiver) = channel();
         let owned = Arc::new(InProcessOwner {
             questions: Mutex::new(Some(questions)),
@@ -55,7 +55,7 @@ impl OwnerThread {
             purge_generation: AtomicU64::new(1),
             followed_chains: NamespaceChains::default(),
         });
-        shared.connect_owner(owned.clone());
+        shared.set_owner_client(owned.clone());
         let (owner, shared) = (Arc::clone(&owned), Arc::downgrade(shared));
         let thread = std::thread::spawn(move || owner.serve_queries(&receiver, &shared));
         Self {
@@ -106,7 +106,7 @@ impl InProcessOwner {
         holds.recv().unwrap();
     }
 
-    fn serve_queries(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<ProcessState>) {
+    fn serve_queries(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<ProcessCacheState>) {
         let mut stored: HashMap<CacheKey, StoredEntry> = HashMap::default();
         let find = |stored: &HashMap<CacheKey, StoredEntry>, key: &CacheKey, now| {
             let entry = Arc::new(stored.get(key)?.decode_if_fresh(now)?);
@@ -191,14 +191,14 @@ impl OwnerClient for InProcessOwner {
         &self,
         keys: Vec<CacheKey>,
         _: &CacheNamespace,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> bool {
         self.send_query(OwnerQuery::BatchLookup(keys, waiter, now))
             .is_ok()
     }
 
-    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Entries {
+    fn take_batch_entries(&self, waiter: WaitingRequestId) -> Entries {
         match self.found.lock().unwrap().remove(&waiter) {
             Some((generation, entries)) if generation == self.purge_generation() => entries,
             _ => Vec::new(),
@@ -209,7 +209,7 @@ impl OwnerClient for InProcessOwner {
         &self,
         key: CacheKey,
         entry: Arc<CacheEntry>,
-        about: StoreAttributes,
+        about: StoredEntryAttributes,
         _: Option<FinalityUpgrade>,
     ) {
         // after the end of the thread nothing is stored
@@ -236,13 +236,13 @@ impl OwnerClient for InProcessOwner {
         &self,
         _: &[u8],
         _: Option<&[u8]>,
-        _: RequestWaiter,
+        _: WaitingRequestId,
         _: u64,
     ) -> Option<OwnerAdminReply> {
         None
     }
 
-    fn claim_admin_reply(&self, _: RequestWaiter) -> Option<OwnerAdminReply> {
+    fn claim_admin_reply(&self, _: WaitingRequestId) -> Option<OwnerAdminReply> {
         None
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::cases;
 use super::driven::BodyEnd;
@@ -133,9 +133,9 @@ pub fn load_sequences() -> Vec<ParitySequence> {
 
 fn config_of_sequence(
     settings: &BTreeMap<String, String>,
-    process: ProcessHandle,
+    process: ProcessResources,
 ) -> Arc<RouteConfig> {
-    let mut directives = ConfigBlock::default();
+    let mut directives = RouteConfigBlock::default();
     let on = || "on".to_string();
     let mut all = BTreeMap::from([
         ("enable".to_string(), on()),
@@ -155,7 +155,7 @@ pub fn run_sequence(
     sequence: &ParitySequence,
     split: usize,
     host: &dyn TestHost,
-    process: &ProcessHandle,
+    process: &ProcessResources,
     place: &str,
 ) -> Result<(), String> {
     let config = config_of_sequence(&sequence.config, process.clone());

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
+use sszip_core::cache::link::callout::{CalloutLimits, OwnerCalloutClient};
 use sszip_core::cache::link::OwnerReply;
 use sszip_core::cache::process::flights::{CoalescingRole, FlightFollowerWakeup, FlightOutcome};
 use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::WokenRequestQueue;
-use sszip_core::cache::process::ProcessState;
-use sszip_core::config::ConfigBlock;
+use sszip_core::cache::process::ProcessCacheState;
+use sszip_core::config::RouteConfigBlock;
 use sszip_core::exchange::{
     BodyEndAction, BodyPieceAction, Exchange, RequestHead, ResponseHead, ResponseHeadAction,
 };
@@ -48,7 +48,7 @@ fn sample_body() -> Vec<u8> {
 
 /// An exchange up to the head of its response.
 fn begin_exchange(content_length: Option<u64>) -> Option<(Exchange, ResponseHeadAction)> {
-    let mut directives = ConfigBlock::default();
+    let mut directives = RouteConfigBlock::default();
     directives.set_directive("enable", &[b"on"]).ok()?;
     directives.set_directive("cache", &[b"on"]).ok()?;
     directives.set_directive("hold", &[b"0"]).ok()?;
@@ -152,15 +152,15 @@ fn check_ssz_conversion() -> Option<bool> {
 /// Queries the owner of a store by callouts, one of them without a reply.
 fn check_owner_callouts() -> Option<bool> {
     let (shared, queue) = (
-        ProcessState::default(),
+        ProcessCacheState::default(),
         Arc::new(WokenRequestQueue::default()),
     );
-    let waiter = shared.add_event_loop(queue.clone()).waiter_with_id(7);
-    let calls = Arc::new(CalloutClient::new(
+    let waiter = shared.add_event_loop(queue.clone()).waiter_of_request(7);
+    let calls = Arc::new(OwnerCalloutClient::new(
         "sandbox".into(),
         CalloutLimits::default(),
     ));
-    shared.connect_owner(calls.clone());
+    shared.set_owner_client(calls.clone());
     let key = [1; 32];
     let look_up = |now| {
         let Some(CoalescingRole::Leader(token)) = shared.flights.join_flight(key, waiter) else {
@@ -182,7 +182,7 @@ fn check_owner_callouts() -> Option<bool> {
         ("Sszip-Chain", "none"),
         ("sszip-lease", "granted"),
     ] {
-        answer.read_header(name, value.as_bytes()).ok()?;
+        answer.parse_reply_header(name, value.as_bytes()).ok()?;
     }
     calls.callout_answered(&shared, call.ticket, answer, 1);
     let Some(FlightFollowerWakeup::Lead(token)) = shared.flights.claim_wakeup(waiter) else {

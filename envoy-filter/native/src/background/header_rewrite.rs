@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::request_head::RequestHeaders;
+use super::request_head::BackgroundRequestHeaders;
 
 /// Time for which a recorded change is used, in milliseconds, since the
 /// router's routes may change.
@@ -17,7 +17,7 @@ const MAX_REWRITES: usize = 4096;
 /// The changes that Envoy's router made to the headers of a forwarded request, to be applied to
 /// background requests like it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct RouterRewrite {
+pub struct RouterHeaderRewrite {
     changed: Vec<(Vec<u8>, Vec<Vec<u8>>)>,
     /// Time for which the router awaits a response, in milliseconds, if it sets
     /// one.
@@ -26,25 +26,28 @@ pub struct RouterRewrite {
 
 /// The recorded rewrites of a filter, by route, cluster, host and target.
 #[derive(Debug, Default)]
-pub struct RouterRewrites(RwLock<HashMap<Vec<u8>, RecordedRewrite>>);
+pub struct RouterHeaderRewriteTable(RwLock<HashMap<Vec<u8>, RecordedHeaderRewrite>>);
 
 /// A rewrite with the time of its recording, after which it expires.
 #[derive(Debug)]
-struct RecordedRewrite {
+struct RecordedHeaderRewrite {
     at: u64,
-    rewriting: Arc<RouterRewrite>,
+    rewriting: Arc<RouterHeaderRewrite>,
 }
 
 /// Returns the key under which the rewrite of all requests of this kind is recorded.
-pub fn rewrite_key(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> Vec<u8> {
+pub fn router_rewrite_key(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> Vec<u8> {
     [route, b"\n", cluster, b"\n", host, b"\n", target].concat()
 }
 
-impl RouterRewrite {
+impl RouterHeaderRewrite {
     /// Computes the rewrite from the request head before and after the router.
-    pub fn from_head_change(mut before: RequestHeaders, mut after: RequestHeaders) -> Self {
-        before.take_router_timeout();
-        let timeout = after.take_router_timeout();
+    pub fn from_router_head_change(
+        mut before: BackgroundRequestHeaders,
+        mut after: BackgroundRequestHeaders,
+    ) -> Self {
+        before.remove_router_headers();
+        let timeout = after.remove_router_headers();
         let mut changed: Vec<(Vec<u8>, _)> = Vec::new();
         for (name, _) in before.header_lines().iter().chain(after.header_lines()) {
             if changed.iter().any(|(known, _)| known == name) || is_tracing_header(name) {
@@ -62,8 +65,8 @@ impl RouterRewrite {
     }
 
     /// Applies the rewrite to the head of another request.
-    pub fn apply_to_head(&self, head: &mut RequestHeaders) {
-        head.take_router_timeout();
+    pub fn apply_router_rewrite(&self, head: &mut BackgroundRequestHeaders) {
+        head.remove_router_headers();
         for (name, lines) in &self.changed {
             head.remove_header(name);
             lines.iter().for_each(|line| head.append_header(name, line));
@@ -79,16 +82,16 @@ fn is_tracing_header(name: &[u8]) -> bool {
     ) || name.starts_with(b"x-b3-")
 }
 
-impl RouterRewrites {
+impl RouterHeaderRewriteTable {
     /// Returns the recorded rewrite under this key, unless it is too old.
-    pub fn find_rewrite(&self, name: &[u8], now: u64) -> Option<Arc<RouterRewrite>> {
+    pub fn find_router_rewrite(&self, name: &[u8], now: u64) -> Option<Arc<RouterHeaderRewrite>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let learnt = known.get(name).filter(|learnt| learnt.is_usable(now))?;
         Some(Arc::clone(&learnt.rewriting))
     }
 
     /// Whether a rewrite is recorded, and remains usable for at least half of its time.
-    pub fn has_fresh_rewrite(&self, name: &[u8], now: u64) -> bool {
+    pub fn has_fresh_router_rewrite(&self, name: &[u8], now: u64) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known
             .get(name)
@@ -96,19 +99,19 @@ impl RouterRewrites {
     }
 
     /// Records the rewrite of requests with this key.
-    pub fn record_rewrite(&self, name: Vec<u8>, rewriting: RouterRewrite, now: u64) {
+    pub fn record_router_rewrite(&self, name: Vec<u8>, rewriting: RouterHeaderRewrite, now: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REWRITES {
             known.retain(|_, learnt| learnt.is_usable(now));
         }
         if known.len() < MAX_REWRITES || known.contains_key(&name) {
             let rewriting = Arc::new(rewriting);
-            known.insert(name, RecordedRewrite { at: now, rewriting });
+            known.insert(name, RecordedHeaderRewrite { at: now, rewriting });
         }
     }
 }
 
-impl RecordedRewrite {
+impl RecordedHeaderRewrite {
     fn is_usable(&self, now: u64) -> bool {
         now < self.at.saturating_add(REWRITE_TTL_MS)
     }
@@ -117,11 +120,12 @@ impl RecordedRewrite {
 #[cfg(test)]
 mod tests {
     use super::{
-        rewrite_key, RequestHeaders, RouterRewrite, RouterRewrites, MAX_REWRITES, REWRITE_TTL_MS,
+        router_rewrite_key, BackgroundRequestHeaders, RouterHeaderRewrite,
+        RouterHeaderRewriteTable, MAX_REWRITES, REWRITE_TTL_MS,
     };
 
-    fn make_headers(lines: &[(&str, &str)]) -> RequestHeaders {
-        let mut fields = RequestHeaders::default();
+    fn make_headers(lines: &[(&str, &str)]) -> BackgroundRequestHeaders {
+        let mut fields = BackgroundRequestHeaders::default();
         for (name, value) in lines {
             fields.append_header(name.as_bytes(), value.as_bytes());
         }
@@ -147,8 +151,10 @@ mod tests {
             ("d", "6"),
             ("x-b3-spanid", "7"),
         ];
-        let rewriting =
-            RouterRewrite::from_head_change(make_headers(&before), make_headers(&after));
+        let rewriting = RouterHeaderRewrite::from_router_head_change(
+            make_headers(&before),
+            make_headers(&after),
+        );
         assert_eq!(rewriting.timeout, Some(15000));
         let mut other = make_headers(&[
             (":path", "/x/a"),
@@ -156,7 +162,7 @@ mod tests {
             ("c", "9"),
             ("x-envoy-expected-rq-timeout-ms", "1"),
         ]);
-        rewriting.apply_to_head(&mut other);
+        rewriting.apply_router_rewrite(&mut other);
         let expected = [
             ("c", "9"),
             (":path", "/a"),
@@ -169,25 +175,35 @@ mod tests {
 
     #[test]
     fn rewrites_expire_and_are_limited_in_number() {
-        let known = RouterRewrites::default();
-        let of = |number: usize| rewrite_key(b"r", b"c", b"h", number.to_string().as_bytes());
+        let known = RouterHeaderRewriteTable::default();
+        let of =
+            |number: usize| router_rewrite_key(b"r", b"c", b"h", number.to_string().as_bytes());
         for number in 0..=MAX_REWRITES {
-            known.record_rewrite(of(number), RouterRewrite::default(), number as u64);
+            known.record_router_rewrite(of(number), RouterHeaderRewrite::default(), number as u64);
         }
         let now = MAX_REWRITES as u64;
-        assert!(known.find_rewrite(&of(0), now).is_some() && known.has_fresh_rewrite(&of(0), now));
-        assert!(known.find_rewrite(&of(MAX_REWRITES), now).is_none());
         assert!(
-            !known.has_fresh_rewrite(&of(0), REWRITE_TTL_MS / 2)
-                && known.find_rewrite(&of(0), REWRITE_TTL_MS / 2).is_some()
+            known.find_router_rewrite(&of(0), now).is_some()
+                && known.has_fresh_router_rewrite(&of(0), now)
         );
-        assert!(known.find_rewrite(&of(0), REWRITE_TTL_MS).is_none());
-        known.record_rewrite(of(MAX_REWRITES), RouterRewrite::default(), REWRITE_TTL_MS);
+        assert!(known.find_router_rewrite(&of(MAX_REWRITES), now).is_none());
+        assert!(
+            !known.has_fresh_router_rewrite(&of(0), REWRITE_TTL_MS / 2)
+                && known
+                    .find_router_rewrite(&of(0), REWRITE_TTL_MS / 2)
+                    .is_some()
+        );
+        assert!(known.find_router_rewrite(&of(0), REWRITE_TTL_MS).is_none());
+        known.record_router_rewrite(
+            of(MAX_REWRITES),
+            RouterHeaderRewrite::default(),
+            REWRITE_TTL_MS,
+        );
         assert!(
             known
-                .find_rewrite(&of(MAX_REWRITES), REWRITE_TTL_MS)
+                .find_router_rewrite(&of(MAX_REWRITES), REWRITE_TTL_MS)
                 .is_some()
-                && known.find_rewrite(&of(0), 0).is_none()
+                && known.find_router_rewrite(&of(0), 0).is_none()
         );
     }
 }

@@ -20,4 +20,4 @@ mod requests;
 mod stream_requests;
 
 pub use self::requests::{BackgroundRequests, BEGIN_EVENT, YIELD_EVENT};
-pub use self::stream_requests::{ForwardedRequest, StreamBackgroundRequests};
+pub use self::stream_requests::{PreRouterRequestHead, StreamBackgroundSender};

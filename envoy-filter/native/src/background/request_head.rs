@@ -1,7 +1,7 @@
 //! Request heads of background requests.
 
 use sszip_core::exchange::HeadEdit;
-use sszip_envoy_carrier::head::{parse_decimal, MessageHead};
+use sszip_envoy_carrier::head::{parse_decimal, HostMessageHead};
 
 use crate::envoy::EnvoyHead;
 
@@ -18,9 +18,9 @@ const ROUTER_TIMEOUT_HEADER: &[u8] = b"x-envoy-expected-rq-timeout-ms";
 
 /// The headers of a background request, with names in lower case, pseudo-headers included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestHeaders(Vec<(Vec<u8>, Vec<u8>)>);
+pub struct BackgroundRequestHeaders(Vec<(Vec<u8>, Vec<u8>)>);
 
-impl RequestHeaders {
+impl BackgroundRequestHeaders {
     /// Copies the headers of a head.
     pub fn from_head(head: &EnvoyHead) -> Self {
         let fields = head.iter_headers();
@@ -87,7 +87,7 @@ impl RequestHeaders {
 
     /// Removes the router's own headers, which must not be sent, and returns the response timeout
     /// in milliseconds, if they contain it.
-    pub fn take_router_timeout(&mut self) -> Option<u64> {
+    pub fn remove_router_headers(&mut self) -> Option<u64> {
         let timeout = self
             .header_values(ROUTER_TIMEOUT_HEADER)
             .next()

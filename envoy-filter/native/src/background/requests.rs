@@ -11,9 +11,9 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::Exchange;
 use sszip_envoy_carrier::response;
 
-use super::header_rewrite::RouterRewrites;
-use super::request_head::RequestHeaders;
-use crate::envoy::{EnvoyBodySlices, EnvoyFilterConfig, EnvoyHead, EventScheduler};
+use super::header_rewrite::RouterHeaderRewriteTable;
+use super::request_head::BackgroundRequestHeaders;
+use crate::envoy::{EnvoyBodySlices, EnvoyEventScheduler, EnvoyHead, FilterConfigHandle};
 use crate::{clock, thread_pool};
 
 /// Maximum number of background requests of the process at a time. Further ones
@@ -43,15 +43,15 @@ static BACKGROUND_OF_FILTERS: Mutex<Vec<Weak<BackgroundRequests>>> = Mutex::new(
 /// flight.
 #[derive(Debug)]
 pub struct BackgroundRequests {
-    scheduler: Arc<EventScheduler>,
+    scheduler: Arc<EnvoyEventScheduler>,
     /// Requests to be started.
     waiting: Mutex<Vec<BackgroundRequest>>,
     /// Requests in flight. Only the main thread uses them.
-    in_flight: Mutex<HashMap<u64, PendingResponse>>,
+    in_flight: Mutex<HashMap<u64, PendingBackgroundResponse>>,
     /// Callouts to be reset, because the rest of their responses is not needed.
     /// Only the main thread uses them.
     unwanted: Mutex<Vec<u64>>,
-    pub(super) rewritings: RouterRewrites,
+    pub(super) rewritings: RouterHeaderRewriteTable,
     /// Time at which another filter was configured; 0: none was. Written while
     /// `waiting` is locked.
     followed: AtomicU64,
@@ -65,17 +65,17 @@ pub struct BackgroundRequests {
 #[derive(Debug)]
 struct BackgroundRequest {
     cluster: Vec<u8>,
-    head: RequestHeaders,
+    head: BackgroundRequestHeaders,
     /// The client's body, unless the driver has its own.
     body: Vec<u8>,
     ms: u64,
-    pending: PendingResponse,
+    pending: PendingBackgroundResponse,
 }
 
 /// The exchange that reads the response to a background request, with the request's concurrency
 /// slot.
 #[derive(Debug)]
-struct PendingResponse {
+struct PendingBackgroundResponse {
     driver: ExchangeDriver,
     _turn: BackgroundSlot,
 }
@@ -100,7 +100,7 @@ impl Drop for BackgroundSlot {
     }
 }
 
-impl Drop for PendingResponse {
+impl Drop for PendingBackgroundResponse {
     fn drop(&mut self) {
         if let Some(job) = self.driver.take_exchange_as_teardown_job() {
             thread_pool::run_detached_job(job);
@@ -110,7 +110,7 @@ impl Drop for PendingResponse {
 
 impl Drop for BackgroundRequests {
     fn drop(&mut self) {
-        self.scheduler.stop_events();
+        self.scheduler.close_event_scheduler();
     }
 }
 
@@ -121,13 +121,13 @@ fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl BackgroundRequests {
     /// Creates the background requests of a new filter, which `scheduler` notifies, and which may
     /// replace any existing filter.
-    pub fn new(scheduler: Arc<EventScheduler>) -> Arc<Self> {
+    pub fn new(scheduler: Arc<EnvoyEventScheduler>) -> Arc<Self> {
         let made = Arc::new(Self {
             scheduler,
             waiting: Mutex::default(),
             in_flight: Mutex::default(),
             unwanted: Mutex::default(),
-            rewritings: RouterRewrites::default(),
+            rewritings: RouterHeaderRewriteTable::default(),
             followed: AtomicU64::new(0),
             main: thread::current().id(),
             under_way: Mutex::default(),
@@ -155,7 +155,7 @@ impl BackgroundRequests {
     }
 
     /// Whether background requests are accepted from a stream that began at that time.
-    pub(super) fn accepts_stream(&self, began: u64) -> bool {
+    pub(super) fn accepts_requests_from_stream(&self, began: u64) -> bool {
         let followed = self.followed.load(Ordering::Relaxed);
         followed == 0 || began > followed + FILTER_REPLACEMENT_MS
     }
@@ -165,7 +165,7 @@ impl BackgroundRequests {
         began: u64,
         driver: ExchangeDriver,
         cluster: &[u8],
-        head: RequestHeaders,
+        head: BackgroundRequestHeaders,
         body: Vec<u8>,
         ms: u64,
     ) {
@@ -177,13 +177,13 @@ impl BackgroundRequests {
             head,
             body,
             ms,
-            pending: PendingResponse {
+            pending: PendingBackgroundResponse {
                 driver,
                 _turn: turn,
             },
         };
         let mut waiting = lock_ignoring_poison(&self.waiting);
-        if self.accepts_stream(began) {
+        if self.accepts_requests_from_stream(began) {
             waiting.push(request);
             drop(waiting);
             self.scheduler.schedule_event(BEGIN_EVENT);
@@ -192,9 +192,11 @@ impl BackgroundRequests {
 
     /// Sends the queued requests as callouts, and resets the callouts whose responses are not
     /// needed. On Envoy's main thread.
-    pub fn send_queued_requests(&self, main: EnvoyFilterConfig) {
+    pub fn send_queued_background_requests(&self, main: FilterConfigHandle) {
         let unwanted = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
-        unwanted.into_iter().for_each(|id| main.reset_callout(id));
+        unwanted
+            .into_iter()
+            .for_each(|id| main.reset_callout_in_flight(id));
         let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
         for request in waiting {
             let (cluster, head) = (&request.cluster, request.head.header_lines());
@@ -207,20 +209,20 @@ impl BackgroundRequests {
             *lock_ignoring_poison(&self.under_way) += 1;
             match main.send_callout(cluster, head, body, request.ms.min(RESPONSE_TIMEOUT_MS)) {
                 Some(id) => drop(lock_ignoring_poison(&self.in_flight).insert(id, request.pending)),
-                None => self.count_ended_callout(),
+                None => self.decrement_callouts_in_flight(),
             }
         }
     }
 
     /// Counts a callout that Envoy has ended.
-    fn count_ended_callout(&self) {
+    fn decrement_callouts_in_flight(&self) {
         *lock_ignoring_poison(&self.under_way) -= 1;
         self.one_is_over.notify_all();
     }
 
     /// Waits for the end of the callouts of a filter that a worker destroys; on the main thread
     /// Envoy resets them.
-    pub fn wait_for_callouts(&self) {
+    pub fn wait_until_callouts_end(&self) {
         if thread::current().id() != self.main {
             let some = lock_ignoring_poison(&self.under_way);
             let waited = self
@@ -232,17 +234,18 @@ impl BackgroundRequests {
 
     /// Drops the queued requests and resets those in flight, because another filter may replace
     /// this one. On the main thread.
-    pub fn drop_all_requests(&self, main: EnvoyFilterConfig) {
+    pub fn drop_background_requests(&self, main: FilterConfigHandle) {
         let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
         drop(waiting);
         let mut made = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
         made.extend(lock_ignoring_poison(&self.in_flight).keys());
-        made.into_iter().for_each(|id| main.reset_callout(id));
+        made.into_iter()
+            .for_each(|id| main.reset_callout_in_flight(id));
     }
 
     /// Passes the response of one background request to `wanted`, which returns whether the rest of
     /// the response is needed.
-    fn update_pending_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
+    fn drive_background_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
         // the request is not in the table meanwhile: a panic drops it
         let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         let Some(mut pending) = pending else {
@@ -260,11 +263,11 @@ impl BackgroundRequests {
 
     /// Reads the response head of a background request, and resets the request if the response is
     /// not needed.
-    pub fn read_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
-        self.update_pending_response(id, |driver| {
+    pub fn read_background_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
+        self.drive_background_response(id, |driver| {
             let is_delimited = response::is_body_delimited(head, is_all);
             let response =
-                response::convert_response_head(head, is_delimited, clock::unix_seconds());
+                response::convert_head_for_driver(head, is_delimited, clock::unix_seconds());
             let failure = UpstreamFailure::Status(response.status);
             let judged =
                 driver.handle_upstream_head(response.clone(), failure, clock::monotonic_ms());
@@ -273,8 +276,8 @@ impl BackgroundRequests {
     }
 
     /// Reads a piece of the response body of a background request.
-    pub fn read_response_piece(&self, id: u64, pieces: &EnvoyBodySlices) {
-        self.update_pending_response(id, |driver| {
+    pub fn read_background_response_piece(&self, id: u64, pieces: &EnvoyBodySlices) {
+        self.drive_background_response(id, |driver| {
             pieces
                 .iter()
                 .all(|piece| driver.handle_body_piece(piece).is_ok())
@@ -282,20 +285,20 @@ impl BackgroundRequests {
     }
 
     /// Stores the complete response of a background request in the cache.
-    pub fn store_response(&self, id: u64) {
-        self.count_ended_callout();
+    pub fn store_background_response(&self, id: u64) {
+        self.decrement_callouts_in_flight();
         let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         if let Some(mut pending) = pending {
             if let Some(job) = pending.driver.handle_response_sent(clock::monotonic_ms()) {
                 thread_pool::run_detached_job(job);
             }
-            thread_pool::log_verified_hits();
+            thread_pool::log_hit_verification_lines();
         }
     }
 
     /// Removes a background request that Envoy has reset.
-    pub fn drop_reset_request(&self, id: u64) {
-        self.count_ended_callout();
+    pub fn drop_reset_background_request(&self, id: u64) {
+        self.decrement_callouts_in_flight();
         drop(lock_ignoring_poison(&self.in_flight).remove(&id));
     }
 }

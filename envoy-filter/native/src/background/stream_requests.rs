@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use sszip_core::exchange::drive::ExchangeDriver;
-use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::head::HostMessageHead;
 
-use super::header_rewrite::{self, RouterRewrite};
-use super::request_head::RequestHeaders;
+use super::header_rewrite::{self, RouterHeaderRewrite};
+use super::request_head::BackgroundRequestHeaders;
 use super::requests::{BackgroundRequests, RESPONSE_TIMEOUT_MS};
 use crate::abi::HeaderType;
 use crate::clock;
-use crate::envoy::{EnvoyHead, EnvoyStream};
+use crate::envoy::{EnvoyHead, EnvoyStreamHandle};
 
 /// The access of one stream to its filter's background requests: probes, background updates,
 /// rewrites.
 #[derive(Debug)]
-pub struct StreamBackgroundRequests {
+pub struct StreamBackgroundSender {
     of_filter: Arc<BackgroundRequests>,
     began: u64,
 }
@@ -23,12 +23,12 @@ pub struct StreamBackgroundRequests {
 /// The head of a forwarded request before the router, from which the router's rewrite is computed
 /// later.
 #[derive(Debug)]
-pub struct ForwardedRequest {
+pub struct PreRouterRequestHead {
     name: Vec<u8>,
-    head: RequestHeaders,
+    head: BackgroundRequestHeaders,
 }
 
-impl StreamBackgroundRequests {
+impl StreamBackgroundSender {
     /// Creates the access of a stream that begins now.
     pub fn new(of_filter: &Arc<BackgroundRequests>) -> Self {
         Self {
@@ -42,14 +42,14 @@ impl StreamBackgroundRequests {
         let Some(path) = driver.probe_path(head.target()) else {
             return;
         };
-        let mut head = RequestHeaders::from_head(head);
+        let mut head = BackgroundRequestHeaders::from_head(head);
         if let Some(exchange) = driver.available_exchange() {
             head.apply_head_edits(exchange.upstream_edits());
         }
         head.set_body_length(0);
         head.set_header(b":method", b"GET");
         head.set_header(b":path", &path);
-        head.take_router_timeout();
+        head.remove_router_headers();
         let ms = driver.next_timeout_ms().unwrap_or(RESPONSE_TIMEOUT_MS);
         self.enqueue_stream_request(driver, cluster, head, Vec::new(), ms);
     }
@@ -58,34 +58,47 @@ impl StreamBackgroundRequests {
     /// head is recorded.
     pub fn can_update_in_background(
         &self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         head: &EnvoyHead,
         now: u64,
     ) -> bool {
         let known = &self.of_filter.rewritings;
-        self.of_filter.accepts_stream(self.began)
+        self.of_filter.accepts_requests_from_stream(self.began)
             && known
-                .find_rewrite(&stream_rewrite_key(stream, head), now)
+                .find_router_rewrite(&stream_router_rewrite_key(stream, head), now)
                 .is_some()
     }
 
     /// Copies the request head before the router receives it; `None` if its rewrite is recorded
     /// already.
-    pub fn copy_forwarded_head(&self, stream: EnvoyStream, now: u64) -> Option<ForwardedRequest> {
-        let head = stream.copy_head(HeaderType::Request);
-        let name = stream_rewrite_key(stream, &head);
-        let is_fresh = self.of_filter.rewritings.has_fresh_rewrite(&name, now);
-        let head = (!is_fresh).then(|| RequestHeaders::from_head(&head))?;
-        Some(ForwardedRequest { name, head })
+    pub fn copy_head_before_router(
+        &self,
+        stream: EnvoyStreamHandle,
+        now: u64,
+    ) -> Option<PreRouterRequestHead> {
+        let head = stream.copy_message_head(HeaderType::Request);
+        let name = stream_router_rewrite_key(stream, &head);
+        let is_fresh = self
+            .of_filter
+            .rewritings
+            .has_fresh_router_rewrite(&name, now);
+        let head = (!is_fresh).then(|| BackgroundRequestHeaders::from_head(&head))?;
+        Some(PreRouterRequestHead { name, head })
     }
 
     /// Records the router's rewrite, after the upstream responded to the request.
-    pub fn record_rewrite(&self, stream: EnvoyStream, sent: ForwardedRequest, now: u64) {
-        let head = RequestHeaders::from_head(&stream.copy_head(HeaderType::Request));
-        let rewriting = RouterRewrite::from_head_change(sent.head, head);
+    pub fn record_router_rewrite(
+        &self,
+        stream: EnvoyStreamHandle,
+        sent: PreRouterRequestHead,
+        now: u64,
+    ) {
+        let head =
+            BackgroundRequestHeaders::from_head(&stream.copy_message_head(HeaderType::Request));
+        let rewriting = RouterHeaderRewrite::from_router_head_change(sent.head, head);
         self.of_filter
             .rewritings
-            .record_rewrite(sent.name, rewriting, now);
+            .record_router_rewrite(sent.name, rewriting, now);
     }
 
     /// Enqueues a background update of a request whose client receives a stored response. `pieces`
@@ -93,16 +106,16 @@ impl StreamBackgroundRequests {
     pub fn enqueue_background_update(
         &self,
         mut driver: ExchangeDriver,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         pieces: &[&[u8]],
     ) {
-        let head = stream.copy_head(HeaderType::Request);
-        let name = stream_rewrite_key(stream, &head);
+        let head = stream.copy_message_head(HeaderType::Request);
+        let name = stream_router_rewrite_key(stream, &head);
         let known = &self.of_filter.rewritings;
-        let Some(rewriting) = known.find_rewrite(&name, clock::monotonic_ms()) else {
+        let Some(rewriting) = known.find_router_rewrite(&name, clock::monotonic_ms()) else {
             return;
         };
-        let mut head = RequestHeaders::from_head(&head);
+        let mut head = BackgroundRequestHeaders::from_head(&head);
         if let Some(exchange) = driver.available_exchange() {
             head.apply_head_edits(exchange.upstream_edits());
         }
@@ -117,7 +130,7 @@ impl StreamBackgroundRequests {
             return;
         };
         head.set_body_length(own + body.len());
-        rewriting.apply_to_head(&mut head);
+        rewriting.apply_router_rewrite(&mut head);
         let ms = rewriting.timeout.unwrap_or(RESPONSE_TIMEOUT_MS);
         self.enqueue_stream_request(driver, stream.cluster_name(), head, body, ms);
     }
@@ -126,7 +139,7 @@ impl StreamBackgroundRequests {
         &self,
         driver: ExchangeDriver,
         cluster: &[u8],
-        head: RequestHeaders,
+        head: BackgroundRequestHeaders,
         body: Vec<u8>,
         ms: u64,
     ) {
@@ -136,7 +149,7 @@ impl StreamBackgroundRequests {
 }
 
 /// Returns the key under which the rewrite of the stream's request is recorded.
-fn stream_rewrite_key(stream: EnvoyStream, head: &EnvoyHead) -> Vec<u8> {
-    let (route, cluster) = (stream.route_name(), stream.cluster_name());
-    header_rewrite::rewrite_key(route, cluster, head.host(), head.target())
+fn stream_router_rewrite_key(stream: EnvoyStreamHandle, head: &EnvoyHead) -> Vec<u8> {
+    let (route, cluster) = (stream.xds_route_name(), stream.cluster_name());
+    header_rewrite::router_rewrite_key(route, cluster, head.host(), head.target())
 }

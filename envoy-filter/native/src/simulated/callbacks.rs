@@ -111,14 +111,14 @@ unsafe extern "C" fn set_buffer_limit(stream: FilterPtr, limit: u64) {
 #[export_name = "envoy_dynamic_module_callback_http_filter_continue_decoding"]
 unsafe extern "C" fn continue_decoding(of: FilterPtr) {
     if !std::mem::replace(&mut borrow_stream(of).goes_on, true) {
-        stream::send_to_node(of);
+        stream::send_request_to_node(of);
     }
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_continue_encoding"]
 unsafe extern "C" fn continue_encoding(of: FilterPtr) {
     if !std::mem::replace(&mut borrow_stream(of).goes_on, true) {
-        stream::send_to_client(of, Vec::new());
+        stream::send_response_to_client(of, Vec::new());
     }
 }
 
@@ -210,7 +210,7 @@ unsafe extern "C" fn scheduler_new(stream: FilterPtr) -> SchedulerPtr {
 #[export_name = "envoy_dynamic_module_callback_http_filter_config_scheduler_new"]
 unsafe extern "C" fn config_scheduler_new(config: FilterConfigPtr) -> SchedulerPtr {
     // a configuration that is only validated has no simulated Envoy
-    let events = config::filter_config(config).map(|it| Arc::clone(it.event_queue()));
+    let events = config::filter_from_config_pointer(config).map(|it| Arc::clone(it.event_queue()));
     Arc::into_raw(events.unwrap_or_default()).cast_mut().cast()
 }
 
@@ -239,8 +239,8 @@ unsafe extern "C" fn start_http_stream(
     body: ModuleBuffer<'_>,
     _is_all: bool,
     _ms: u64,
-) -> CalloutResult {
-    let callout = config::filter_config(main).and_then(|it| {
+) -> CalloutInitResult {
+    let callout = config::filter_from_config_pointer(main).and_then(|it| {
         it.send_callout(
             read_module_headers(headers, number),
             copy_module_buffer(body),
@@ -250,16 +250,16 @@ unsafe extern "C" fn start_http_stream(
         Some(made) => {
             // SAFETY: `id` points at memory of its type.
             unsafe { id.write(made) };
-            CalloutResult::Success
+            CalloutInitResult::Success
         }
-        None => CalloutResult::CannotCreateRequest,
+        None => CalloutInitResult::CannotCreateRequest,
     }
 }
 
 #[export_name = "envoy_dynamic_module_callback_http_filter_config_reset_http_stream"]
 unsafe extern "C" fn reset_http_stream(main: FilterConfigPtr, id: u64) {
-    if let Some(config) = config::filter_config(main) {
-        config.reset_callout(id);
+    if let Some(config) = config::filter_from_config_pointer(main) {
+        config.reset_callout_in_flight(id);
     }
 }
 

@@ -18,7 +18,7 @@ impl<'a> EventChoices<'a> {
     }
 
     /// Creates choices from these bytes, and from a generator after their end.
-    pub fn from_bytes(bytes: &'a [u8]) -> Self {
+    pub fn from_choice_bytes(bytes: &'a [u8]) -> Self {
         Self {
             bytes: bytes.iter(),
             state: 0x9E37_79B9_7F4A_7C15,
@@ -49,7 +49,7 @@ impl<'a> EventChoices<'a> {
     }
 
     /// Splits bytes into a few pieces.
-    pub fn split_bytes(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub fn split_into_random_pieces(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut rest = bytes;
         let mut pieces = Vec::new();
         while !rest.is_empty() {

@@ -16,7 +16,7 @@ use crate::hooks::*;
 
 /// A simulated filter's configuration. It is destroyed with the last stream that uses it,
 /// on that stream's thread, or by the main thread.
-pub struct SimulatedFilter {
+pub struct SimulatedFilterConfig {
     main: ThreadId,
     event_queue: EventQueue,
     own: Arc<SimulatedCallouts>,
@@ -41,29 +41,31 @@ struct SimulatedCallout {
 }
 
 /// A simulated route's configuration, as the module's pointer.
-pub struct SimulatedRoute(usize);
+pub struct SimulatedRouteConfig(usize);
 
 /// Envoy's simulated main thread, with the configurations of new streams.
 pub struct SimulatedMainThread {
     cache_namespace: String,
-    routes: Vec<Arc<SimulatedRoute>>,
-    purge_route: Arc<SimulatedRoute>,
-    current_filter: Mutex<Arc<SimulatedFilter>>,
-    known: Mutex<Vec<(Weak<SimulatedFilter>, Arc<SimulatedCallouts>)>>,
+    routes: Vec<Arc<SimulatedRouteConfig>>,
+    purge_route: Arc<SimulatedRouteConfig>,
+    current_filter: Mutex<Arc<SimulatedFilterConfig>>,
+    known: Mutex<Vec<(Weak<SimulatedFilterConfig>, Arc<SimulatedCallouts>)>>,
 }
 
 /// Returns the configuration that a callback names, if any.
-pub fn filter_config<'a>(config: FilterConfigPtr) -> Option<&'a SimulatedFilter> {
+pub fn filter_from_config_pointer<'a>(
+    config: FilterConfigPtr,
+) -> Option<&'a SimulatedFilterConfig> {
     // SAFETY: the module calls this within hooks of the configuration only,
     // while it exists.
-    unsafe { config.cast::<SimulatedFilter>().as_ref() }
+    unsafe { config.cast::<SimulatedFilterConfig>().as_ref() }
 }
 
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl SimulatedFilter {
+impl SimulatedFilterConfig {
     fn new(settings: &str) -> Arc<Self> {
         let made = Arc::new(Self {
             main: thread::current().id(),
@@ -100,12 +102,12 @@ impl SimulatedFilter {
     }
 
     /// Resets a callout of the filter.
-    pub fn reset_callout(&self, id: u64) {
+    pub fn reset_callout_in_flight(&self, id: u64) {
         self.own.reset_callout(id);
     }
 
     /// Handles the pending events of the filter. Returns whether there was one.
-    fn deliver_events(&self) -> bool {
+    fn deliver_config_events(&self) -> bool {
         let events = take_events(&self.event_queue);
         for &event in &events {
             // SAFETY: the configuration exists as long as this object.
@@ -121,7 +123,7 @@ impl SimulatedFilter {
     }
 
     /// Returns the references that the main thread keeps.
-    fn weak_handle(self: &Arc<Self>) -> (Weak<Self>, Arc<SimulatedCallouts>) {
+    fn main_thread_references(self: &Arc<Self>) -> (Weak<Self>, Arc<SimulatedCallouts>) {
         (Arc::downgrade(self), Arc::clone(&self.own))
     }
 }
@@ -174,7 +176,7 @@ impl SimulatedCallouts {
     }
 
     /// Performs the next event of a callout. Returns whether there was one.
-    fn deliver_callout_event(&self, chance: &mut EventChoices<'_>) -> bool {
+    fn advance_random_callout(&self, chance: &mut EventChoices<'_>) -> bool {
         let mut all = lock_mutex(&self.callouts);
         // the node does not respond at once
         if all.is_empty() || !chance.draw_one_in(16) {
@@ -192,7 +194,7 @@ impl SimulatedCallouts {
         match &mut callout.left {
             None => {
                 let answer = callout.answer.take().expect("once");
-                let mut pieces = chance.split_bytes(&answer.body);
+                let mut pieces = chance.split_into_random_pieces(&answer.body);
                 pieces.reverse();
                 callout.left = Some(pieces);
                 let fields = std::mem::take(&mut callout.fields);
@@ -250,7 +252,7 @@ impl SimulatedCallouts {
     }
 }
 
-impl Drop for SimulatedFilter {
+impl Drop for SimulatedFilterConfig {
     /// Destroys the module's configuration. Envoy calls no hooks for its
     /// callouts any more.
     fn drop(&mut self) {
@@ -267,7 +269,7 @@ impl Drop for SimulatedFilter {
     }
 }
 
-impl SimulatedRoute {
+impl SimulatedRouteConfig {
     fn new(settings: &str) -> Arc<Self> {
         // SAFETY: the text is valid during the call.
         let module = unsafe {
@@ -285,7 +287,7 @@ impl SimulatedRoute {
     }
 }
 
-impl Drop for SimulatedRoute {
+impl Drop for SimulatedRouteConfig {
     fn drop(&mut self) {
         // SAFETY: no stream uses it any more.
         unsafe {
@@ -299,7 +301,7 @@ impl SimulatedMainThread {
     pub fn new(chance: &mut EventChoices<'_>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let place = format!("place-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let filter = SimulatedFilter::new(&random_settings(&place, chance));
+        let filter = SimulatedFilterConfig::new(&random_settings(&place, chance));
         let routes = [
             "{\"enable\": false}",
             "{\"hold\": \"1k 1ms\", \"comp_level\": 1}",
@@ -308,9 +310,9 @@ impl SimulatedMainThread {
         ];
         Self {
             cache_namespace: place,
-            routes: routes.map(SimulatedRoute::new).into(),
-            purge_route: SimulatedRoute::new("{\"cache_purge\": true}"),
-            known: Mutex::new(vec![filter.weak_handle()]),
+            routes: routes.map(SimulatedRouteConfig::new).into(),
+            purge_route: SimulatedRouteConfig::new("{\"cache_purge\": true}"),
+            known: Mutex::new(vec![filter.main_thread_references()]),
             current_filter: Mutex::new(filter),
         }
     }
@@ -320,23 +322,26 @@ impl SimulatedMainThread {
     }
 
     /// Returns the filter of streams that begin now.
-    pub fn current_filter(&self) -> Arc<SimulatedFilter> {
+    pub fn filter_for_new_streams(&self) -> Arc<SimulatedFilterConfig> {
         Arc::clone(&lock_mutex(&self.current_filter))
     }
 
     /// Returns the route configuration of a new stream, if it has one.
-    pub fn choose_route(&self, chance: &mut EventChoices<'_>) -> Option<Arc<SimulatedRoute>> {
+    pub fn choose_random_route(
+        &self,
+        chance: &mut EventChoices<'_>,
+    ) -> Option<Arc<SimulatedRouteConfig>> {
         let at = chance.choose_below(2 * self.routes.len());
         self.routes.get(at).map(Arc::clone)
     }
 
     /// Returns the route that purges.
-    pub fn purge_route(&self) -> Arc<SimulatedRoute> {
+    pub fn purging_route(&self) -> Arc<SimulatedRouteConfig> {
         Arc::clone(&self.purge_route)
     }
 
     /// Performs the events that are due. Returns whether there was one.
-    pub fn deliver_due_events(&self, chance: &mut EventChoices<'_>) -> bool {
+    pub fn deliver_pending_filter_events(&self, chance: &mut EventChoices<'_>) -> bool {
         let all: Vec<_> = {
             let mut known = lock_mutex(&self.known);
             known
@@ -345,24 +350,26 @@ impl SimulatedMainThread {
         };
         let mut has_done = false;
         for (filter, own) in &all {
-            has_done |= filter.upgrade().is_some_and(|it| it.deliver_events());
-            has_done |= own.deliver_callout_event(chance);
+            has_done |= filter
+                .upgrade()
+                .is_some_and(|it| it.deliver_config_events());
+            has_done |= own.advance_random_callout(chance);
         }
         if chance.draw_one_in(64) {
-            self.replace_filter(chance);
+            self.replace_current_filter(chance);
         }
         has_done
     }
 
     /// Replaces the filter; existing streams keep the previous one.
-    fn replace_filter(&self, chance: &mut EventChoices<'_>) {
-        let new = SimulatedFilter::new(&random_settings(&self.cache_namespace, chance));
-        lock_mutex(&self.known).push(new.weak_handle());
+    fn replace_current_filter(&self, chance: &mut EventChoices<'_>) {
+        let new = SimulatedFilterConfig::new(&random_settings(&self.cache_namespace, chance));
+        lock_mutex(&self.known).push(new.main_thread_references());
         let old = std::mem::replace(&mut *lock_mutex(&self.current_filter), new);
         // Envoy keeps the old filter until all workers have the new one, and
         // delivers its events, except when a filter is removed
         if chance.choose_below(4) > 0 {
-            old.deliver_events();
+            old.deliver_config_events();
         }
         drop(old);
     }

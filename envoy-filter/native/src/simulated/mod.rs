@@ -30,7 +30,7 @@ const IDLE_PAUSE: Duration = Duration::from_micros(50);
 /// Simulates streams on one worker and a main thread that alternates with it. `bytes` decide the
 /// order of the events.
 pub fn simulate_streams(bytes: &[u8]) {
-    simulate_worker(&mut EventChoices::from_bytes(bytes));
+    simulate_worker(&mut EventChoices::from_choice_bytes(bytes));
 }
 
 fn simulate_worker(chance: &mut EventChoices<'_>) -> SimulatedWorker {
@@ -39,7 +39,7 @@ fn simulate_worker(chance: &mut EventChoices<'_>) -> SimulatedWorker {
     while worker.has_more_streams() {
         let mut has_done = worker.run_next_event(chance, &main);
         if !has_done || chance.draw_one_in(4) {
-            has_done |= main.deliver_due_events(chance);
+            has_done |= main.deliver_pending_filter_events(chance);
         }
         if !has_done {
             sleep(IDLE_PAUSE);
@@ -48,7 +48,7 @@ fn simulate_worker(chance: &mut EventChoices<'_>) -> SimulatedWorker {
     worker.check_responses();
     // background requests in flight end by themselves, or with the filter
     if chance.choose_below(2) == 0 {
-        while main.deliver_due_events(chance) {}
+        while main.deliver_pending_filter_events(chance) {}
     }
     worker
 }

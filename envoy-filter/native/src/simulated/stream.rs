@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use super::config::SimulatedFilter;
+use super::config::SimulatedFilterConfig;
 use super::primitives::{make_header_lines, HeaderLines};
 use super::stream_state::{
     borrow_stream, is_stream_over, SimulatedStreamCell, SimulatedStreamState,
@@ -16,7 +16,7 @@ fn filter_of_stream(stream: FilterPtr) -> *const c_void {
 }
 
 /// Starts a stream.
-pub fn start_stream(of: SimulatedStreamState) -> FilterPtr {
+pub fn start_simulated_stream(of: SimulatedStreamState) -> FilterPtr {
     let stream: FilterPtr = Box::into_raw(Box::new(SimulatedStreamCell::new(of))).cast();
     create_filter(stream);
     stream
@@ -26,19 +26,19 @@ fn create_filter(stream: FilterPtr) {
     let config = borrow_stream(stream)
         .config
         .as_deref()
-        .map(SimulatedFilter::module_pointer);
+        .map(SimulatedFilterConfig::module_pointer);
     let filter = envoy_dynamic_module_on_http_filter_new(config.expect("it has one"), stream);
     borrow_stream(stream).filter = filter as usize;
 }
 
 /// Frees a stream that no test uses any more.
-pub fn free_stream(stream: FilterPtr) {
-    // SAFETY: from `start_stream`, and not freed before.
+pub fn free_simulated_stream(stream: FilterPtr) {
+    // SAFETY: from `start_simulated_stream`, and not freed before.
     drop(unsafe { Box::from_raw(stream.cast::<SimulatedStreamCell>()) });
 }
 
 /// Sends the request with its buffered body to the node.
-pub fn send_to_node(stream: FilterPtr) {
+pub fn send_request_to_node(stream: FilterPtr) {
     let mut world = borrow_stream(stream);
     let buffered = std::mem::take(&mut world.buffered_request);
     world.upstream_body.extend(buffered);
@@ -47,7 +47,7 @@ pub fn send_to_node(stream: FilterPtr) {
 }
 
 /// Sends the response with its buffered body and `piece` to the client.
-pub fn send_to_client(stream: FilterPtr, piece: Vec<u8>) {
+pub fn send_response_to_client(stream: FilterPtr, piece: Vec<u8>) {
     let mut world = borrow_stream(stream);
     let buffered = std::mem::take(&mut world.buffered_response);
     world.head.get_or_insert_with(HeaderLines::new);
@@ -84,7 +84,7 @@ pub fn end_stream(stream: FilterPtr) {
 
 /// Follows a redirect: the stream ends, and another one begins with the
 /// upstream request.
-pub fn follow_redirect(stream: FilterPtr) {
+pub fn follow_internal_redirect(stream: FilterPtr) {
     {
         let mut world = borrow_stream(stream);
         let from = b"http://a/elsewhere".to_vec();
@@ -122,7 +122,7 @@ pub fn deliver_request_head(stream: FilterPtr, is_all: bool) {
     let goes_on = status == HeadersStatus::Continue;
     borrow_stream(stream).goes_on = goes_on;
     if goes_on {
-        send_to_node(stream);
+        send_request_to_node(stream);
     }
 }
 
@@ -156,7 +156,7 @@ pub fn deliver_request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is
     }
     if world.goes_on {
         drop(world);
-        send_to_node(stream);
+        send_request_to_node(stream);
     }
 }
 
@@ -172,7 +172,7 @@ pub fn deliver_request_trailers(stream: FilterPtr) {
     let goes_on = status == TrailersStatus::Continue;
     borrow_stream(stream).goes_on = goes_on;
     if goes_on {
-        send_to_node(stream);
+        send_request_to_node(stream);
     }
 }
 
@@ -196,7 +196,7 @@ pub fn deliver_response_head(stream: FilterPtr, fields: HeaderLines, is_all: boo
     let goes_on = status == HeadersStatus::Continue;
     borrow_stream(stream).goes_on = goes_on;
     if goes_on {
-        send_to_client(stream, Vec::new());
+        send_response_to_client(stream, Vec::new());
     }
 }
 
@@ -216,7 +216,7 @@ pub fn deliver_response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     let received = borrow_stream(stream).received.take().unwrap_or_default();
     borrow_stream(stream).goes_on = status == BodyStatus::Continue;
     match status {
-        BodyStatus::Continue => send_to_client(stream, received),
+        BodyStatus::Continue => send_response_to_client(stream, received),
         BodyStatus::StopIterationAndBuffer => {
             borrow_stream(stream).buffered_response.extend(received);
         }
@@ -236,7 +236,7 @@ pub fn deliver_response_trailers(stream: FilterPtr) {
     let goes_on = status == TrailersStatus::Continue;
     borrow_stream(stream).goes_on = goes_on;
     if goes_on {
-        send_to_client(stream, Vec::new());
+        send_response_to_client(stream, Vec::new());
     }
 }
 
@@ -286,7 +286,7 @@ pub fn send_local_reply(stream: FilterPtr, status: u32) {
     world.response = make_header_lines([(":status", &*status)]);
     world.response_ended = true;
     drop(world);
-    send_to_client(stream, Vec::new());
+    send_response_to_client(stream, Vec::new());
 }
 
 pub fn deliver_scheduled_event(stream: FilterPtr, event: u64) {

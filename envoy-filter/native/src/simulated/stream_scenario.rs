@@ -57,11 +57,11 @@ impl StreamScenario {
             head.push(("accept", "application/octet-stream, application/json;q=0.9"));
         }
         let route = match question {
-            SimulatedRequest::Purge(_) => Some(main.purge_route()),
-            _ => main.choose_route(chance),
+            SimulatedRequest::Purge(_) => Some(main.purging_route()),
+            _ => main.choose_random_route(chance),
         };
-        let stream = stream::start_stream(SimulatedStreamState {
-            config: Some(main.current_filter()),
+        let stream = stream::start_simulated_stream(SimulatedStreamState {
+            config: Some(main.filter_for_new_streams()),
             route,
             request: make_header_lines(head),
             limit: chance.choose_from(&[100, 1 << 20]),
@@ -70,7 +70,7 @@ impl StreamScenario {
         });
         Self {
             stream,
-            run_request_event: chance.split_bytes(body.as_bytes()),
+            run_request_event: chance.split_into_random_pieces(body.as_bytes()),
             question,
             is_same: chance.choose_below(4) == 0,
             with_trailers: chance.choose_below(4) == 0,
@@ -165,7 +165,7 @@ impl StreamScenario {
             world.upstream_ended
         };
         if upstream_ended && self.answered == 0 && std::mem::take(&mut self.redirects) {
-            stream::follow_redirect(stream);
+            stream::follow_internal_redirect(stream);
             return true;
         }
         let at = self.answered;
@@ -189,7 +189,7 @@ impl StreamScenario {
                     false => node::node_response(head, self.question.request_body().as_bytes()),
                 }
             };
-            let mut pieces = chance.split_bytes(&answer.body);
+            let mut pieces = chance.split_into_random_pieces(&answer.body);
             pieces.reverse();
             self.answer = Some(pieces);
             stream::deliver_response_head(stream, answer.response_headers(self.with_length), false);
@@ -256,6 +256,6 @@ impl Drop for StreamScenario {
             // the worker has panicked
             return;
         }
-        stream::free_stream(self.stream);
+        stream::free_simulated_stream(self.stream);
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
-use super::config::{SimulatedFilter, SimulatedRoute};
+use super::config::{SimulatedFilterConfig, SimulatedRouteConfig};
 use super::primitives::{borrowed_buffer, EventQueue, HeaderLines};
 use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType};
 
@@ -11,8 +11,8 @@ use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType};
 #[derive(Default)]
 pub struct SimulatedStreamState {
     /// Configurations of the filter and the route, until the stream ends.
-    pub config: Option<Arc<SimulatedFilter>>,
-    pub route: Option<Arc<SimulatedRoute>>,
+    pub config: Option<Arc<SimulatedFilterConfig>>,
+    pub route: Option<Arc<SimulatedRouteConfig>>,
     pub filter: usize,
     pub request: HeaderLines,
     pub response: HeaderLines,

@@ -61,7 +61,7 @@ fn run_workers(seed: u64) {
     scope(|scope| {
         for worker in 0..WORKERS {
             scope.spawn(move || {
-                let _leaves = EndedWorkerCount(going);
+                let _leaves = WorkerEndGuard(going);
                 let chance = &mut EventChoices::from_seed(seed * WORKERS + worker);
                 let mut worker = SimulatedWorker::new(20);
                 while worker.has_more_streams() {
@@ -73,7 +73,7 @@ fn run_workers(seed: u64) {
             });
         }
         while going.load(Ordering::Acquire) > 0 {
-            if !main.deliver_due_events(chance) {
+            if !main.deliver_pending_filter_events(chance) {
                 sleep(IDLE_PAUSE);
             }
         }
@@ -81,9 +81,9 @@ fn run_workers(seed: u64) {
 }
 
 /// A guard that counts its worker as ended when it is dropped, by a panic too.
-struct EndedWorkerCount<'a>(&'a AtomicUsize);
+struct WorkerEndGuard<'a>(&'a AtomicUsize);
 
-impl Drop for EndedWorkerCount<'_> {
+impl Drop for WorkerEndGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
     }

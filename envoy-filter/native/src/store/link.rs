@@ -40,8 +40,8 @@ const MAX_WRITE_PIECES: usize = 16;
 pub fn start_owner_link(path: &str) -> Result<Arc<OwnerLink>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = Arc::new(LinkWaker(eventfd(0, flags)?));
-    let link = OwnerLink::for_process(MAX_ENTRY_BYTES)
-        .with_driver_waker(Arc::clone(&bell) as Arc<dyn EventLoopWaker>, 0);
+    let link = OwnerLink::link_for_process(MAX_ENTRY_BYTES)
+        .attach_driver_waker(Arc::clone(&bell) as Arc<dyn EventLoopWaker>, 0);
     let link = Arc::new(link);
     let driver = OwnerLinkThread {
         link: Arc::clone(&link),
@@ -56,7 +56,7 @@ pub fn start_owner_link(path: &str) -> Result<Arc<OwnerLink>, std::io::Error> {
     thread.spawn(|| driver.run_link_loop())?;
     PROCESS
         .shared
-        .connect_owner(Arc::clone(&link) as Arc<dyn OwnerClient>);
+        .set_owner_client(Arc::clone(&link) as Arc<dyn OwnerClient>);
     Ok(link)
 }
 
@@ -97,7 +97,7 @@ struct OwnerConnection {
 impl OwnerLinkThread {
     fn run_link_loop(mut self) {
         loop {
-            let turned = catch_unwind(AssertUnwindSafe(|| self.poll_link_once()));
+            let turned = catch_unwind(AssertUnwindSafe(|| self.run_link_loop_iteration()));
             if turned.is_err() {
                 let _ = catch_unwind(|| {
                     write_envoy_log(
@@ -113,8 +113,8 @@ impl OwnerLinkThread {
 
     /// Performs the actions of the link that are due, and waits for the next
     /// event.
-    fn poll_link_once(&mut self) {
-        while let Some(need) = self.link.next_action() {
+    fn run_link_loop_iteration(&mut self) {
+        while let Some(need) = self.link.next_connection_action() {
             match need {
                 LinkConnectionAction::Connect(slot) => self.open_connection(slot),
                 LinkConnectionAction::Write(slot) => self.write_to_owner(slot),
@@ -177,7 +177,7 @@ impl OwnerLinkThread {
         self.why_not = opened.as_ref().err().copied();
         // other errors mean that the owner is busy or unreachable
         if let Some(Errno::CONNREFUSED | Errno::NOENT) = self.why_not {
-            self.link.connection_refused(&PROCESS.shared, now);
+            self.link.handle_connection_refused(&PROCESS.shared, now);
         }
         let is_open = opened.is_ok();
         if self.connections.len() <= slot {
@@ -188,7 +188,7 @@ impl OwnerLinkThread {
             is_full: false,
         });
         self.link
-            .connection_opened(&PROCESS.shared, slot, is_open, now);
+            .handle_connection_opened(&PROCESS.shared, slot, is_open, now);
     }
 
     fn open_socket(&self) -> Result<OwnedFd, Errno> {
@@ -205,7 +205,7 @@ impl OwnerLinkThread {
         connection.is_full = false;
         let mut went = Ok(0);
         loop {
-            self.link.write_pieces(slot, |pieces| {
+            self.link.pass_unwritten_pieces(slot, |pieces| {
                 let pieces: Vec<_> = pieces.take(MAX_WRITE_PIECES).map(IoSlice::new).collect();
                 went = match pieces.is_empty() {
                     true => Ok(0),
@@ -233,7 +233,7 @@ impl OwnerLinkThread {
             };
             let mut result = Err(Errno::CONNRESET);
             let mut is_all = false;
-            let has_room = self.link.read_buffer(slot, |room| {
+            let has_room = self.link.pass_read_buffer(slot, |room| {
                 let most = room.len().min(MAX_READ_BYTES - total);
                 let room = &mut room[..most];
                 result = read(&connection.socket, &mut *room).map(|(init, _)| init.len());
@@ -269,15 +269,15 @@ impl OwnerLinkThread {
         let now = monotonic_ms();
         let after = self.link.send_and_expire_requests(&PROCESS.shared, now);
         self.tick_at = if after == 0 { 0 } else { now + after };
-        let Some(news) = self.link.take_health_change(now) else {
+        let Some(news) = self.link.take_owner_health_change(now) else {
             return;
         };
         let line = format!(
             "the cache's owner at unix:{} {}",
             self.path,
-            news.health_log_text()
+            news.owner_health_log_text()
         );
-        match (news.is_outage(), self.why_not) {
+        match (news.is_owner_outage(), self.why_not) {
             (true, Some(why)) => write_envoy_log(LogLevel::Error, &format!("{line} ({why})")),
             (true, None) => write_envoy_log(LogLevel::Error, &line),
             (false, _) => write_envoy_log(LogLevel::Info, &line),
@@ -294,5 +294,5 @@ fn send_without_signal(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usiz
 #[allow(unsafe_code)]
 fn report_filled_buffer(link: &OwnerLink, slot: usize, bytes: usize) {
     // SAFETY: the system wrote the bytes, and only this thread uses the buffer.
-    unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, monotonic_ms()) };
+    unsafe { link.report_bytes_read(&PROCESS.shared, slot, bytes, monotonic_ms()) };
 }

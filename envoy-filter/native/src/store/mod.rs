@@ -18,11 +18,11 @@ use sszip_core::config::validated::ValidatedConfig;
 use self::owner::DesiredOwnerSettings;
 use self::owner_library::OwnerLibrary;
 
-static STORE_STATE: Mutex<StoreState> = Mutex::new(StoreState::new());
+static STORE_STATE: Mutex<StoreUsageRegistry> = Mutex::new(StoreUsageRegistry::new());
 
 /// The store settings of all filters and routes, the link to the owner and the claims on the owner.
 /// A process has one store, which never changes.
-struct StoreState {
+struct StoreUsageRegistry {
     /// Socket of the owner and the link to it, after a filter has named one.
     link: Option<(String, Arc<OwnerLink>)>,
     /// Store that the owner in this process opens.
@@ -46,7 +46,7 @@ pub struct OwnerUseGuard(ThreadId);
 /// The identity of one loaded configuration of a filter or a route, whose drop ends the claims that
 /// name it.
 #[derive(Debug)]
-pub struct ConfigInstance(u64);
+pub struct ConfigLifetimeGuard(u64);
 
 /// Head sources that the owner must follow while all configurations in `of` exist: a filter, a
 /// route, or a route in a filter.
@@ -63,7 +63,7 @@ struct HeadSourceClaim {
 ///
 /// # Errors
 /// Text of the error, with the accepted values.
-pub fn validate_store(plan: &ValidatedConfig) -> Result<(), String> {
+pub fn validate_store_settings(plan: &ValidatedConfig) -> Result<(), String> {
     match &plan.store {
         Some(store) if !store.folder.starts_with('/') => Err(format!(
             "\"cache_path\" has an invalid value \"{}\": it must begin with an absolute path",
@@ -78,13 +78,13 @@ pub fn validate_store(plan: &ValidatedConfig) -> Result<(), String> {
 ///
 /// # Errors
 /// The store is not available, or the process has another one.
-pub fn attach_store(
+pub fn attach_configured_store(
     plan: &ValidatedConfig,
-    filter: &ConfigInstance,
+    filter: &ConfigLifetimeGuard,
 ) -> Result<Option<OwnerUseGuard>, String> {
     let mut state = lock_store_state();
     if let Some(socket) = plan.owner_socket() {
-        state.set_store(socket, plan)?;
+        state.set_process_store(socket, plan)?;
     }
     // a rejected configuration changes nothing
     state.add_claim(plan, &[filter]);
@@ -98,23 +98,23 @@ pub fn attach_store(
     if is_first {
         owner::start_owner_thread(library)
             .map_err(|error| format!("cannot start the owner of the store: {error}"))?;
-        lock_store_state().apply_owner_settings();
+        lock_store_state().pass_settings_to_owner();
     }
     Ok(Some(used))
 }
 
 /// Claims the head sources and the maximum entry length of a configuration while all `of` these
 /// exist.
-pub fn claim_store_settings(plan: &ValidatedConfig, of: &[&ConfigInstance]) {
+pub fn claim_owner_settings(plan: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
     lock_store_state().add_claim(plan, of);
 }
 
 /// Whether an owner in this process can follow head sources.
-pub fn can_follow_heads() -> bool {
+pub fn can_follow_head_sources() -> bool {
     lock_store_state().desired_owner.is_some()
 }
 
-impl StoreState {
+impl StoreUsageRegistry {
     const fn new() -> Self {
         Self {
             link: None,
@@ -129,12 +129,12 @@ impl StoreState {
 
     /// Sets the store of the process, loads the owner's library if needed, and links the process to
     /// the owner.
-    fn set_store(&mut self, socket: String, plan: &ValidatedConfig) -> Result<(), String> {
+    fn set_process_store(&mut self, socket: String, plan: &ValidatedConfig) -> Result<(), String> {
         let store = plan.store.as_ref();
         if let Some((known, link)) = &self.link {
             return match *known == socket && self.desired_owner.as_ref() == store {
                 true => {
-                    link.set_lookup_deadline(plan.lookup_timeout());
+                    link.set_lookup_timeout(plan.lookup_timeout());
                     Ok(())
                 }
                 false => Err(format!(
@@ -147,18 +147,18 @@ impl StoreState {
         if let Some(store) = store {
             files::validate_store_folder(&store.folder)
                 .map_err(|error| format!("\"cache_path\" {error}"))?;
-            self.library = Some(OwnerLibrary::load_library()?);
+            self.library = Some(OwnerLibrary::load_owner_library()?);
         }
         let link = link::start_owner_link(&socket);
         let link = link
             .map_err(|error| format!("cannot start the link to the owner of the store: {error}"))?;
-        link.set_lookup_deadline(plan.lookup_timeout());
+        link.set_lookup_timeout(plan.lookup_timeout());
         self.link = Some((socket, link));
         self.desired_owner = store.cloned();
         Ok(())
     }
 
-    fn add_claim(&mut self, plan: &ValidatedConfig, of: &[&ConfigInstance]) {
+    fn add_claim(&mut self, plan: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
         if plan.follows.iter().next().is_some() {
             let mut of: Vec<_> = of.iter().map(|life| life.0).collect();
             of.sort_unstable_by(|one, other| other.cmp(one));
@@ -168,33 +168,33 @@ impl StoreState {
         }
         let is_longer = plan.largest_entry_limit() > self.max_entry;
         self.max_entry = self.max_entry.max(plan.largest_entry_limit());
-        self.update_owner(is_longer);
+        self.update_owner_settings(is_longer);
     }
 
     fn drop_claims(&mut self, life: u64) {
         self.claims.retain(|claim| !claim.of.contains(&life));
-        self.update_owner(false);
+        self.update_owner_settings(false);
     }
 
     /// Merges the claims, and passes the settings to the owner if the head sources changed or
     /// `is_changed`.
-    fn update_owner(&mut self, is_changed: bool) {
+    fn update_owner_settings(&mut self, is_changed: bool) {
         let mut follows = HeadSourceList::default();
         for claim in &self.claims {
-            follows.override_head_sources(&claim.follows);
+            follows.merge_later_head_sources(&claim.follows);
         }
         let known = self.follows.get_or_insert_default();
         let is_changed = is_changed || !known.has_same_head_sources(&follows);
         *known = follows;
         if is_changed && self.users > 0 {
-            self.apply_owner_settings();
+            self.pass_settings_to_owner();
         }
     }
 
     /// Passes the desired settings to the owner.
-    fn apply_owner_settings(&self) {
+    fn pass_settings_to_owner(&self) {
         if let Some(wanted) = self.desired_owner() {
-            owner::set_owner_settings(wanted);
+            owner::queue_owner_settings(wanted);
         }
     }
 
@@ -207,14 +207,14 @@ impl StoreState {
     }
 }
 
-impl Default for ConfigInstance {
+impl Default for ConfigLifetimeGuard {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Drop for ConfigInstance {
+impl Drop for ConfigLifetimeGuard {
     fn drop(&mut self) {
         lock_store_state().drop_claims(self.0);
     }
@@ -240,12 +240,12 @@ impl Drop for OwnerUseGuard {
 }
 
 /// Stops the owner if no filter uses it. That takes time, during which workers must not wait for
-/// the lock of [`StoreState`].
+/// the lock of [`StoreUsageRegistry`].
 fn stop_unused_owner() {
     owner::stop_owner_unless_used(|| lock_store_state().users > 0);
 }
 
-fn lock_store_state() -> MutexGuard<'static, StoreState> {
+fn lock_store_state() -> MutexGuard<'static, StoreUsageRegistry> {
     STORE_STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -253,16 +253,19 @@ fn lock_store_state() -> MutexGuard<'static, StoreState> {
 mod tests {
     use sszip_core::config::head_sources::NamespaceSource;
     use sszip_core::config::validated::ValidatedConfig;
-    use sszip_core::config::{ConfigBlock, DirectiveLocation};
+    use sszip_core::config::{DirectiveLocation, RouteConfigBlock};
 
-    use super::{ConfigInstance, StoreState};
+    use super::{ConfigLifetimeGuard, StoreUsageRegistry};
     use crate::process::PROCESS;
 
     fn plan(node: &str) -> ValidatedConfig {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         let at = "here";
-        let set =
-            directives.set_directive_at("cache_head", &[node.as_bytes()], DirectiveLocation { at });
+        let set = directives.set_directive_with_location(
+            "cache_head",
+            &[node.as_bytes()],
+            DirectiveLocation { at },
+        );
         set.expect("it is right");
         let follows = directives
             .resolve_route_config(PROCESS.clone())
@@ -276,15 +279,15 @@ mod tests {
         plan
     }
 
-    fn followed(state: &StoreState) -> Vec<&str> {
+    fn followed(state: &StoreUsageRegistry) -> Vec<&str> {
         let follows = state.follows.iter().flat_map(|follows| follows.iter());
         follows.map(|(_, follow)| follow.url_origin()).collect()
     }
 
     #[test]
     fn head_source_of_the_latest_configuration_is_followed() {
-        let mut state = StoreState::new();
-        let [filter, one, other, later] = [(); 4].map(|()| ConfigInstance::default());
+        let mut state = StoreUsageRegistry::new();
+        let [filter, one, other, later] = [(); 4].map(|()| ConfigLifetimeGuard::default());
         state.add_claim(&plan("http://filter"), &[&filter]);
         state.add_claim(&plan("http://other"), &[&filter, &other]);
         // the order of the claims is not the order of the requests

@@ -14,7 +14,7 @@ use std::time::Duration;
 use sszip_core::config::head_sources::HeadSourceList;
 use sszip_core::config::store::StoreSettings;
 
-use super::owner_library::{OwnerLibrary, OwnerLibrarySettings};
+use super::owner_library::{OwnerLibrary, OwnerStartSettings};
 
 /// Time to wait for further changes, in milliseconds: the filters of one
 /// configuration change the settings one after the other.
@@ -40,7 +40,7 @@ pub struct DesiredOwnerSettings {
     pub follows: HeadSourceList,
 }
 
-/// Starts the thread that runs the owner, or permits it to run again; [`set_owner_settings`] sets
+/// Starts the thread that runs the owner, or permits it to run again; [`queue_owner_settings`] sets
 /// its settings afterwards.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn start_owner_thread(library: OwnerLibrary) -> Result<(), std::io::Error> {
 }
 
 /// Sets the settings of the owner, which its thread applies soon.
-pub fn set_owner_settings(wanted: DesiredOwnerSettings) {
+pub fn queue_owner_settings(wanted: DesiredOwnerSettings) {
     *lock_ignoring_poison(&PENDING_SETTINGS) = Some(wanted);
     IS_CHANGED.notify_one();
 }
@@ -83,12 +83,12 @@ fn run_owner_thread(library: OwnerLibrary) {
         }
         let mut after = IDLE_CHECK_MS;
         if let (Some(settings), false) = (&settings, *rests) {
-            register_exit_handler(&mut is_at_exit[0]);
+            register_owner_exit_handler(&mut is_at_exit[0]);
             let ran = library.run_owner_step(settings);
             after = ran.0;
             if ran.1 {
                 // registered before RocksDB's own functions, which exist by now
-                register_exit_handler(&mut is_at_exit[1]);
+                register_owner_exit_handler(&mut is_at_exit[1]);
             }
         }
         drop(rests);
@@ -99,11 +99,11 @@ fn run_owner_thread(library: OwnerLibrary) {
 }
 
 impl DesiredOwnerSettings {
-    fn library_settings(&self) -> OwnerLibrarySettings {
+    fn library_settings(&self) -> OwnerStartSettings {
         let store = &self.store;
-        OwnerLibrarySettings {
+        OwnerStartSettings {
             socket: store.owner_socket_path(),
-            path: store.data_folder_path(),
+            path: store.store_data_folder(),
             max_size: store.max_size.unwrap_or(0),
             memory: store.memory.unwrap_or(0),
             max_entry: self.max_entry,
@@ -115,7 +115,7 @@ impl DesiredOwnerSettings {
 }
 
 /// Registers the function that stops the owner if the process exits without destroying its filters.
-fn register_exit_handler(is_registered: &mut bool) {
+fn register_owner_exit_handler(is_registered: &mut bool) {
     if !std::mem::replace(is_registered, true) {
         // SAFETY: the module stays until the process ends. If registration
         // fails, entries in memory are lost, as in a crash.

@@ -20,7 +20,7 @@ const NAME: &str = "libsszip_owner.so";
 /// The C struct `sszip_owner_config`; a number that is 0 means the owner's default.
 #[repr(C)]
 #[derive(Debug)]
-pub struct RawOwnerConfig {
+pub struct FfiOwnerConfig {
     size: usize,
     socket: *const c_char,
     socket_len: usize,
@@ -43,7 +43,7 @@ type OwnerLog = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
 
 /// The settings with which the owner's library starts an owner.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub struct OwnerLibrarySettings {
+pub struct OwnerStartSettings {
     /// Path of the socket on which the owner listens.
     pub socket: String,
     /// Folder of the store.
@@ -61,7 +61,7 @@ pub struct OwnerLibrarySettings {
 /// The functions of the owner's library, which stays loaded until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerLibrary {
-    run: unsafe extern "C" fn(*const RawOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
+    run: unsafe extern "C" fn(*const FfiOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
     exit_owner: unsafe extern "C" fn(OwnerLog) -> bool,
 }
 
@@ -70,7 +70,7 @@ impl OwnerLibrary {
     ///
     /// # Errors
     /// The library does not exist, or is from another build.
-    pub fn load_library() -> Result<Self, String> {
+    pub fn load_owner_library() -> Result<Self, String> {
         let path = module_path().with_file_name(NAME);
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         // SAFETY: loading it runs the initialisers of Rust and RocksDB.
@@ -100,7 +100,7 @@ impl OwnerLibrary {
             Ok(Self {
                 run: std::mem::transmute::<
                     *mut c_void,
-                    unsafe extern "C" fn(*const RawOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
+                    unsafe extern "C" fn(*const FfiOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
                 >(run),
                 exit_owner: std::mem::transmute::<
                     *mut c_void,
@@ -113,8 +113,8 @@ impl OwnerLibrary {
     /// Starts the owner unless it runs, and performs its next work. Returns the
     /// milliseconds after which to call again, and whether the owner serves.
     /// Only one thread calls this.
-    pub fn run_owner_step(&self, settings: &OwnerLibrarySettings) -> (u64, bool) {
-        let config = RawOwnerConfig::from_settings(settings);
+    pub fn run_owner_step(&self, settings: &OwnerStartSettings) -> (u64, bool) {
+        let config = FfiOwnerConfig::from_settings(settings);
         let mut serves = false;
         // SAFETY: the strings are valid during the call.
         let after = unsafe { (self.run)(&raw const config, true, Some(log_line), &raw mut serves) };
@@ -129,8 +129,8 @@ impl OwnerLibrary {
     }
 }
 
-impl RawOwnerConfig {
-    fn from_settings(settings: &OwnerLibrarySettings) -> Self {
+impl FfiOwnerConfig {
+    fn from_settings(settings: &OwnerStartSettings) -> Self {
         Self {
             size: size_of::<Self>(),
             socket: settings.socket.as_ptr().cast(),
@@ -214,16 +214,16 @@ fn last_load_error() -> String {
 mod tests {
     use std::mem::offset_of;
 
-    use super::{RawOwnerConfig, ABI_VERSION};
+    use super::{FfiOwnerConfig, ABI_VERSION};
 
     #[test]
     fn struct_layout_equals_the_owner_header() {
         use sszip_owner::ffi::{sszip_owner_config as Its, SSZIP_OWNER_ABI};
         assert_eq!(ABI_VERSION, SSZIP_OWNER_ABI);
-        assert_eq!(size_of::<RawOwnerConfig>(), size_of::<Its>());
+        assert_eq!(size_of::<FfiOwnerConfig>(), size_of::<Its>());
         macro_rules! same {
             ($($field:ident)*) => {$(
-                assert_eq!(offset_of!(RawOwnerConfig, $field), offset_of!(Its, $field), stringify!($field));
+                assert_eq!(offset_of!(FfiOwnerConfig, $field), offset_of!(Its, $field), stringify!($field));
             )*};
         }
         same!(size socket socket_len path path_len max_size memory max_entry threads);

@@ -4,10 +4,10 @@ use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::gzip::stream::FlushMode;
 use sszip_envoy_carrier::encode;
 
-use super::response::observe_upstream_piece;
-use super::{HookAction, StreamExchange};
+use super::response::pass_upstream_piece_to_driver;
+use super::{StreamAction, StreamExchange};
 use crate::abi::BodyType;
-use crate::envoy::EnvoyStream;
+use crate::envoy::EnvoyStreamHandle;
 
 /// Size at which output is flushed and sent, in bytes: the cost of a flush is
 /// then negligible.
@@ -17,14 +17,14 @@ impl StreamExchange {
     /// Compresses the pieces that the present hook received, and sends the output.
     pub(super) fn compress_received_pieces(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         is_last: bool,
-    ) -> HookAction {
+    ) -> StreamAction {
         let pieces = stream.body_slices(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {
             pieces
                 .iter()
-                .for_each(|piece| observe_upstream_piece(driver, piece));
+                .for_each(|piece| pass_upstream_piece_to_driver(driver, piece));
         }
         self.compress_and_send_pieces(stream, pieces.iter(), pieces.len(), is_last)
     }
@@ -34,14 +34,14 @@ impl StreamExchange {
     /// only with flushed output, and the rest waits for a deadline.
     pub(super) fn compress_and_send_pieces<'a>(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         pieces: impl Iterator<Item = &'a [u8]>,
         received: usize,
         is_last: bool,
-    ) -> HookAction {
+    ) -> StreamAction {
         for piece in pieces {
             if !self.compress_piece(piece, FlushMode::None) {
-                return HookAction::Reset(
+                return StreamAction::Reset(
                     "sszip: the encoder failed, or the body does not have the announced length",
                 );
             }
@@ -53,24 +53,24 @@ impl StreamExchange {
             FlushMode::Sync
         };
         if is_sent && !self.compress_piece(b"", flush) {
-            return HookAction::Reset(
+            return StreamAction::Reset(
                 "sszip: the encoder failed, or the body does not have the announced length",
             );
         }
         if is_sent {
-            stream.append_to_body(
+            stream.append_to_body_buffer(
                 BodyType::ReceivedResponse,
                 &std::mem::take(&mut self.written),
             );
         }
         stream.drain_body(BodyType::ReceivedResponse, received);
         if !is_sent {
-            self.arm_driver_timer(stream);
-            return HookAction::Stop;
+            self.arm_driver_deadline(stream);
+            return StreamAction::Stop;
         }
         self.is_timed = false;
         self.finish_sent_response(stream, is_last);
-        HookAction::Continue
+        StreamAction::Continue
     }
 
     pub(super) fn flushes_each_piece(&self) -> bool {
@@ -89,14 +89,14 @@ impl StreamExchange {
         encode::append_encoded_piece(driver, piece, flush, &mut self.written).is_some()
     }
 
-    pub(super) fn flush_encoder(&mut self, stream: EnvoyStream) -> HookAction {
+    pub(super) fn flush_encoder(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         if !self.compress_piece(b"", FlushMode::Sync) {
-            return HookAction::Reset("sszip: the encoder failed");
+            return StreamAction::Reset("sszip: the encoder failed");
         }
-        stream.append_to_body(
+        stream.append_to_body_buffer(
             BodyType::BufferedResponse,
             &std::mem::take(&mut self.written),
         );
-        HookAction::Continue
+        StreamAction::Continue
     }
 }

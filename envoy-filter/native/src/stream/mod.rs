@@ -2,7 +2,7 @@
 //! executes the driver's steps. It makes no decisions.
 //!
 //! Some calls make Envoy call hooks at once, such as a response of the filter
-//! or a resumed stream. They are returned as a [`HookAction`] and performed after the
+//! or a resumed stream. They are returned as a [`StreamAction`] and performed after the
 //! exchange is released.
 
 mod encode_body;
@@ -24,20 +24,20 @@ use sszip_core::exchange::drive::{
 };
 use sszip_core::exchange::HeadEdit;
 use sszip_core::log_variable::LogVariable;
-use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::request::REDIRECTED_FROM;
 
-use self::response_sender::UnsentResponse;
+use self::response_sender::UnsentResponseRemainder;
 use crate::abi::{BodyType, HeaderType};
-use crate::background::{ForwardedRequest, StreamBackgroundRequests};
-use crate::envoy::{EnvoyStream, EventScheduler};
+use crate::background::{PreRouterRequestHead, StreamBackgroundSender};
+use crate::envoy::{EnvoyEventScheduler, EnvoyStreamHandle};
 use crate::metrics::EnvoyMetrics;
-use crate::wakeups::{StreamWaiter, WOKEN_EVENT};
+use crate::wakeups::{StreamWaitGuard, WOKEN_EVENT};
 use crate::{clock, status, thread_pool, timers};
 
 /// An action of a hook on its stream, performed after the exchange is released, since Envoy may end
 /// the stream meanwhile.
-pub enum HookAction {
+pub enum StreamAction {
     /// Continue the stream.
     Continue,
     /// Stop the stream until more of it arrives or another event occurs.
@@ -47,7 +47,7 @@ pub enum HookAction {
     /// Send the driver's response, without a request to the upstream.
     Respond(Box<ExchangeDriver>),
     /// Send the rest of the driver's response.
-    Resume(UnsentResponse),
+    Resume(UnsentResponseRemainder),
     /// Respond with 502, since there is no response to send.
     Fail(ExchangeFailureReason),
     /// Reset the stream, because its response cannot be completed.
@@ -64,7 +64,7 @@ pub enum HookOutcome {
     Keep,
     /// The filter's own response was started, with its rest if the client reads
     /// slowly; or the stream was reset.
-    Ended(Option<UnsentResponse>),
+    Ended(Option<UnsentResponseRemainder>),
 }
 
 /// The phase of a stream between two hooks: reading, waiting, forwarded, buffering, streaming.
@@ -119,7 +119,7 @@ pub struct StreamExchange {
     connection: u64,
     follows_unsent: bool,
     /// Created on first use.
-    stream_scheduler: Option<Arc<EventScheduler>>,
+    stream_scheduler: Option<Arc<EnvoyEventScheduler>>,
     /// Event of the last deadline.
     timer: u64,
     /// The deadline is set and has not passed.
@@ -127,13 +127,13 @@ pub struct StreamExchange {
     /// Slot into which a job is returned.
     place: thread_pool::FinishedJobSlot,
     /// Identity by which the stream is woken.
-    waiting: Option<StreamWaiter>,
+    waiting: Option<StreamWaitGuard>,
     /// Output of the encoder that was not sent.
     written: Vec<u8>,
     /// Failure of the upstream, if the response is a local reply of Envoy.
     handle_local_reply: Option<UpstreamFailure>,
     /// Rest of the filter's own response, which waits for the client.
-    sending: Option<UnsentResponse>,
+    sending: Option<UnsentResponseRemainder>,
     /// The upstream sent trailers, and thereby its whole response.
     has_trailers: bool,
     /// Value of Envoy's redirect header when the request arrived, if it was an
@@ -147,17 +147,17 @@ pub struct StreamExchange {
     /// upstream request.
     own_fields: Vec<HeadEdit>,
     /// Background requests of the stream, if one may be needed.
-    background: Option<StreamBackgroundRequests>,
+    background: Option<StreamBackgroundSender>,
     /// Forwarded request, from which the router's changes to its head are
     /// recorded.
-    on_its_way: Option<ForwardedRequest>,
+    on_its_way: Option<PreRouterRequestHead>,
 }
 
 impl StreamExchange {
     /// Creates the exchange of a new stream, with the driver that a redirected stream has left, if
     /// any.
     pub fn new() -> Self {
-        let (driver, own_fields) = redirect::take_redirected_driver();
+        let (driver, own_fields) = redirect::take_offered_driver();
         Self {
             state: StreamPhase::Passing,
             announced: BodyLength::Unknown,
@@ -188,7 +188,7 @@ impl StreamExchange {
     }
 
     /// Reports a finished exchange to access logs and metrics.
-    fn report_exchange(&mut self, stream: EnvoyStream) {
+    fn report_exchange(&mut self, stream: EnvoyStreamHandle) {
         let Some(driver) = &mut self.driver else {
             return;
         };
@@ -196,7 +196,7 @@ impl StreamExchange {
         self.count_exchange_tally(stream);
     }
 
-    fn count_exchange_tally(&mut self, stream: EnvoyStream) {
+    fn count_exchange_tally(&mut self, stream: EnvoyStreamHandle) {
         let Some(driver) = &mut self.driver else {
             return;
         };
@@ -209,8 +209,8 @@ impl StreamExchange {
 
     /// Ends the exchange of a stream that is complete; an unfinished exchange means that the client
     /// is gone.
-    pub fn finish_stream_exchange(&mut self, stream: EnvoyStream) {
-        if self.driver.is_none() || self.offer_to_redirect(stream) {
+    pub fn finish_stream_exchange(&mut self, stream: EnvoyStreamHandle) {
+        if self.driver.is_none() || self.offer_driver_to_redirect(stream) {
             return;
         }
         let own = std::mem::take(&mut self.own_fields);
@@ -223,8 +223,8 @@ impl StreamExchange {
 
     /// Offers the driver to the next stream, if Envoy follows an internal redirect with it. Returns
     /// whether it does.
-    fn offer_to_redirect(&mut self, stream: EnvoyStream) -> bool {
-        let head = stream.copy_head(HeaderType::Request);
+    fn offer_driver_to_redirect(&mut self, stream: EnvoyStreamHandle) -> bool {
+        let head = stream.copy_message_head(HeaderType::Request);
         let goes_on = self.state == StreamPhase::Forwarded
             && self.driver.is_some()
             && head.header_value(REDIRECTED_FROM) != self.redirected_from.as_deref();
@@ -236,14 +236,18 @@ impl StreamExchange {
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
-    fn drop_misused_driver(&mut self) -> HookAction {
+    fn drop_misused_driver(&mut self) -> StreamAction {
         self.state = StreamPhase::Passing;
         self.release_driver();
-        HookAction::Continue
+        StreamAction::Continue
     }
 
     /// Handles a local reply of Envoy before it is sent.
-    pub fn local_reply(&mut self, stream: EnvoyStream, failure: UpstreamFailure) {
+    pub fn handle_envoy_local_reply(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        failure: UpstreamFailure,
+    ) {
         self.handle_local_reply = Some(failure);
         if let (StreamPhase::Buffering | StreamPhase::Streaming, Some(driver)) =
             (self.state, &mut self.driver)
@@ -257,7 +261,7 @@ impl StreamExchange {
     }
 
     /// Whether the stopped direction is the request, not the response.
-    pub fn is_request_stopped(&self) -> bool {
+    pub fn is_request_direction_stopped(&self) -> bool {
         matches!(
             self.state,
             StreamPhase::LookingUp
@@ -270,7 +274,7 @@ impl StreamExchange {
 
     /// Whether the response is complete, so that the rest of the request must be discarded, and
     /// Envoy must not resume the stream.
-    fn is_response_complete(&self) -> bool {
+    fn has_complete_response_to_send(&self) -> bool {
         matches!(self.state, StreamPhase::Coding | StreamPhase::Answering) || self.has_trailers
     }
 
@@ -278,40 +282,40 @@ impl StreamExchange {
     /// (`can_go_on`), a deadline must wait until more of the stream arrives.
     pub fn handle_scheduled_event(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         event: u64,
         can_go_on: bool,
-    ) -> HookAction {
+    ) -> StreamAction {
         match event {
             JOB_DONE_EVENT => self.handle_finished_job(stream),
-            WOKEN_EVENT => self.repeat_lookup(stream),
+            WOKEN_EVENT => self.resume_woken_operation(stream),
             DELAYED_RESPONSE_EVENT if self.state == StreamPhase::Answering => {
                 self.respond_immediately()
             }
             CLIENT_READS_EVENT => self
                 .sending
                 .take()
-                .map_or(HookAction::Stop, HookAction::Resume),
-            TRAILERS_EVENT => self.end_response_with_trailers(stream),
+                .map_or(StreamAction::Stop, StreamAction::Resume),
+            TRAILERS_EVENT => self.end_response_after_trailers(stream),
             timer if self.is_timed && timer == self.timer => {
                 self.is_timed = false;
                 match can_go_on {
                     true => self.handle_deadline(stream),
-                    false => HookAction::Stop,
+                    false => StreamAction::Stop,
                 }
             }
-            _ => HookAction::Stop,
+            _ => StreamAction::Stop,
         }
     }
 
-    fn handle_finished_job(&mut self, stream: EnvoyStream) -> HookAction {
+    fn handle_finished_job(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         let job = self
             .place
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let (Some(job), Some(driver)) = (job, &mut self.driver) else {
-            return HookAction::Stop;
+            return StreamAction::Stop;
         };
         let step = driver.resume_after_job(job);
         match self.state {
@@ -319,23 +323,23 @@ impl StreamExchange {
             StreamPhase::Coding => {
                 self.send_complete_response(stream, step, BodyType::BufferedResponse)
             }
-            _ => HookAction::Stop,
+            _ => StreamAction::Stop,
         }
     }
 
     /// Handles a passed deadline: sends the buffered body or the encoder's output, or repeats the
     /// lookup.
-    fn handle_deadline(&mut self, stream: EnvoyStream) -> HookAction {
+    fn handle_deadline(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         let into = BodyType::BufferedResponse;
         match self.state {
             StreamPhase::Buffering => match self.driver.as_mut().map(ExchangeDriver::end_buffering)
             {
-                Some(Ok(HostStep::Await)) => HookAction::Stop,
+                Some(Ok(HostStep::Await)) => StreamAction::Stop,
                 Some(Ok(HostStep::SendThenPass)) => {
                     self.edit_response_head(stream);
-                    self.append_driver_body(stream, into);
+                    self.copy_driver_body_to_envoy(stream, into);
                     self.enter_stream_phase(StreamPhase::Observing);
-                    HookAction::Continue
+                    StreamAction::Continue
                 }
                 Some(Ok(HostStep::Stream)) => {
                     self.edit_response_head(stream);
@@ -343,19 +347,19 @@ impl StreamExchange {
                     self.flush_encoder(stream)
                 }
                 Some(Ok(step)) => self.fail_exchange(stream, &step),
-                _ => HookAction::Reset("sszip: a buffered body could not be released"),
+                _ => StreamAction::Reset("sszip: a buffered body could not be released"),
             },
             StreamPhase::Streaming => self.flush_encoder(stream),
             StreamPhase::Waiting | StreamPhase::Purging | StreamPhase::ReportingStatus => {
-                self.repeat_lookup(stream)
+                self.resume_woken_operation(stream)
             }
-            _ => HookAction::Stop,
+            _ => StreamAction::Stop,
         }
     }
 
     /// Sets the driver's deadline, unless one is set: a buffered body's counts
     /// from its first byte, a stream's from the first byte that was not sent.
-    fn arm_driver_timer(&mut self, stream: EnvoyStream) {
+    fn arm_driver_deadline(&mut self, stream: EnvoyStreamHandle) {
         let due = self
             .driver
             .as_ref()
@@ -373,27 +377,27 @@ impl StreamExchange {
         self.is_timed = false;
     }
 
-    fn stream_scheduler(&mut self, stream: EnvoyStream) -> &Arc<EventScheduler> {
+    fn stream_scheduler(&mut self, stream: EnvoyStreamHandle) -> &Arc<EnvoyEventScheduler> {
         self.stream_scheduler
             .get_or_insert_with(|| stream.create_stream_scheduler())
     }
 
-    fn run_job(&mut self, stream: EnvoyStream, job: OffLoopJob) {
+    fn run_job(&mut self, stream: EnvoyStreamHandle, job: OffLoopJob) {
         let place = Arc::clone(&self.place);
         thread_pool::run_job_on_pool(job, &place, self.stream_scheduler(stream), JOB_DONE_EVENT);
     }
 
-    fn fail_exchange(&mut self, stream: EnvoyStream, step: &HostStep) -> HookAction {
+    fn fail_exchange(&mut self, stream: EnvoyStreamHandle, step: &HostStep) -> StreamAction {
         self.state = StreamPhase::Passing;
         self.report_exchange(stream);
         match step {
-            HostStep::Fail(lack) => HookAction::Fail(*lack),
-            _ => HookAction::Reset("sszip: unexpected step"),
+            HostStep::Fail(lack) => StreamAction::Fail(*lack),
+            _ => StreamAction::Reset("sszip: unexpected step"),
         }
     }
 
     /// Finishes the exchange if Envoy has all of the response: stores the fill, logs and counts.
-    fn finish_sent_response(&mut self, stream: EnvoyStream, is_last: bool) {
+    fn finish_sent_response(&mut self, stream: EnvoyStreamHandle, is_last: bool) {
         if !is_last {
             return;
         }
@@ -403,7 +407,7 @@ impl StreamExchange {
                 thread_pool::run_detached_job(job);
             }
         }
-        thread_pool::log_verified_hits();
+        thread_pool::log_hit_verification_lines();
         self.report_exchange(stream);
         // Envoy has a copy, and the client may be slow
         self.release_driver();
@@ -422,7 +426,7 @@ impl StreamExchange {
 
     /// Schedules the rest of the filter's own response after the client has read. The event is
     /// deferred, because Envoy is about to notify other filters and must not find the stream ended.
-    pub fn schedule_unsent_response(&mut self, stream: EnvoyStream) {
+    pub fn schedule_unsent_response(&mut self, stream: EnvoyStreamHandle) {
         if self.sending.is_some() {
             self.stream_scheduler(stream)
                 .schedule_event(CLIENT_READS_EVENT);
@@ -430,7 +434,7 @@ impl StreamExchange {
     }
 
     /// Keeps the rest of a response until the client reads again.
-    pub fn keep_unsent_response(&mut self, sending: UnsentResponse) {
+    pub fn keep_unsent_response(&mut self, sending: UnsentResponseRemainder) {
         self.sending = Some(sending);
     }
 
@@ -440,38 +444,42 @@ impl StreamExchange {
         self.sending = None;
         self.release_driver();
         if let Some(scheduler) = &self.stream_scheduler {
-            scheduler.stop_events();
+            scheduler.close_event_scheduler();
         }
     }
 }
 
-impl HookAction {
+impl StreamAction {
     /// Performs the action while the exchange is released. `is_behind`: the
     /// client reads slowly.
-    pub fn perform_action(self, stream: EnvoyStream, is_behind: &Cell<bool>) -> HookOutcome {
+    pub fn perform_hook_action(
+        self,
+        stream: EnvoyStreamHandle,
+        is_behind: &Cell<bool>,
+    ) -> HookOutcome {
         match self {
-            HookAction::Continue => return HookOutcome::Continue,
-            HookAction::Stop => return HookOutcome::Wait,
-            HookAction::Buffer => return HookOutcome::Keep,
-            HookAction::Respond(driver) => {
-                let sending = UnsentResponse::send_response_head(driver, stream);
+            StreamAction::Continue => return HookOutcome::Continue,
+            StreamAction::Stop => return HookOutcome::Wait,
+            StreamAction::Buffer => return HookOutcome::Keep,
+            StreamAction::Respond(driver) => {
+                let sending = UnsentResponseRemainder::send_response_head(driver, stream);
                 return HookOutcome::Ended(sending.send_until_backpressure(stream, is_behind));
             }
-            HookAction::Resume(sending) => {
+            StreamAction::Resume(sending) => {
                 return HookOutcome::Ended(sending.send_until_backpressure(stream, is_behind))
             }
-            HookAction::Fail(lack) => stream.send_local_reply(502, "", lack.reason_name()),
-            HookAction::Reset(why) => stream.reset_stream(why),
+            StreamAction::Fail(lack) => stream.send_local_reply(502, "", lack.reason_name()),
+            StreamAction::Reset(why) => stream.reset_stream(why),
         }
         HookOutcome::Ended(None)
     }
 }
 
 /// Sets the log variables of the exchange as dynamic metadata, which access logs print.
-fn set_dynamic_metadata(stream: EnvoyStream, driver: Option<&ExchangeDriver>) {
+fn set_dynamic_metadata(stream: EnvoyStreamHandle, driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);
     let values = LogVariable::ALL.map(|variable| {
-        let name = variable.variable_name();
+        let name = variable.log_variable_name();
         let name = name.strip_prefix("sszip_").unwrap_or(name);
         (name, variable.log_text(exchange))
     });

@@ -9,8 +9,8 @@
 
 use std::cell::Cell;
 
-use super::{HookAction, StreamExchange, StreamPhase, DELAYED_RESPONSE_EVENT};
-use crate::envoy::EnvoyStream;
+use super::{StreamAction, StreamExchange, StreamPhase, DELAYED_RESPONSE_EVENT};
+use crate::envoy::EnvoyStreamHandle;
 
 /// Number of connections of a worker that are distinguished for certain.
 const CONNECTIONS: usize = 1024;
@@ -22,38 +22,38 @@ thread_local! {
 }
 
 /// Replaces the table's entry of a connection, and returns the previous one.
-fn replace_unsent_connection(connection: u64, known: u64) -> u64 {
+fn swap_unsent_response_entry(connection: u64, known: u64) -> u64 {
     UNSENT_CONNECTIONS.with(|all| all[connection as usize % CONNECTIONS].replace(known))
 }
 
 impl StreamExchange {
     /// Marks the connection as having an unsent response, and records whether it already had one.
-    pub(super) fn mark_connection_unsent(&mut self, stream: EnvoyStream) {
-        let connection = stream.connection_id();
+    pub(super) fn record_unsent_response(&mut self, stream: EnvoyStreamHandle) {
+        let connection = stream.client_connection_id();
         self.follows_unsent =
-            replace_unsent_connection(connection, connection) == connection && connection != 0;
+            swap_unsent_response_entry(connection, connection) == connection && connection != 0;
         self.connection = connection;
     }
 
     /// Sends the driver's response at once, or after the previous response of a pipelined HTTP/1
     /// connection.
-    pub(super) fn respond_in_request_order(&mut self, stream: EnvoyStream) -> HookAction {
+    pub(super) fn respond_in_pipeline_order(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         if self.follows_unsent && stream.client_protocol().starts_with(b"HTTP/1") {
-            replace_unsent_connection(self.connection, 0);
+            swap_unsent_response_entry(self.connection, 0);
             self.enter_stream_phase(StreamPhase::Answering);
             self.stream_scheduler(stream)
                 .schedule_event(DELAYED_RESPONSE_EVENT);
-            return HookAction::Stop;
+            return StreamAction::Stop;
         }
         self.respond_immediately()
     }
 
     /// Sends the driver's response at once.
-    pub(super) fn respond_immediately(&mut self) -> HookAction {
+    pub(super) fn respond_immediately(&mut self) -> StreamAction {
         self.enter_stream_phase(StreamPhase::Passing);
         let driver = self.driver.take();
-        driver.map_or(HookAction::Continue, |driver| {
-            HookAction::Respond(Box::new(driver))
+        driver.map_or(StreamAction::Continue, |driver| {
+            StreamAction::Respond(Box::new(driver))
         })
     }
 }

@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use sszip_core::exchange::drive::HostStep;
-use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::purge::{abandoned_purge_line, create_purge_request, purge_result_line};
+use sszip_envoy_carrier::head::HostMessageHead;
+use sszip_envoy_carrier::purge::{
+    abandoned_purge_line, create_purge_request_from_head, purge_result_line,
+};
 
-use super::{set_dynamic_metadata, HookAction, StreamExchange, StreamPhase};
+use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase};
 use crate::abi::{HeaderType, LogLevel};
 use crate::clock;
-use crate::envoy::{write_envoy_log, EnvoyStream};
-use crate::wakeups::StreamWaiter;
+use crate::envoy::{write_envoy_log, EnvoyStreamHandle};
+use crate::wakeups::StreamWaitGuard;
 
 impl StreamExchange {
     /// Starts the purge that the query selects, or continues it after a wakeup
     /// or a timeout.
-    pub(super) fn handle_purge_request(&mut self, stream: EnvoyStream) -> HookAction {
-        let waiting = self.waiting.get_or_insert_with(StreamWaiter::new);
-        waiting.begin_lookup();
+    pub(super) fn handle_purge_request(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
+        let waiting = self.waiting.get_or_insert_with(StreamWaitGuard::new);
+        waiting.mark_lookup_start();
         let waiter = waiting.core_waiter();
-        let head = stream.copy_head(HeaderType::Request);
-        let request = create_purge_request(&head, waiter, clock::monotonic_ms());
+        let head = stream.copy_message_head(HeaderType::Request);
+        let request = create_purge_request_from_head(&head, waiter, clock::monotonic_ms());
         let driver = self.driver.as_mut();
         match driver.map(|driver| driver.handle_purge_request(&request)) {
             Some(Ok(HostStep::Wait)) => {
@@ -29,15 +31,15 @@ impl StreamExchange {
                     waiting.mark_waiting(&scheduler);
                 }
                 self.enter_stream_phase(StreamPhase::Purging);
-                self.arm_driver_timer(stream);
-                HookAction::Stop
+                self.arm_driver_deadline(stream);
+                StreamAction::Stop
             }
             Some(Ok(HostStep::Respond)) => self.respond_to_purge(stream, head.query()),
-            _ => HookAction::Reset("sszip: a purge could not be started"),
+            _ => StreamAction::Reset("sszip: a purge could not be started"),
         }
     }
 
-    fn respond_to_purge(&mut self, stream: EnvoyStream, query: &[u8]) -> HookAction {
+    fn respond_to_purge(&mut self, stream: EnvoyStreamHandle, query: &[u8]) -> StreamAction {
         self.waiting = None;
         if let Some(driver) = &self.driver {
             if let Some(line) = purge_result_line(query, driver) {
@@ -49,13 +51,13 @@ impl StreamExchange {
             }
             set_dynamic_metadata(stream, Some(driver));
         }
-        self.respond_in_request_order(stream)
+        self.respond_in_pipeline_order(stream)
     }
 
     /// Logs that the client closed its connection before the response. The
     /// owner continues the purge.
-    pub(super) fn log_abandoned_purge(&self, stream: EnvoyStream) {
-        let head = stream.copy_head(HeaderType::Request);
+    pub(super) fn log_abandoned_purge(&self, stream: EnvoyStreamHandle) {
+        let head = stream.copy_message_head(HeaderType::Request);
         write_envoy_log(LogLevel::Warn, &abandoned_purge_line(head.query()));
     }
 }

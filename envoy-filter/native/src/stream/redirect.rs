@@ -23,7 +23,7 @@ pub(super) fn offer_redirected_driver(driver: Option<ExchangeDriver>, own_fields
 
 /// Takes the driver that the previous stream offered, with the edits that
 /// restore the client's headers.
-pub(super) fn take_redirected_driver() -> (Option<ExchangeDriver>, Vec<HeadEdit>) {
+pub(super) fn take_offered_driver() -> (Option<ExchangeDriver>, Vec<HeadEdit>) {
     let (driver, own_fields) = OFFERED.take().unzip();
     (driver, own_fields.unwrap_or_default())
 }

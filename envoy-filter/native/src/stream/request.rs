@@ -2,61 +2,61 @@
 
 use std::sync::Arc;
 
-use sszip_core::exchange::drive::{ExchangeDriver, HostStep, RequestBody};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::LookupRequest;
-use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::lookup::RouteIdentity;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 use sszip_envoy_carrier::settings::RequestSettings;
 
-use super::{set_dynamic_metadata, HookAction, StreamExchange, StreamPhase};
+use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase};
 use crate::abi::{BodyType, HeaderType, LogLevel};
-use crate::background::StreamBackgroundRequests;
+use crate::background::StreamBackgroundSender;
 use crate::clock;
 use crate::config::FilterSettings;
-use crate::envoy::{write_envoy_log, EnvoyHead, EnvoyStream};
-use crate::wakeups::StreamWaiter;
+use crate::envoy::{write_envoy_log, EnvoyHead, EnvoyStreamHandle};
+use crate::wakeups::StreamWaitGuard;
 
 impl StreamExchange {
     /// Handles the request head.
     pub fn handle_request_head(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         settings: &RequestSettings,
         filter: &FilterSettings,
         is_all: bool,
-    ) -> HookAction {
-        self.mark_connection_unsent(stream);
-        let head = stream.copy_head(HeaderType::Request);
-        if self.is_redirected_request(&head) {
+    ) -> StreamAction {
+        self.record_unsent_response(stream);
+        let head = stream.copy_message_head(HeaderType::Request);
+        if self.adopt_redirected_driver(&head) {
             self.enter_stream_phase(StreamPhase::Forwarded);
-            return HookAction::Continue;
+            return StreamAction::Continue;
         }
-        if !settings.is_filter_active() {
+        if !settings.may_handle_requests() {
             set_dynamic_metadata(stream, None);
-            return HookAction::Continue;
+            return StreamAction::Continue;
         }
         let config = &settings.core;
         let has_ssz = config.ssz.enable;
         let updates = config.is_cache_enabled() && config.cache.may_send_background_requests();
         let Some(mut driver) = request::start_exchange(config, &head) else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
         if settings.purges || settings.reports_status {
             self.driver = Some(driver);
             return match settings.purges {
                 true => self.handle_purge_request(stream),
-                false => self.handle_status_request(stream),
+                false => self.handle_status_page_request(stream),
             };
         }
         if has_ssz {
             driver.load_node_capabilities(&filter.node_capabilities(stream.cluster_name()));
         }
         if has_ssz || updates {
-            self.background = Some(StreamBackgroundRequests::new(&filter.background));
+            self.background = Some(StreamBackgroundSender::new(&filter.background));
         }
         let length = request::announced_body_length(&head, is_all);
-        let action = request::next_request_action(&mut driver, length, is_all);
+        let action = request::decide_request_head_action(&mut driver, length, is_all);
         self.driver = Some(driver);
         match action {
             RequestAction::Forward => self.forward_request(stream),
@@ -65,7 +65,7 @@ impl StreamExchange {
                 self.state = StreamPhase::Reading;
                 self.announced = length;
                 match self.buffer_request_body(stream, 0) {
-                    HookAction::Buffer => HookAction::Stop,
+                    StreamAction::Buffer => StreamAction::Stop,
                     act => act,
                 }
             }
@@ -73,7 +73,7 @@ impl StreamExchange {
     }
 
     /// Whether the request continues a redirected one, whose driver it then has.
-    fn is_redirected_request(&mut self, head: &EnvoyHead) -> bool {
+    fn adopt_redirected_driver(&mut self, head: &EnvoyHead) -> bool {
         self.redirected_from = head.header_value(REDIRECTED_FROM).map(<[u8]>::to_vec);
         if self.redirected_from.is_none() {
             self.release_driver();
@@ -84,13 +84,17 @@ impl StreamExchange {
 
     /// Handles a piece of the request body, after the pieces that Envoy
     /// buffers.
-    pub fn handle_request_body(&mut self, stream: EnvoyStream, is_last: bool) -> HookAction {
+    pub fn handle_request_body(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        is_last: bool,
+    ) -> StreamAction {
         match self.state {
             StreamPhase::Reading => {}
             // the piece is forwarded when the request continues
-            StreamPhase::LookingUp | StreamPhase::Waiting => return HookAction::Buffer,
+            StreamPhase::LookingUp | StreamPhase::Waiting => return StreamAction::Buffer,
             // the rest of the body is not needed
-            _ if self.is_response_complete()
+            _ if self.has_complete_response_to_send()
                 || matches!(
                     self.state,
                     StreamPhase::Purging | StreamPhase::ReportingStatus
@@ -98,12 +102,12 @@ impl StreamExchange {
             {
                 let received = stream.body_slices(BodyType::ReceivedRequest).len();
                 stream.drain_body(BodyType::ReceivedRequest, received);
-                return HookAction::Stop;
+                return StreamAction::Stop;
             }
-            _ => return HookAction::Continue,
+            _ => return StreamAction::Continue,
         }
         let received = stream.body_slices(BodyType::ReceivedRequest);
-        let buffered = stream.buffered_request_body(&received);
+        let buffered = stream.earlier_buffered_request_body(&received);
         let length = (buffered.len() + received.len()) as u64;
         // Envoy joins both parts if the stream continues now, and would reject
         // them
@@ -118,20 +122,20 @@ impl StreamExchange {
     /// Lets Envoy buffer the `received` bytes of the body, if the driver can
     /// reserve memory for them; otherwise the request is looked up without its
     /// body.
-    fn buffer_request_body(&mut self, stream: EnvoyStream, received: u64) -> HookAction {
+    fn buffer_request_body(&mut self, stream: EnvoyStreamHandle, received: u64) -> StreamAction {
         let announced = self.announced;
         let driver = self.driver.as_mut();
         match driver.and_then(|driver| driver.request_buffer_allowance(received, announced)) {
             Some(bytes) => {
                 stream.raise_buffer_limit(bytes);
-                HookAction::Buffer
+                StreamAction::Buffer
             }
             None => self.look_up_request(stream, None),
         }
     }
 
     /// Handles the request trailers, which end the body.
-    pub fn handle_request_trailers(&mut self, stream: EnvoyStream) -> HookAction {
+    pub fn handle_request_trailers(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         match self.state {
             StreamPhase::Reading => {
                 let buffered = stream.body_slices(BodyType::BufferedRequest);
@@ -141,18 +145,18 @@ impl StreamExchange {
             StreamPhase::LookingUp
             | StreamPhase::Waiting
             | StreamPhase::Purging
-            | StreamPhase::ReportingStatus => HookAction::Stop,
-            _ if self.is_response_complete() => HookAction::Stop,
-            _ => HookAction::Continue,
+            | StreamPhase::ReportingStatus => StreamAction::Stop,
+            _ if self.has_complete_response_to_send() => StreamAction::Stop,
+            _ => StreamAction::Continue,
         }
     }
 
     /// Joins the slices of the request body, and looks up the request.
     pub(super) fn look_up_joined_pieces(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         pieces: &[&[u8]],
-    ) -> HookAction {
+    ) -> StreamAction {
         match *pieces {
             [] => self.look_up_request(stream, Some(b"")),
             [one] => self.look_up_request(stream, Some(one)),
@@ -167,16 +171,20 @@ impl StreamExchange {
     /// Looks up the request with its body. `None`: the body could not be buffered.
     pub(super) fn look_up_request(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         body: Option<&[u8]>,
-    ) -> HookAction {
+    ) -> StreamAction {
         self.look_up_with_body(stream, body.into())
     }
 
-    fn look_up_with_body(&mut self, stream: EnvoyStream, body: RequestBody<'_>) -> HookAction {
+    fn look_up_with_body(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        body: RequestBodyAvailability<'_>,
+    ) -> StreamAction {
         let updates = self.allows_background_update();
         let Some(driver) = &mut self.driver else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
         let mut route = RouteIdentity::default();
         if let Some(exchange) = driver
@@ -184,20 +192,20 @@ impl StreamExchange {
             .filter(|it| it.route_config().is_cache_enabled())
         {
             self.waiting
-                .get_or_insert_with(StreamWaiter::new)
-                .begin_lookup();
+                .get_or_insert_with(StreamWaitGuard::new)
+                .mark_lookup_start();
             let cluster = stream.cluster_name();
-            route = RouteIdentity::new(exchange, cluster, || stream.route_name());
+            route = RouteIdentity::new(exchange, cluster, || stream.xds_route_name());
             route.warn_unnamed_route(cluster, |line| write_envoy_log(LogLevel::Warn, line));
         }
-        let head = stream.copy_head(HeaderType::Request);
+        let head = stream.copy_message_head(HeaderType::Request);
         let now = clock::monotonic_ms();
         let can_update =
-            |it: &StreamBackgroundRequests| it.can_update_in_background(stream, &head, now);
-        let waiter = self.waiting.as_ref().map(StreamWaiter::core_waiter);
+            |it: &StreamBackgroundSender| it.can_update_in_background(stream, &head, now);
+        let waiter = self.waiting.as_ref().map(StreamWaitGuard::core_waiter);
         let lookup = LookupRequest {
             never_anew: updates && !self.background.as_ref().is_some_and(can_update),
-            ..route.lookup_request(&head, stream.local_port(), now, waiter)
+            ..route.stream_lookup_request(&head, stream.destination_port(), now, waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
             Ok(step) => self.handle_lookup_step(stream, step),
@@ -206,9 +214,13 @@ impl StreamExchange {
     }
 
     /// Performs the step that follows a lookup.
-    pub(super) fn handle_lookup_step(&mut self, stream: EnvoyStream, step: HostStep) -> HookAction {
+    pub(super) fn handle_lookup_step(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        step: HostStep,
+    ) -> StreamAction {
         if let HostStep::Wait = step {
-            return self.wait_for_wakeup(stream);
+            return self.suspend_until_wakeup(stream);
         }
         self.waiting = None;
         match step {
@@ -221,12 +233,12 @@ impl StreamExchange {
             HostStep::Respond => {
                 self.report_exchange(stream);
                 self.start_background_update(stream);
-                self.respond_in_request_order(stream)
+                self.respond_in_pipeline_order(stream)
             }
             HostStep::RunJob(job) => {
                 self.state = StreamPhase::LookingUp;
                 self.run_job(stream, job);
-                HookAction::Stop
+                StreamAction::Stop
             }
             step @ HostStep::Fail(_) => self.fail_exchange(stream, &step),
             _ => self.drop_misused_driver(),
@@ -246,37 +258,37 @@ impl StreamExchange {
     }
 
     /// Starts a background update, if the driver requests one.
-    fn start_background_update(&mut self, stream: EnvoyStream) {
+    fn start_background_update(&mut self, stream: EnvoyStreamHandle) {
         let update = self
             .driver
             .as_mut()
             .and_then(ExchangeDriver::take_background_update);
         if let (Some(update), Some(background)) = (update, &self.background) {
             let received = stream.body_slices(BodyType::ReceivedRequest);
-            let buffered = stream.buffered_request_body(&received);
+            let buffered = stream.earlier_buffered_request_body(&received);
             let pieces: Vec<_> = buffered.iter().chain(received.iter()).collect();
             background.enqueue_background_update(update, stream, &pieces);
         }
     }
 
     /// Stops the stream until it is woken, or until the lookup times out.
-    pub(super) fn wait_for_wakeup(&mut self, stream: EnvoyStream) -> HookAction {
+    pub(super) fn suspend_until_wakeup(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         let scheduler = Arc::clone(self.stream_scheduler(stream));
         if let Some(waiting) = &self.waiting {
             waiting.mark_waiting(&scheduler);
         }
         self.enter_stream_phase(StreamPhase::Waiting);
-        self.arm_driver_timer(stream);
-        HookAction::Buffer
+        self.arm_driver_deadline(stream);
+        StreamAction::Buffer
     }
 
     /// Repeats the lookup, the purge or the status request of a woken stream.
-    pub(super) fn repeat_lookup(&mut self, stream: EnvoyStream) -> HookAction {
+    pub(super) fn resume_woken_operation(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         match self.state {
             StreamPhase::Waiting => {}
             StreamPhase::Purging => return self.handle_purge_request(stream),
-            StreamPhase::ReportingStatus => return self.handle_status_request(stream),
-            _ => return HookAction::Stop,
+            StreamPhase::ReportingStatus => return self.handle_status_page_request(stream),
+            _ => return StreamAction::Stop,
         }
         let buffered = stream.body_slices(BodyType::BufferedRequest);
         let pieces: Vec<_> = buffered.iter().collect();
@@ -284,7 +296,7 @@ impl StreamExchange {
     }
 
     /// Forwards the request to the upstream.
-    pub(super) fn forward_request(&mut self, stream: EnvoyStream) -> HookAction {
+    pub(super) fn forward_request(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         if let Some(exchange) = self
             .driver
             .as_ref()
@@ -292,23 +304,23 @@ impl StreamExchange {
         {
             let edits = exchange.upstream_edits();
             if !edits.is_empty() {
-                let head = stream.copy_head(HeaderType::Request);
+                let head = stream.copy_message_head(HeaderType::Request);
                 self.own_fields = head.restoring_edits(edits);
                 stream.apply_head_edits(HeaderType::Request, edits);
             }
             // clients do not send requests for a target that the core chose
             if self.allows_background_update() && exchange.upstream_request_target().is_empty() {
                 let background = self.background.as_ref();
-                self.on_its_way =
-                    background.and_then(|it| it.copy_forwarded_head(stream, clock::monotonic_ms()));
+                self.on_its_way = background
+                    .and_then(|it| it.copy_head_before_router(stream, clock::monotonic_ms()));
             }
         }
         self.enter_stream_phase(StreamPhase::Forwarded);
-        HookAction::Continue
+        StreamAction::Continue
     }
 
     /// Replaces the body of the request by the core's, and its target if the core chose one.
-    pub(super) fn replace_request_body(&self, stream: EnvoyStream) {
+    pub(super) fn replace_request_body(&self, stream: EnvoyStreamHandle) {
         let Some(exchange) = self
             .driver
             .as_ref()
@@ -322,7 +334,7 @@ impl StreamExchange {
         }
         let received = stream.body_slices(BodyType::ReceivedRequest);
         let (buffered, received) = (
-            stream.buffered_request_body(&received).len(),
+            stream.earlier_buffered_request_body(&received).len(),
             received.len(),
         );
         let body = exchange.upstream_request_body();
@@ -333,7 +345,7 @@ impl StreamExchange {
             _ => BodyType::ReceivedRequest,
         };
         stream.raise_buffer_limit((buffered + received + body.len()) as u64);
-        stream.append_to_body(into, body);
+        stream.append_to_body_buffer(into, body);
         stream.drain_body(BodyType::BufferedRequest, buffered);
         stream.drain_body(BodyType::ReceivedRequest, received);
         let length = body.len().to_string();

@@ -3,36 +3,40 @@
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::gzip::stream::FlushMode;
-use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::response::{self, ReceivedResponseHead};
 
-use super::{HookAction, StreamExchange, StreamPhase, TRAILERS_EVENT};
+use super::{StreamAction, StreamExchange, StreamPhase, TRAILERS_EVENT};
 use crate::abi::{BodyType, HeaderType};
-use crate::envoy::EnvoyStream;
+use crate::envoy::EnvoyStreamHandle;
 use crate::{clock, thread_pool};
 
 impl StreamExchange {
     /// Handles the response head.
-    pub fn handle_response_head(&mut self, stream: EnvoyStream, is_all: bool) -> HookAction {
+    pub fn handle_response_head(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        is_all: bool,
+    ) -> StreamAction {
         if let (None, StreamPhase::Forwarded) = (self.handle_local_reply, self.state) {
-            self.observe_upstream_head(stream);
+            self.start_probes_and_record_rewrite(stream);
         }
         // the upstream has the request: its headers only serve access logs from
         // here on
         let own = std::mem::take(&mut self.own_fields);
         stream.apply_head_edits(HeaderType::Request, &own);
-        let headers = stream.header_map(HeaderType::Response);
+        let headers = stream.access_headers(HeaderType::Response);
         let received = ReceivedResponseHead::read_response_head(&headers, is_all);
         if self.state != StreamPhase::Forwarded {
             return self.drop_misused_driver();
         }
         let Some(driver) = &mut self.driver else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
         let now = clock::read_host_clocks();
-        let is_own = self
-            .handle_local_reply
-            .is_some_and(|failure| response::sends_failure_reply(driver, failure, now.monotonic));
+        let is_own = self.handle_local_reply.is_some_and(|failure| {
+            response::passes_local_failure_reply(driver, failure, now.monotonic)
+        });
         if is_own {
             if self.handle_local_reply != Some(UpstreamFailure::Local) {
                 self.count_exchange_tally(stream);
@@ -45,7 +49,7 @@ impl StreamExchange {
         let failure = self
             .handle_local_reply
             .unwrap_or(UpstreamFailure::Status(received.head.status()));
-        let Ok(step) = received.process_response_head(driver, &headers, failure, now) else {
+        let Ok(step) = received.pass_response_head_to_driver(driver, &headers, failure, now) else {
             return self.drop_misused_driver();
         };
         match step {
@@ -60,20 +64,20 @@ impl StreamExchange {
                 self.edit_response_head(stream);
                 self.enter_stream_phase(StreamPhase::Observing);
                 self.finish_sent_response(stream, is_all);
-                HookAction::Continue
+                StreamAction::Continue
             }
             HostStep::Stream => {
                 self.edit_response_head(stream);
                 self.enter_stream_phase(StreamPhase::Streaming);
-                HookAction::Continue
+                StreamAction::Continue
             }
             // a body is added to a response without one
             HostStep::Buffer if is_all => {
-                self.end_withheld_body(stream, BodyType::BufferedResponse)
+                self.finish_withheld_response(stream, BodyType::BufferedResponse)
             }
             HostStep::Buffer => {
                 self.state = StreamPhase::Buffering;
-                HookAction::Stop
+                StreamAction::Stop
             }
             step => self.fail_exchange(stream, &step),
         }
@@ -81,64 +85,68 @@ impl StreamExchange {
 
     /// Starts probes of the node, and records the router's changes to the head,
     /// after the node responded to the request.
-    fn observe_upstream_head(&mut self, stream: EnvoyStream) {
+    fn start_probes_and_record_rewrite(&mut self, stream: EnvoyStreamHandle) {
         let (Some(background), Some(driver)) = (&self.background, &mut self.driver) else {
             return;
         };
         let now = clock::monotonic_ms();
         while let Some(inquiry) = driver.take_node_probe(None, now) {
-            let head = stream.copy_head(HeaderType::Request);
+            let head = stream.copy_message_head(HeaderType::Request);
             background.enqueue_probe(inquiry, stream.cluster_name(), &head);
         }
         if let Some(sent) = self.on_its_way.take() {
-            background.record_rewrite(stream, sent, now);
+            background.record_router_rewrite(stream, sent, now);
         }
     }
 
-    pub(super) fn edit_response_head(&self, stream: EnvoyStream) {
-        let headers = stream.header_map(HeaderType::Response);
+    pub(super) fn edit_response_head(&self, stream: EnvoyStreamHandle) {
+        let headers = stream.access_headers(HeaderType::Response);
         response::edit_response_head(self.driver.as_ref(), &headers);
     }
 
     /// Handles a piece of the response body.
-    pub fn handle_response_body(&mut self, stream: EnvoyStream, is_last: bool) -> HookAction {
+    pub fn handle_response_body(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        is_last: bool,
+    ) -> StreamAction {
         let is_last = is_last || self.driver.is_some() && is_last_decompressed_piece(stream);
         match self.state {
             StreamPhase::Observing => {
                 let pieces = stream.body_slices(BodyType::ReceivedResponse);
                 if let Some(driver) = &mut self.driver {
                     for piece in pieces.iter() {
-                        observe_upstream_piece(driver, piece);
+                        pass_upstream_piece_to_driver(driver, piece);
                         // the step of an observed piece does not matter
                         let _ = driver.handle_body_piece(piece);
                     }
                 }
                 self.finish_sent_response(stream, is_last);
-                HookAction::Continue
+                StreamAction::Continue
             }
             StreamPhase::Buffering => self.buffer_response_piece(stream, is_last),
             StreamPhase::Streaming => self.compress_received_pieces(stream, is_last),
-            StreamPhase::Coding => HookAction::Stop,
-            _ => HookAction::Continue,
+            StreamPhase::Coding => StreamAction::Stop,
+            _ => StreamAction::Continue,
         }
     }
 
     pub(super) fn buffer_response_piece(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         is_last: bool,
-    ) -> HookAction {
+    ) -> StreamAction {
         let pieces = stream.body_slices(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {
             pieces
                 .iter()
-                .for_each(|piece| observe_upstream_piece(driver, piece));
+                .for_each(|piece| pass_upstream_piece_to_driver(driver, piece));
         }
         let mut iter = pieces.iter();
         let mut taken = 0;
         while let Some(piece) = iter.next() {
             let Some(driver) = &mut self.driver else {
-                return HookAction::Continue;
+                return StreamAction::Continue;
             };
             match driver.handle_body_piece(piece) {
                 Ok(HostStep::Await) => taken += piece.len(),
@@ -158,89 +166,95 @@ impl StreamExchange {
                 }
                 Ok(step) => return self.fail_exchange(stream, &step),
                 Err(_) => {
-                    return HookAction::Reset("sszip: a piece of a buffered body was not accepted")
+                    return StreamAction::Reset(
+                        "sszip: a piece of a buffered body was not accepted",
+                    )
                 }
             }
         }
         stream.drain_body(BodyType::ReceivedResponse, pieces.len());
         if is_last {
-            return self.end_withheld_body(stream, BodyType::ReceivedResponse);
+            return self.finish_withheld_response(stream, BodyType::ReceivedResponse);
         }
-        self.arm_driver_timer(stream);
-        HookAction::Stop
+        self.arm_driver_deadline(stream);
+        StreamAction::Stop
     }
 
     /// Sends the head, the buffered body and the pieces that were not accepted, and passes the rest
     /// of the body unchanged.
     pub(super) fn send_buffered_then_pass(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         taken: usize,
         rest: usize,
         is_last: bool,
-    ) -> HookAction {
+    ) -> StreamAction {
         self.edit_response_head(stream);
         stream.drain_body(BodyType::ReceivedResponse, taken);
-        self.append_driver_body(stream, BodyType::ReceivedResponse);
-        stream.rotate_buffer(BodyType::ReceivedResponse, rest);
+        self.copy_driver_body_to_envoy(stream, BodyType::ReceivedResponse);
+        stream.move_buffer_start_to_end(BodyType::ReceivedResponse, rest);
         self.enter_stream_phase(StreamPhase::Observing);
         self.finish_sent_response(stream, is_last);
-        HookAction::Continue
+        StreamAction::Continue
     }
 
     /// Appends the driver's body to a buffer of Envoy, which copies it.
-    pub(super) fn append_driver_body(&mut self, stream: EnvoyStream, into: BodyType) {
+    pub(super) fn copy_driver_body_to_envoy(&mut self, stream: EnvoyStreamHandle, into: BodyType) {
         if let Some(driver) = &mut self.driver {
-            driver.drain_body(|piece| stream.append_to_body(into, piece));
+            driver.drain_body(|piece| stream.append_to_body_buffer(into, piece));
         }
     }
 
     /// Ends a body whose head is withheld, within the hook for its end.
-    pub(super) fn end_withheld_body(&mut self, stream: EnvoyStream, into: BodyType) -> HookAction {
+    pub(super) fn finish_withheld_response(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        into: BodyType,
+    ) -> StreamAction {
         let Some(driver) = &mut self.driver else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
         match driver.handle_body_end() {
             Ok(HostStep::RunJob(job)) => {
                 self.enter_stream_phase(StreamPhase::Coding);
                 self.run_job(stream, job);
-                HookAction::Stop
+                StreamAction::Stop
             }
             Ok(step) => self.send_complete_response(stream, step, into),
-            Err(_) => HookAction::Reset("sszip: a buffered body could not be ended"),
+            Err(_) => StreamAction::Reset("sszip: a buffered body could not be ended"),
         }
     }
 
     /// Sends the response whose body has ended, with its head.
     pub(super) fn send_complete_response(
         &mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         step: HostStep,
         into: BodyType,
-    ) -> HookAction {
+    ) -> StreamAction {
         match step {
             HostStep::Send => {
                 self.edit_response_head(stream);
-                self.append_driver_body(stream, into);
+                self.copy_driver_body_to_envoy(stream, into);
                 self.finish_sent_response(stream, true);
-                HookAction::Continue
+                StreamAction::Continue
             }
             HostStep::Stream => {
                 self.edit_response_head(stream);
                 self.enter_stream_phase(StreamPhase::Streaming);
                 if !self.compress_piece(b"", FlushMode::Finish) {
-                    return HookAction::Reset("sszip: the encoder failed");
+                    return StreamAction::Reset("sszip: the encoder failed");
                 }
-                stream.append_to_body(into, &std::mem::take(&mut self.written));
+                stream.append_to_body_buffer(into, &std::mem::take(&mut self.written));
                 self.finish_sent_response(stream, true);
-                HookAction::Continue
+                StreamAction::Continue
             }
             step => self.fail_exchange(stream, &step),
         }
     }
 
     /// Handles the response trailers, which end the body.
-    pub fn handle_response_trailers(&mut self, stream: EnvoyStream) -> HookAction {
+    pub fn handle_response_trailers(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         match self.state {
             StreamPhase::Buffering | StreamPhase::Streaming => {
                 // the head has to be sent before bytes are added here
@@ -248,33 +262,38 @@ impl StreamExchange {
                 // a deadline must not send it without them
                 self.is_timed = false;
                 self.stream_scheduler(stream).schedule_event(TRAILERS_EVENT);
-                HookAction::Stop
+                StreamAction::Stop
             }
-            StreamPhase::Coding => HookAction::Stop,
+            StreamPhase::Coding => StreamAction::Stop,
             StreamPhase::Observing => {
                 self.finish_sent_response(stream, true);
-                HookAction::Continue
+                StreamAction::Continue
             }
-            _ => HookAction::Continue,
+            _ => StreamAction::Continue,
         }
     }
 
     /// Ends a response whose trailers have arrived, in an event after their hook.
-    pub(super) fn end_response_with_trailers(&mut self, stream: EnvoyStream) -> HookAction {
+    pub(super) fn end_response_after_trailers(
+        &mut self,
+        stream: EnvoyStreamHandle,
+    ) -> StreamAction {
         match self.state {
-            StreamPhase::Buffering => self.end_withheld_body(stream, BodyType::BufferedResponse),
+            StreamPhase::Buffering => {
+                self.finish_withheld_response(stream, BodyType::BufferedResponse)
+            }
             StreamPhase::Streaming => {
                 if !self.compress_piece(b"", FlushMode::Finish) {
-                    return HookAction::Reset("sszip: the encoder failed");
+                    return StreamAction::Reset("sszip: the encoder failed");
                 }
-                stream.append_to_body(
+                stream.append_to_body_buffer(
                     BodyType::BufferedResponse,
                     &std::mem::take(&mut self.written),
                 );
                 self.finish_sent_response(stream, true);
-                HookAction::Continue
+                StreamAction::Continue
             }
-            _ => HookAction::Continue,
+            _ => StreamAction::Continue,
         }
     }
 }
@@ -282,8 +301,8 @@ impl StreamExchange {
 /// Whether a piece ends a body from Envoy's decompressor, which adds trailers to the last piece.
 /// That piece is not marked as the last, and a filter that waits for more of the body is not called
 /// again.
-fn is_last_decompressed_piece(stream: EnvoyStream) -> bool {
-    let trailers = stream.copy_head(HeaderType::ResponseTrailers);
+fn is_last_decompressed_piece(stream: EnvoyStreamHandle) -> bool {
+    let trailers = stream.copy_message_head(HeaderType::ResponseTrailers);
     let is_its = |name: &[u8]| {
         let name = name.to_ascii_lowercase();
         let name = String::from_utf8_lossy(&name);
@@ -294,7 +313,7 @@ fn is_last_decompressed_piece(stream: EnvoyStream) -> bool {
 }
 
 /// Passes a piece of the upstream's body to the driver.
-pub(super) fn observe_upstream_piece(driver: &mut ExchangeDriver, piece: &[u8]) {
+pub(super) fn pass_upstream_piece_to_driver(driver: &mut ExchangeDriver, piece: &[u8]) {
     let job = driver.handle_upstream_piece(
         Some(piece),
         piece.len() as u64,

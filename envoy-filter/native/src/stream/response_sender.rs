@@ -4,23 +4,23 @@ use std::cell::Cell;
 
 use sszip_core::exchange::drive::ExchangeDriver;
 
-use crate::envoy::EnvoyStream;
+use crate::envoy::EnvoyStreamHandle;
 use crate::thread_pool;
 
 /// Maximum size of a piece for Envoy, in bytes. Shorter pieces are joined.
 const MAX_PIECE_BYTES: usize = 64 << 10;
 
 /// The unsent rest of the filter's own response, for a client that reads slowly.
-pub struct UnsentResponse {
+pub struct UnsentResponseRemainder {
     /// Driver of the response; `None` only after a drop.
     driver: Option<Box<ExchangeDriver>>,
     /// Number of bytes of the body that were passed to Envoy.
     sent: usize,
 }
 
-impl UnsentResponse {
+impl UnsentResponseRemainder {
     /// Sends the head of the driver's response.
-    pub fn send_response_head(driver: Box<ExchangeDriver>, stream: EnvoyStream) -> Self {
+    pub fn send_response_head(driver: Box<ExchangeDriver>, stream: EnvoyStreamHandle) -> Self {
         if let Some(exchange) = driver.available_exchange() {
             let is_all = exchange.body_slices().all(<[u8]>::is_empty);
             stream.send_response_head(
@@ -36,14 +36,14 @@ impl UnsentResponse {
     /// Sends the body until the client `is_behind`, and returns the unsent rest.
     pub fn send_until_backpressure(
         mut self,
-        stream: EnvoyStream,
+        stream: EnvoyStreamHandle,
         is_behind: &Cell<bool>,
     ) -> Option<Self> {
         (!self.send_body_pieces(stream, is_behind)).then_some(self)
     }
 
     /// Sends the body until the client `is_behind`. Returns whether all of it is sent.
-    fn send_body_pieces(&mut self, stream: EnvoyStream, is_behind: &Cell<bool>) -> bool {
+    fn send_body_pieces(&mut self, stream: EnvoyStreamHandle, is_behind: &Cell<bool>) -> bool {
         let Some(exchange) = self
             .driver
             .as_ref()
@@ -89,7 +89,7 @@ impl UnsentResponse {
     }
 }
 
-impl Drop for UnsentResponse {
+impl Drop for UnsentResponseRemainder {
     fn drop(&mut self) {
         if let Some(job) = self
             .driver

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use sszip_core::exchange::drive::HostStep;
-use sszip_core::exchange::StatusRequest;
+use sszip_core::exchange::StatusPageRequest;
 use sszip_core::metrics;
-use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::head::HostMessageHead;
 
-use super::{HookAction, StreamExchange, StreamPhase};
+use super::{StreamAction, StreamExchange, StreamPhase};
 use crate::abi::HeaderType;
-use crate::envoy::EnvoyStream;
+use crate::envoy::EnvoyStreamHandle;
 use crate::process::PROCESS;
-use crate::wakeups::StreamWaiter;
+use crate::wakeups::StreamWaitGuard;
 use crate::{clock, status, thread_pool};
 
 /// Name of the host on the status page; Envoy's version is in its own
@@ -21,20 +21,20 @@ const HOST: &str = "envoy";
 impl StreamExchange {
     /// Responds to a status request, again after the owner's reply or a
     /// timeout.
-    pub(super) fn handle_status_request(&mut self, stream: EnvoyStream) -> HookAction {
-        let waiting = self.waiting.get_or_insert_with(StreamWaiter::new);
-        waiting.begin_lookup();
+    pub(super) fn handle_status_page_request(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
+        let waiting = self.waiting.get_or_insert_with(StreamWaitGuard::new);
+        waiting.mark_lookup_start();
         let waiter = waiting.core_waiter();
-        let head = stream.copy_head(HeaderType::Request);
-        let board = status::update_metrics_board(metrics::gauge_values(
+        let head = stream.copy_message_head(HeaderType::Request);
+        let board = status::refresh_board_gauges(metrics::gauge_values(
             &PROCESS,
             thread_pool::queued_job_count(),
         ));
         let (Some(driver), Some(board)) = (&mut self.driver, board) else {
-            return HookAction::Reset("sszip: no metrics are available");
+            return StreamAction::Reset("sszip: no metrics are available");
         };
-        let step = driver.respond_with_status_page(&StatusRequest {
-            method: head.method(),
+        let step = driver.respond_with_status_page(&StatusPageRequest {
+            method: head.request_method(),
             query: head.query(),
             host: HOST,
             board,
@@ -49,14 +49,14 @@ impl StreamExchange {
                     waiting.mark_waiting(&scheduler);
                 }
                 self.enter_stream_phase(StreamPhase::ReportingStatus);
-                self.arm_driver_timer(stream);
-                HookAction::Stop
+                self.arm_driver_deadline(stream);
+                StreamAction::Stop
             }
             Ok(HostStep::Respond) => {
                 self.waiting = None;
-                self.respond_in_request_order(stream)
+                self.respond_in_pipeline_order(stream)
             }
-            _ => HookAction::Reset("sszip: the status could not be reported"),
+            _ => StreamAction::Reset("sszip: the status could not be reported"),
         }
     }
 }

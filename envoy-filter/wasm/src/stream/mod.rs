@@ -13,17 +13,17 @@ use std::rc::Rc;
 use proxy_wasm::types::{Action, BufferType, MapType};
 use sszip_core::exchange::drive::{ExchangeDriver, ExchangeFailureReason, HostStep};
 use sszip_core::log_variable::LogVariable;
-use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::purge::abandoned_purge_line;
 
 use self::body_pieces::RequestBodyPieces;
-use crate::abi::{self, LogLevel, ProxyHead, StreamDirection};
+use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::RootTimerAction;
 
 /// The action that a hook of the proxy has on its stream.
-pub enum HookAction {
+pub enum StreamAction {
     /// Continue the stream.
     Continue,
     /// Stop the stream until more of it arrives or another event occurs.
@@ -128,28 +128,28 @@ impl SdkStreamContext {
         let exchange = Rc::new(RefCell::new(exchange));
         let root = Rc::clone(root);
         let stream = Rc::downgrade(&exchange);
-        root.add_stream(id, stream);
+        root.register_filter_stream(id, stream);
         Self { id, root, exchange }
     }
 
     /// Runs a hook of the stream, and then resumes other streams that it has woken.
-    pub fn run_hook(&mut self, call: impl FnOnce(&mut StreamExchange) -> HookAction) -> Action {
-        self.root.set_called_context(self.id, true);
+    pub fn run_hook(&mut self, call: impl FnOnce(&mut StreamExchange) -> StreamAction) -> Action {
+        self.root.record_called_proxy_context(self.id, true);
         let action = {
             let mut exchange = self.exchange.borrow_mut();
             let act = call(&mut exchange);
-            exchange.perform_action(act)
+            exchange.perform_hook_action(act)
         };
-        self.root.finish_call(self.id);
+        self.root.finish_proxy_call(self.id);
         action
     }
 
     /// Ends the exchange of a complete stream, and reports it before the proxy writes its access
     /// log.
-    pub fn report_finished_stream(&mut self) {
+    pub fn finish_and_report_exchange(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         if exchange.state == StreamPhase::Purging {
-            let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
+            let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
             abi::write_proxy_log(LogLevel::Warn, &abandoned_purge_line(head.query()));
         }
         exchange.finish_exchange();
@@ -159,33 +159,33 @@ impl SdkStreamContext {
     /// Releases the exchange of a stream that has ended.
     pub fn release_stream(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
-        exchange.offer_to_redirect();
+        exchange.offer_driver_to_redirect();
         exchange.enter_stream_phase(StreamPhase::Passing);
         exchange.release_driver();
         drop(exchange);
-        self.root.remove_stream(self.id);
+        self.root.remove_filter_stream(self.id);
     }
 }
 
 impl StreamExchange {
     /// Performs an action within a call for this stream, and returns the action for the proxy.
-    fn perform_action(&mut self, act: HookAction) -> Action {
+    fn perform_hook_action(&mut self, act: StreamAction) -> Action {
         match act {
-            HookAction::Continue => return Action::Continue,
-            HookAction::Stop => {}
-            HookAction::Respond => self.send_driver_response(),
-            HookAction::Fail(lack) => {
+            StreamAction::Continue => return Action::Continue,
+            StreamAction::Stop => {}
+            StreamAction::Respond => self.send_driver_response(),
+            StreamAction::Fail(lack) => {
                 let nothing = std::iter::empty();
                 abi::send_local_response(502, nothing, b"", lack.reason_name());
             }
-            HookAction::Reset => abi::reset_stream(),
+            StreamAction::Reset => abi::reset_stream(),
         }
         Action::Pause
     }
 
     /// Performs an action within a call for another context.
-    fn perform_in_other_call(&mut self, side: StreamDirection, act: HookAction) {
-        if let Action::Continue = self.perform_action(act) {
+    fn perform_action_for_other_context(&mut self, side: StreamDirection, act: StreamAction) {
+        if let Action::Continue = self.perform_hook_action(act) {
             abi::resume_stream(side);
         }
     }
@@ -210,18 +210,18 @@ impl StreamExchange {
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
-    fn drop_misused_driver(&mut self) -> HookAction {
+    fn drop_misused_driver(&mut self) -> StreamAction {
         self.enter_stream_phase(StreamPhase::Passing);
         self.release_driver();
-        HookAction::Continue
+        StreamAction::Continue
     }
 
-    fn fail_exchange(&mut self, step: &HostStep) -> HookAction {
+    fn fail_exchange(&mut self, step: &HostStep) -> StreamAction {
         self.enter_stream_phase(StreamPhase::Passing);
         self.report_exchange();
         match step {
-            HostStep::Fail(lack) => HookAction::Fail(*lack),
-            _ => HookAction::Reset,
+            HostStep::Fail(lack) => StreamAction::Fail(*lack),
+            _ => StreamAction::Reset,
         }
     }
 
@@ -236,7 +236,7 @@ impl StreamExchange {
     }
 
     /// Sets the driver's deadline, unless one is set.
-    fn arm_driver_timer(&mut self) {
+    fn arm_driver_deadline(&mut self) {
         let due = self
             .driver
             .as_ref()
@@ -251,17 +251,18 @@ impl StreamExchange {
             self.timer += 1;
             self.is_timed = true;
             let kind = RootTimerAction::Stream(self.id, self.timer);
-            self.root.set_root_deadline(kind, milliseconds);
+            self.root.add_root_context_deadline(kind, milliseconds);
         }
     }
 
     /// Offers the driver of a forwarded request to the next stream: Envoy begins the stream of an
     /// internal redirect before any other event.
-    fn offer_to_redirect(&mut self) {
+    fn offer_driver_to_redirect(&mut self) {
         if self.state == StreamPhase::Forwarded {
             if let Some(driver) = self.driver.take() {
                 redirect::offer_redirected_driver(self.id, driver);
-                self.root.set_root_deadline(RootTimerAction::Canceled, 1);
+                self.root
+                    .add_root_context_deadline(RootTimerAction::Canceled, 1);
             }
         }
     }
@@ -270,7 +271,7 @@ impl StreamExchange {
     fn enqueue_probes(&mut self) {
         for question in self.questions.drain(..) {
             if self.root.questions.has_probe_slot() {
-                let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
+                let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
                 let cluster = abi::proxy_property(CLUSTER_PROPERTY);
                 self.root.questions.enqueue_probe(question, cluster, &head);
             }
@@ -300,7 +301,7 @@ impl StreamExchange {
         if let Some(driver) = &mut self.driver {
             let job = driver.handle_response_sent(abi::monotonic_ms());
             self.root.run_job(job);
-            self.root.log_verified_hits();
+            self.root.log_hit_verification_lines();
             self.root.schedule_owner_requests();
         }
         self.report_exchange();
@@ -315,16 +316,16 @@ impl ResumableStream for StreamExchange {
         }
         self.is_timed = false;
         match self.state {
-            _ if self.is_paced => self.send_paced_bytes(),
+            _ if self.is_paced => self.send_collected_bytes(),
             StreamPhase::Buffering => self.end_buffering_window(),
-            StreamPhase::Waiting | StreamPhase::Purging => self.repeat_lookup(),
+            StreamPhase::Waiting | StreamPhase::Purging => self.resume_woken_operation(),
             _ => {}
         }
         true
     }
 
     fn resume_after_wakeup(&mut self) {
-        self.repeat_lookup();
+        self.resume_woken_operation();
     }
 
     fn defer_wakeup(&mut self) {
@@ -339,7 +340,7 @@ fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);
     for variable in LogVariable::ALL {
         if let Some(text) = variable.log_text(exchange) {
-            let name = variable.variable_name().replacen('_', ".", 1);
+            let name = variable.log_variable_name().replacen('_', ".", 1);
             abi::set_log_property(&name, &text);
         }
     }

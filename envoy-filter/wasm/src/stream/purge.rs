@@ -2,19 +2,22 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::HostStep;
-use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::purge::{create_purge_request, purge_result_line};
+use sszip_envoy_carrier::head::HostMessageHead;
+use sszip_envoy_carrier::purge::{create_purge_request_from_head, purge_result_line};
 
-use super::{set_dynamic_metadata, HookAction, StreamExchange, StreamPhase};
-use crate::abi::{self, LogLevel, ProxyHead};
+use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase};
+use crate::abi::{self, LogLevel, SerializedMessageHead};
 
 impl StreamExchange {
     /// Starts the purge that the query selects, or continues it after a wakeup
     /// or a timeout.
-    pub(super) fn handle_purge_request(&mut self) -> HookAction {
-        let head = ProxyHead::from_proxy(MapType::HttpRequestHeaders);
-        let purge =
-            create_purge_request(&head, self.root.stream_waiter(self.id), abi::monotonic_ms());
+    pub(super) fn handle_purge_request(&mut self) -> StreamAction {
+        let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
+        let purge = create_purge_request_from_head(
+            &head,
+            self.root.lookup_waiter_of_stream(self.id),
+            abi::monotonic_ms(),
+        );
         let step = self
             .driver
             .as_mut()
@@ -22,9 +25,9 @@ impl StreamExchange {
         match step {
             Some(Ok(HostStep::Wait)) => {
                 self.enter_stream_phase(StreamPhase::Purging);
-                self.arm_driver_timer();
+                self.arm_driver_deadline();
                 self.root.send_owner_requests(self.id);
-                HookAction::Stop
+                StreamAction::Stop
             }
             Some(Ok(HostStep::Respond)) => {
                 if let Some(driver) = &self.driver {
@@ -37,9 +40,9 @@ impl StreamExchange {
                     }
                     set_dynamic_metadata(Some(driver));
                 }
-                HookAction::Respond
+                StreamAction::Respond
             }
-            _ => HookAction::Reset,
+            _ => StreamAction::Reset,
         }
     }
 }

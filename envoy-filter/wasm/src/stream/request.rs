@@ -2,40 +2,41 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, RequestBody,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, RequestBodyAvailability,
 };
 use sszip_core::exchange::LookupRequest;
-use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
+use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
 use sszip_envoy_carrier::lookup::RouteIdentity;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::{
-    set_dynamic_metadata, HookAction, StreamExchange, StreamPhase, CLUSTER_PROPERTY, REQUEST_BUFFER,
+    set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase, CLUSTER_PROPERTY,
+    REQUEST_BUFFER,
 };
-use crate::abi::{self, ContextHeaders, LogLevel, ProxyHead, StreamDirection};
+use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
 use crate::redirect;
 
-const HEAD: ContextHeaders = ContextHeaders(MapType::HttpRequestHeaders);
+const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpRequestHeaders);
 
 impl StreamExchange {
     /// Handles the request head.
-    pub fn handle_request_head(&mut self, is_all: bool) -> HookAction {
+    pub fn handle_request_head(&mut self, is_all: bool) -> StreamAction {
         let root = std::rc::Rc::clone(&self.root);
         let Some(filter) = root.filter_settings() else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
-        let head = HEAD.read_head();
-        if self.is_redirected_request(&head) {
-            return HookAction::Continue;
+        let head = HEAD.copy_headers();
+        if self.adopt_redirected_driver(&head) {
+            return StreamAction::Continue;
         }
         let settings = filter.settings_for_request();
-        let settings = settings.filter(|it| it.is_filter_active());
+        let settings = settings.filter(|it| it.may_handle_requests());
         let Some(settings) = settings else {
             set_dynamic_metadata(None);
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
         let Some(mut driver) = request::start_exchange(&settings.core, &head) else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
         if settings.purges {
             self.driver = Some(driver);
@@ -47,7 +48,7 @@ impl StreamExchange {
             );
         }
         let length = request::announced_body_length(&head, is_all);
-        let action = request::next_request_action(&mut driver, length, is_all);
+        let action = request::decide_request_head_action(&mut driver, length, is_all);
         self.driver = Some(driver);
         match action {
             RequestAction::Forward => self.forward_request(),
@@ -61,7 +62,7 @@ impl StreamExchange {
                     }
                     _ => {
                         self.state = StreamPhase::Reading;
-                        HookAction::Stop
+                        StreamAction::Stop
                     }
                 }
             }
@@ -69,8 +70,8 @@ impl StreamExchange {
     }
 
     /// Whether the request continues a redirected one, whose driver it then takes.
-    fn is_redirected_request(&mut self, head: &ProxyHead) -> bool {
-        let ended = redirect::take_redirected_driver();
+    fn adopt_redirected_driver(&mut self, head: &SerializedMessageHead) -> bool {
+        let ended = redirect::take_offered_driver();
         let (Some((id, driver)), Some(_)) = (ended, head.header_value(REDIRECTED_FROM)) else {
             return false;
         };
@@ -78,13 +79,13 @@ impl StreamExchange {
             return false;
         }
         self.driver = Some(driver);
-        self.mark_forwarded();
+        self.mark_request_forwarded();
         self.enter_stream_phase(StreamPhase::Forwarded);
         true
     }
 
     /// Marks the request as forwarded, so that the stream of a redirect recognizes it.
-    fn mark_forwarded(&self) {
+    fn mark_request_forwarded(&self) {
         abi::set_log_property(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
     }
 
@@ -95,29 +96,29 @@ impl StreamExchange {
 
     /// Handles the request body, whose first `length` bytes have arrived,
     /// buffered bytes included.
-    pub fn handle_request_body(&mut self, length: usize, is_last: bool) -> HookAction {
+    pub fn handle_request_body(&mut self, length: usize, is_last: bool) -> StreamAction {
         match self.state {
             StreamPhase::Reading => {}
-            StreamPhase::Waiting | StreamPhase::Purging => return HookAction::Stop,
+            StreamPhase::Waiting | StreamPhase::Purging => return StreamAction::Stop,
             _ => {
                 if !self.rest.is_empty() {
                     abi::prepend_to_buffer(REQUEST_BUFFER, &std::mem::take(&mut self.rest));
                 }
-                return HookAction::Continue;
+                return StreamAction::Continue;
             }
         }
         if is_last {
             return self.finish_request_body(length);
         }
-        match HEAD.read_head().content_length() {
+        match HEAD.copy_headers().content_length() {
             Some(announced) => {
                 self.body_length = length;
                 match self.can_reserve_body(length, BodyLength::Known(announced)) {
-                    true => HookAction::Stop,
+                    true => StreamAction::Stop,
                     false => self.look_up_request(None),
                 }
             }
-            None => self.take_body_piece(length),
+            None => self.take_request_body_piece(length),
         }
     }
 
@@ -133,7 +134,7 @@ impl StreamExchange {
 
     /// Takes a piece of a body of unknown length. The next piece may be as long
     /// as the proxy's buffer limit, so that the proxy must not buffer this one.
-    fn take_body_piece(&mut self, length: usize) -> HookAction {
+    fn take_request_body_piece(&mut self, length: usize) -> StreamAction {
         let limit = self
             .root
             .filter_settings()
@@ -157,19 +158,19 @@ impl StreamExchange {
             return self.look_up_request(None);
         }
         self.taken.push(piece);
-        HookAction::Stop
+        StreamAction::Stop
     }
 
     /// Completes the body, whose last `length` bytes are in the proxy's buffer.
-    fn finish_request_body(&mut self, length: usize) -> HookAction {
+    fn finish_request_body(&mut self, length: usize) -> StreamAction {
         self.body_length = length + self.taken.total_length();
         if !self.taken.restore_to_proxy() {
-            return HookAction::Reset;
+            return StreamAction::Reset;
         }
         self.look_up_buffered_body()
     }
 
-    fn look_up_buffered_body(&mut self) -> HookAction {
+    fn look_up_buffered_body(&mut self) -> StreamAction {
         let length = self.body_length;
         let has_room = self
             .driver
@@ -182,7 +183,7 @@ impl StreamExchange {
     }
 
     /// Handles the request trailers, which end the body.
-    pub fn handle_request_trailers(&mut self) -> HookAction {
+    pub fn handle_request_trailers(&mut self) -> StreamAction {
         match self.state {
             StreamPhase::Reading => {
                 // the proxy has the bytes that the filter let it buffer
@@ -192,21 +193,21 @@ impl StreamExchange {
                 };
                 self.finish_request_body(buffered)
             }
-            StreamPhase::Waiting | StreamPhase::Purging => HookAction::Stop,
+            StreamPhase::Waiting | StreamPhase::Purging => StreamAction::Stop,
             // the proxy has no buffer for the rest any more
-            _ if !self.rest.is_empty() => HookAction::Reset,
-            _ => HookAction::Continue,
+            _ if !self.rest.is_empty() => StreamAction::Reset,
+            _ => StreamAction::Continue,
         }
     }
 
     /// Looks up the request with its body. `None`: the body could not be buffered.
-    fn look_up_request(&mut self, body: Option<&[u8]>) -> HookAction {
+    fn look_up_request(&mut self, body: Option<&[u8]>) -> StreamAction {
         self.look_up_with_body(body.into())
     }
 
-    fn look_up_with_body(&mut self, body: RequestBody<'_>) -> HookAction {
+    fn look_up_with_body(&mut self, body: RequestBodyAvailability<'_>) -> StreamAction {
         let Some(driver) = &mut self.driver else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
         let (mut route, mut waiter) = (RouteIdentity::default(), None);
         if let Some(exchange) = driver
@@ -218,12 +219,12 @@ impl StreamExchange {
                 abi::proxy_property(ROUTE_NAME_PROPERTY)
             });
             route.warn_unnamed_route(&cluster, |line| abi::write_proxy_log(LogLevel::Warn, line));
-            waiter = Some(self.root.stream_waiter(self.id));
+            waiter = Some(self.root.lookup_waiter_of_stream(self.id));
         }
-        let head = HEAD.read_head();
+        let head = HEAD.copy_headers();
         let lookup = LookupRequest {
             never_anew: true,
-            ..route.lookup_request(&head, local_port(), abi::monotonic_ms(), waiter)
+            ..route.stream_lookup_request(&head, destination_port(), abi::monotonic_ms(), waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
             Ok(step) => self.handle_lookup_step(step),
@@ -231,13 +232,13 @@ impl StreamExchange {
         }
     }
 
-    fn handle_lookup_step(&mut self, step: HostStep) -> HookAction {
+    fn handle_lookup_step(&mut self, step: HostStep) -> StreamAction {
         match step {
             HostStep::Wait => {
                 self.enter_stream_phase(StreamPhase::Waiting);
-                self.arm_driver_timer();
+                self.arm_driver_deadline();
                 self.root.send_owner_requests(self.id);
-                HookAction::Stop
+                StreamAction::Stop
             }
             HostStep::Forward => self.forward_request(),
             HostStep::ForwardRewritten => match self.replace_request_body() {
@@ -246,7 +247,7 @@ impl StreamExchange {
             },
             HostStep::Respond => {
                 self.report_exchange();
-                HookAction::Respond
+                StreamAction::Respond
             }
             // the sandbox has no other thread
             HostStep::RunJob(mut job) => {
@@ -266,16 +267,16 @@ impl StreamExchange {
     }
 
     /// Repeats the lookup or the purge of a woken stream.
-    pub(super) fn repeat_lookup(&mut self) {
+    pub(super) fn resume_woken_operation(&mut self) {
         let act = match self.state {
             StreamPhase::Waiting => self.look_up_buffered_body(),
             StreamPhase::Purging => self.handle_purge_request(),
             _ => return,
         };
-        self.perform_in_other_call(StreamDirection::Request, act);
+        self.perform_action_for_other_context(StreamDirection::Request, act);
     }
 
-    fn forward_request(&mut self) -> HookAction {
+    fn forward_request(&mut self) -> StreamAction {
         if let Some(exchange) = self
             .driver
             .as_ref()
@@ -283,9 +284,9 @@ impl StreamExchange {
         {
             HEAD.apply_edits(exchange.upstream_edits());
         }
-        self.mark_forwarded();
+        self.mark_request_forwarded();
         self.enter_stream_phase(StreamPhase::Forwarded);
-        HookAction::Continue
+        StreamAction::Continue
     }
 
     /// Replaces the body of the request by the core's, and its target if the core chose one.
@@ -320,7 +321,7 @@ const ROUTE_NAME_PROPERTY: &str = "xds\0route_name";
 const PORT_PROPERTY: &str = "destination\0port";
 
 /// Returns the port at which the request arrived; 0: unknown.
-fn local_port() -> u16 {
+fn destination_port() -> u16 {
     let port = abi::proxy_property(PORT_PROPERTY);
     let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)

@@ -3,13 +3,13 @@
 use proxy_wasm::types::MapType;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
-use sszip_envoy_carrier::head::MessageHead;
-use sszip_envoy_carrier::response::{self, HostTime, ReceivedResponseHead};
+use sszip_envoy_carrier::head::HostMessageHead;
+use sszip_envoy_carrier::response::{self, HookTimestamps, ReceivedResponseHead};
 
-use super::{HookAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
-use crate::abi::{self, ContextHeaders, StreamDirection};
+use super::{StreamAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
+use crate::abi::{self, StreamDirection, WasmContextHeaderMap};
 
-const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
+const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpResponseHeaders);
 
 /// Property with the origin of the response: the upstream, or a reason of the
 /// proxy.
@@ -18,7 +18,7 @@ const UPSTREAM_DETAILS: &[u8] = b"via_upstream";
 
 impl StreamExchange {
     /// Handles the response head.
-    pub fn handle_response_head(&mut self, is_all: bool) -> HookAction {
+    pub fn handle_response_head(&mut self, is_all: bool) -> StreamAction {
         self.is_whole = is_all;
         let received = ReceivedResponseHead::read_response_head(&HEAD, is_all);
         match self.state {
@@ -27,9 +27,9 @@ impl StreamExchange {
             _ => return self.drop_misused_driver(),
         }
         let Some(driver) = &mut self.driver else {
-            return HookAction::Continue;
+            return StreamAction::Continue;
         };
-        let now = HostTime {
+        let now = HookTimestamps {
             monotonic: abi::monotonic_ms(),
             wall: abi::unix_seconds(),
         };
@@ -41,16 +41,16 @@ impl StreamExchange {
         let details = abi::proxy_property(RESPONSE_DETAILS_PROPERTY);
         let failure = match details == UPSTREAM_DETAILS {
             true => UpstreamFailure::Status(status),
-            false => UpstreamFailure::from_envoy_reply(status.into(), &details),
+            false => UpstreamFailure::from_envoy_local_reply(status.into(), &details),
         };
         let is_own = !matches!(failure, UpstreamFailure::Status(_));
-        if is_own && response::sends_failure_reply(driver, failure, now.monotonic) {
+        if is_own && response::passes_local_failure_reply(driver, failure, now.monotonic) {
             if failure != UpstreamFailure::Local {
                 self.count_exchange_tally();
             }
             return self.drop_misused_driver();
         }
-        let Ok(step) = received.process_response_head(driver, &HEAD, failure, now) else {
+        let Ok(step) = received.pass_response_head_to_driver(driver, &HEAD, failure, now) else {
             return self.drop_misused_driver();
         };
         match step {
@@ -59,18 +59,18 @@ impl StreamExchange {
                 self.edit_response_head();
                 self.enter_stream_phase(StreamPhase::PassingBody);
                 self.finish_sent_response(is_all);
-                HookAction::Continue
+                StreamAction::Continue
             }
             HostStep::Stream => {
                 self.edit_response_head();
                 self.enter_stream_phase(StreamPhase::Streaming);
-                HookAction::Continue
+                StreamAction::Continue
             }
             // a body is added to a response without one
-            HostStep::Buffer if is_all => self.end_withheld_body(),
+            HostStep::Buffer if is_all => self.finish_withheld_response(),
             HostStep::Buffer => {
                 self.state = StreamPhase::Buffering;
-                HookAction::Stop
+                StreamAction::Stop
             }
             step => self.fail_exchange(&step),
         }
@@ -82,42 +82,42 @@ impl StreamExchange {
 
     /// Handles a piece of the response body: `length` bytes, buffered bytes
     /// included.
-    pub fn handle_response_body(&mut self, length: usize, is_last: bool) -> HookAction {
+    pub fn handle_response_body(&mut self, length: usize, is_last: bool) -> StreamAction {
         self.has_body = true;
         self.is_whole = is_last;
         match self.state {
             StreamPhase::Passing if self.is_paced => match copy_received_body(length) {
-                Some(piece) => self.send_at_deadline(&piece),
-                None => HookAction::Reset,
+                Some(piece) => self.collect_for_next_deadline(&piece),
+                None => StreamAction::Reset,
             },
             StreamPhase::Passing | StreamPhase::Reading | StreamPhase::Waiting => {
-                HookAction::Continue
+                StreamAction::Continue
             }
             StreamPhase::Purging | StreamPhase::Forwarded | StreamPhase::Responding => {
-                HookAction::Continue
+                StreamAction::Continue
             }
             StreamPhase::PassingBody if !self.is_shown && !self.is_paced => {
                 self.finish_sent_response(is_last);
-                HookAction::Continue
+                StreamAction::Continue
             }
             StreamPhase::PassingBody => {
                 let Some(piece) = abi::copy_buffer(RESPONSE_BUFFER, length) else {
-                    return self.pass_unobserved_body();
+                    return self.stop_observing_body();
                 };
-                self.observe_upstream_piece(&piece);
+                self.pass_upstream_piece_to_driver(&piece);
                 if let Some(driver) = &mut self.driver {
                     // a driver that returned `Pass` does not need the piece
                     let _ = driver.handle_body_piece(&piece);
                 }
                 self.finish_sent_response(is_last);
                 match self.is_paced {
-                    true => self.send_at_deadline(&piece),
-                    false => HookAction::Continue,
+                    true => self.collect_for_next_deadline(&piece),
+                    false => StreamAction::Continue,
                 }
             }
             StreamPhase::Buffering => {
                 let Some(piece) = copy_received_body(length) else {
-                    return HookAction::Reset;
+                    return StreamAction::Reset;
                 };
                 // the driver has the bytes that the proxy would buffer
                 abi::replace_buffer(RESPONSE_BUFFER, b"");
@@ -125,9 +125,9 @@ impl StreamExchange {
             }
             StreamPhase::Streaming => {
                 let Some(piece) = copy_received_body(length) else {
-                    return HookAction::Reset;
+                    return StreamAction::Reset;
                 };
-                self.observe_upstream_piece(&piece);
+                self.pass_upstream_piece_to_driver(&piece);
                 self.send_compressed_piece(&piece, is_last)
             }
         }
@@ -135,15 +135,15 @@ impl StreamExchange {
 
     /// Continues after a piece that could not be copied, because memory is exhausted: a body that
     /// is sent unchanged is no longer observed.
-    fn pass_unobserved_body(&mut self) -> HookAction {
+    fn stop_observing_body(&mut self) -> StreamAction {
         match self.is_paced {
-            true => HookAction::Reset,
+            true => StreamAction::Reset,
             false => self.drop_misused_driver(),
         }
     }
 
     /// Passes a piece of the upstream's body to the driver.
-    fn observe_upstream_piece(&mut self, piece: &[u8]) {
+    fn pass_upstream_piece_to_driver(&mut self, piece: &[u8]) {
         if let Some(driver) = &mut self.driver {
             let length = piece.len() as u64;
             let job = driver.handle_upstream_piece(Some(piece), length, false, abi::monotonic_ms());
@@ -151,10 +151,10 @@ impl StreamExchange {
         }
     }
 
-    fn buffer_response_piece(&mut self, piece: &[u8], is_last: bool) -> HookAction {
-        self.observe_upstream_piece(piece);
+    fn buffer_response_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
+        self.pass_upstream_piece_to_driver(piece);
         let Some(driver) = &mut self.driver else {
-            return HookAction::Reset;
+            return StreamAction::Reset;
         };
         // the end of a body may arrive without bytes
         let step = match piece {
@@ -162,15 +162,15 @@ impl StreamExchange {
             _ => driver.handle_body_piece(piece),
         };
         match step {
-            Ok(HostStep::Await) if is_last => self.end_withheld_body(),
+            Ok(HostStep::Await) if is_last => self.finish_withheld_response(),
             Ok(HostStep::Await) => {
                 self.is_buffered = true;
-                self.arm_driver_timer();
-                HookAction::Stop
+                self.arm_driver_deadline();
+                StreamAction::Stop
             }
             Ok(HostStep::SendThenPass) => {
                 self.edit_response_head();
-                let mut all = self.copy_response_body();
+                let mut all = self.copy_driver_body();
                 all.extend_from_slice(piece);
                 let act = self.send_response_body(&all);
                 self.enter_stream_phase(StreamPhase::PassingBody);
@@ -183,12 +183,12 @@ impl StreamExchange {
                 self.send_compressed_piece(piece, is_last)
             }
             Ok(step) => self.fail_exchange(&step),
-            Err(_) => HookAction::Reset,
+            Err(_) => StreamAction::Reset,
         }
     }
 
     /// Returns the driver's body in one piece.
-    pub(super) fn copy_response_body(&self) -> Vec<u8> {
+    pub(super) fn copy_driver_body(&self) -> Vec<u8> {
         let exchange = self
             .driver
             .as_ref()
@@ -201,15 +201,15 @@ impl StreamExchange {
     }
 
     /// Ends a body whose head is withheld.
-    fn end_withheld_body(&mut self) -> HookAction {
+    fn finish_withheld_response(&mut self) -> StreamAction {
         match self.driver.as_mut().map(ExchangeDriver::handle_body_end) {
             Some(Ok(step)) => self.send_complete_response(step),
-            _ => HookAction::Reset,
+            _ => StreamAction::Reset,
         }
     }
 
     /// Sends the response whose body has ended, with its head.
-    fn send_complete_response(&mut self, step: HostStep) -> HookAction {
+    fn send_complete_response(&mut self, step: HostStep) -> StreamAction {
         match step {
             HostStep::RunJob(mut job) => {
                 job.run_job();
@@ -219,12 +219,12 @@ impl StreamExchange {
                     .map(|driver| driver.resume_after_job(job))
                 {
                     Some(step) => self.send_complete_response(step),
-                    None => HookAction::Reset,
+                    None => StreamAction::Reset,
                 }
             }
             HostStep::Send => {
                 self.edit_response_head();
-                let body = self.copy_response_body();
+                let body = self.copy_driver_body();
                 let act = self.send_response_body(&body);
                 self.finish_sent_response(true);
                 act
@@ -244,10 +244,10 @@ impl StreamExchange {
             Some(Ok(HostStep::Await)) => return,
             Some(Ok(HostStep::SendThenPass)) => {
                 self.edit_response_head();
-                let body = self.copy_response_body();
+                let body = self.copy_driver_body();
                 self.enter_stream_phase(StreamPhase::PassingBody);
                 self.is_paced = true;
-                self.send_at_deadline(&body)
+                self.collect_for_next_deadline(&body)
             }
             Some(Ok(HostStep::Stream)) => {
                 self.edit_response_head();
@@ -256,27 +256,27 @@ impl StreamExchange {
                 self.send_compressed_piece(b"", false)
             }
             Some(Ok(step)) => self.fail_exchange(&step),
-            _ => HookAction::Reset,
+            _ => StreamAction::Reset,
         };
         match act {
             // sent now, not at the next deadline
-            HookAction::Stop => self.send_paced_bytes(),
-            act => self.perform_in_other_call(StreamDirection::Response, act),
+            StreamAction::Stop => self.send_collected_bytes(),
+            act => self.perform_action_for_other_context(StreamDirection::Response, act),
         }
     }
 
     /// Handles the response trailers, which end the body.
-    pub fn handle_response_trailers(&mut self) -> HookAction {
+    pub fn handle_response_trailers(&mut self) -> StreamAction {
         self.is_whole = true;
         match self.state {
-            StreamPhase::Buffering => self.end_withheld_body(),
+            StreamPhase::Buffering => self.finish_withheld_response(),
             StreamPhase::Streaming => self.send_compressed_piece(b"", true),
             StreamPhase::PassingBody => {
                 self.finish_sent_response(true);
-                self.pace_trailers()
+                self.delay_trailers_until_sent()
             }
-            StreamPhase::Passing => self.pace_trailers(),
-            _ => HookAction::Continue,
+            StreamPhase::Passing => self.delay_trailers_until_sent(),
+            _ => StreamAction::Continue,
         }
     }
 }

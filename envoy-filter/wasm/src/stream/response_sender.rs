@@ -10,12 +10,12 @@ use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::gzip::stream::FlushMode;
 use sszip_envoy_carrier::encode::append_encoded_piece;
-use sszip_envoy_carrier::head::{parse_decimal, HeaderMap, MessageHead};
+use sszip_envoy_carrier::head::{parse_decimal, EnvoyHeaderMap, HostMessageHead};
 
-use super::{HookAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
-use crate::abi::{self, ContextHeaders, ProxyHead, StreamDirection};
+use super::{StreamAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
+use crate::abi::{self, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
 
-const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
+const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpResponseHeaders);
 
 /// Delay between the deadlines of such a stream, in milliseconds.
 const PACING_MS: u64 = 1;
@@ -23,7 +23,7 @@ const PACING_MS: u64 = 1;
 impl StreamExchange {
     /// Sends the driver's response in place of any other.
     pub(super) fn send_driver_response(&mut self) {
-        let body = self.copy_response_body();
+        let body = self.copy_driver_body();
         if let Some(exchange) = self
             .driver
             .as_ref()
@@ -42,7 +42,7 @@ impl StreamExchange {
     /// the route's headers before the driver's, which contain them already if the response is a
     /// stored one; and if the body is empty, as an empty list in SSZ, the proxy has removed the
     /// content type.
-    pub(super) fn correct_response_head(&mut self, head: &ProxyHead) -> HookAction {
+    pub(super) fn correct_response_head(&mut self, head: &SerializedMessageHead) -> StreamAction {
         let exchange = self
             .driver
             .as_ref()
@@ -57,7 +57,7 @@ impl StreamExchange {
             if edit
                 .value
                 .as_deref()
-                .is_some_and(|own| is_taken || has_earlier_values(lines, own))
+                .is_some_and(|own| is_taken || has_values_before_last(lines, own))
             {
                 HEAD.set_header(&name, edit.value.as_deref());
             }
@@ -68,7 +68,7 @@ impl StreamExchange {
     /// Sends a body within the hook for its last piece, or before the rest of
     /// it. If there is no buffer for it, it bypasses the filters before this
     /// one.
-    pub(super) fn send_response_body(&mut self, body: &[u8]) -> HookAction {
+    pub(super) fn send_response_body(&mut self, body: &[u8]) -> StreamAction {
         let limit = self
             .root
             .filter_settings()
@@ -79,33 +79,33 @@ impl StreamExchange {
             (false, _) => self.replace_received_bytes(body),
             (true, true) => send_as_local_response(body),
             // a response that cannot be sent this way was not to be buffered
-            (true, false) => HookAction::Reset,
+            (true, false) => StreamAction::Reset,
         }
     }
 
     /// Replaces the received bytes in the proxy's buffer.
-    fn replace_received_bytes(&self, bytes: &[u8]) -> HookAction {
+    fn replace_received_bytes(&self, bytes: &[u8]) -> StreamAction {
         match abi::replace_buffer(RESPONSE_BUFFER, bytes) || bytes.is_empty() {
-            true => HookAction::Continue,
+            true => StreamAction::Continue,
             // for example after trailers: the proxy has no buffer for the body
             // any more
-            false => HookAction::Reset,
+            false => StreamAction::Reset,
         }
     }
 
     /// Compresses a piece and sends it.
-    pub(super) fn send_compressed_piece(&mut self, piece: &[u8], is_last: bool) -> HookAction {
+    pub(super) fn send_compressed_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
         let flush = if is_last {
             FlushMode::Finish
         } else {
             FlushMode::Sync
         };
         let Some(written) = self.compress_piece(piece, flush) else {
-            return HookAction::Reset;
+            return StreamAction::Reset;
         };
         self.finish_sent_response(is_last);
         if self.is_paced {
-            return self.send_at_deadline(&written);
+            return self.collect_for_next_deadline(&written);
         }
         self.replace_received_bytes(&written)
     }
@@ -118,18 +118,18 @@ impl StreamExchange {
     }
 
     /// Collects bytes of a paced response, and sends them at the next deadline.
-    pub(super) fn send_at_deadline(&mut self, bytes: &[u8]) -> HookAction {
+    pub(super) fn collect_for_next_deadline(&mut self, bytes: &[u8]) -> StreamAction {
         abi::replace_buffer(RESPONSE_BUFFER, b"");
         if self.paced.try_reserve(bytes.len()).is_err() {
-            return HookAction::Reset;
+            return StreamAction::Reset;
         }
         self.paced.extend_from_slice(bytes);
         self.set_deadline_in(PACING_MS);
-        HookAction::Stop
+        StreamAction::Stop
     }
 
     /// Sends the bytes that were collected for a deadline.
-    pub(super) fn send_paced_bytes(&mut self) {
+    pub(super) fn send_collected_bytes(&mut self) {
         self.is_timed = false;
         let paced = std::mem::take(&mut self.paced);
         abi::replace_buffer(RESPONSE_BUFFER, &paced);
@@ -137,28 +137,28 @@ impl StreamExchange {
     }
 
     /// Delays the trailers of a paced response until its last bytes are sent.
-    pub(super) fn pace_trailers(&mut self) -> HookAction {
+    pub(super) fn delay_trailers_until_sent(&mut self) -> StreamAction {
         match self.is_paced {
-            true => self.send_at_deadline(b""),
-            false => HookAction::Continue,
+            true => self.collect_for_next_deadline(b""),
+            false => StreamAction::Continue,
         }
     }
 }
 
 /// Sends a response that exceeds the proxy's buffer limit, bypassing the
 /// filters before this one.
-fn send_as_local_response(body: &[u8]) -> HookAction {
-    let head = HEAD.read_head();
+fn send_as_local_response(body: &[u8]) -> StreamAction {
+    let head = HEAD.copy_headers();
     let status = head.header_value(":status").and_then(parse_decimal);
     let fields = head
         .regular_headers()
         .filter(|(name, _)| *name != b"transfer-encoding");
     abi::send_local_response(status.unwrap_or(200) as u16, fields, body, "");
-    HookAction::Stop
+    StreamAction::Stop
 }
 
 /// Whether a header has the given value last, and other values before it.
-fn has_earlier_values<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, value: &[u8]) -> bool {
+fn has_values_before_last<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, value: &[u8]) -> bool {
     let before = lines
         .clone()
         .last()

@@ -9,7 +9,7 @@ const MAX_BLOCK_TRANSACTIONS: u64 = 10_000;
 
 /// The command-line options of the simulated chain.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ChainArgs {
+pub struct SimulatedChainArguments {
     /// Simulate a chain instead of serving recordings
     #[arg(long, conflicts_with_all = ["folders", "list", "lenient"])]
     pub chain: bool,

@@ -7,23 +7,23 @@ use crate::sample::values::{hex_prefixed, Address, FixedBytes, Word};
 
 use super::contents::SECONDS_PER_SLOT;
 use super::digest::{derive_generator, derive_hash};
-use super::model::{self, BlockIndex, ChainBlock, FinalityNumbers, EPOCH_SLOTS};
+use super::model::{self, BlockIndex, FinalityNumbers, SimulatedBlock, EPOCH_SLOTS};
 use super::params;
-use super::view::{NodeView, ResolvedBlock};
+use super::view::{ResolvedBlock, SimulatedNodeView};
 
 /// Fork of every block.
 pub const FORK: &str = "deneb";
 
 /// A response of the simulated Beacon API: status and JSON.
 #[derive(Debug, PartialEq)]
-pub struct BeaconPage {
+pub struct SimulatedBeaconPage {
     pub status: u16,
     pub body: Value,
     /// Whether `Eth-Consensus-Version` names the fork.
     pub versioned: bool,
 }
 
-impl BeaconPage {
+impl SimulatedBeaconPage {
     fn ok_page(body: Value) -> Self {
         Self {
             status: 200,
@@ -42,43 +42,52 @@ impl BeaconPage {
 }
 
 /// Returns the response to a GET of a path, or `None` for an unknown path.
-pub fn find_page(view: &NodeView<'_>, path: &str) -> Option<BeaconPage> {
+pub fn find_beacon_page(view: &SimulatedNodeView<'_>, path: &str) -> Option<SimulatedBeaconPage> {
     let parts: Vec<&str> = path.strip_prefix("/eth/")?.split('/').collect();
-    let found = match parts[..] {
-        ["v1", "beacon", "genesis"] => Ok(BeaconPage::ok_page(genesis_json(view))),
-        ["v1", "config", "spec"] => Ok(BeaconPage::ok_page(spec_json(view))),
-        ["v1", "node", "version"] => Ok(BeaconPage::ok_page(version_json())),
-        ["v1", "node", "syncing"] => Ok(BeaconPage::ok_page(syncing_json(view))),
-        ["v1", "beacon", "headers"] => block_at(view, "head").map(|at| {
-            let mut page = header_json(view, at);
-            page["data"] = json!([page["data"]]);
-            BeaconPage::ok_page(page)
-        }),
-        ["v1", "beacon", "headers", id] => {
-            block_at(view, id).map(|at| BeaconPage::ok_page(header_json(view, at)))
-        }
-        ["v1", "beacon", "blocks", id, "root"] => block_at(view, id).map(|at| {
-            let data = json!({"root": view.chain.block_by_index(at).root});
-            BeaconPage::ok_page(envelope_json(view, at, data))
-        }),
-        ["v2", "beacon", "blocks", id] => block_at(view, id).map(|at| {
-            let mut body = envelope_json(view, at, signed_block(view, at));
-            body["version"] = json!(FORK);
-            BeaconPage {
-                versioned: true,
-                ..BeaconPage::ok_page(body)
-            }
-        }),
-        ["v1", "beacon", "states", id, "finality_checkpoints"] => block_at(view, id)
-            .map(|at| BeaconPage::ok_page(envelope_json(view, at, checkpoints_after(view, at)))),
-        _ => return None,
-    };
+    let found =
+        match parts[..] {
+            ["v1", "beacon", "genesis"] => Ok(SimulatedBeaconPage::ok_page(genesis_json(view))),
+            ["v1", "config", "spec"] => Ok(SimulatedBeaconPage::ok_page(spec_json(view))),
+            ["v1", "node", "version"] => Ok(SimulatedBeaconPage::ok_page(version_json())),
+            ["v1", "node", "syncing"] => Ok(SimulatedBeaconPage::ok_page(syncing_json(view))),
+            ["v1", "beacon", "headers"] => find_block_by_id(view, "head").map(|at| {
+                let mut page = header_json(view, at);
+                page["data"] = json!([page["data"]]);
+                SimulatedBeaconPage::ok_page(page)
+            }),
+            ["v1", "beacon", "headers", id] => find_block_by_id(view, id)
+                .map(|at| SimulatedBeaconPage::ok_page(header_json(view, at))),
+            ["v1", "beacon", "blocks", id, "root"] => find_block_by_id(view, id).map(|at| {
+                let data = json!({"root": view.chain.block_by_index(at).root});
+                SimulatedBeaconPage::ok_page(envelope_json(view, at, data))
+            }),
+            ["v2", "beacon", "blocks", id] => find_block_by_id(view, id).map(|at| {
+                let mut body = envelope_json(view, at, signed_block(view, at));
+                body["version"] = json!(FORK);
+                SimulatedBeaconPage {
+                    versioned: true,
+                    ..SimulatedBeaconPage::ok_page(body)
+                }
+            }),
+            ["v1", "beacon", "states", id, "finality_checkpoints"] => find_block_by_id(view, id)
+                .map(|at| {
+                    SimulatedBeaconPage::ok_page(envelope_json(
+                        view,
+                        at,
+                        checkpoints_after_block(view, at),
+                    ))
+                }),
+            _ => return None,
+        };
     Some(found.unwrap_or_else(|page| page))
 }
 
 /// Returns the block to which the id of a block or a state in a path refers.
-fn block_at(view: &NodeView<'_>, id: &str) -> Result<BlockIndex, BeaconPage> {
-    let not_found = || BeaconPage::error_page(404, "NOT_FOUND: beacon block not found");
+fn find_block_by_id(
+    view: &SimulatedNodeView<'_>,
+    id: &str,
+) -> Result<BlockIndex, SimulatedBeaconPage> {
+    let not_found = || SimulatedBeaconPage::error_page(404, "NOT_FOUND: beacon block not found");
     let found = match id {
         "head" => Some(view.head_block),
         "genesis" => view.canonical_at_number(0),
@@ -103,11 +112,11 @@ fn block_at(view: &NodeView<'_>, id: &str) -> Result<BlockIndex, BeaconPage> {
     found.ok_or_else(not_found)
 }
 
-fn invalid_id_page(id: &str) -> BeaconPage {
-    BeaconPage::error_page(400, &format!("BAD_REQUEST: invalid block ID: {id}"))
+fn invalid_id_page(id: &str) -> SimulatedBeaconPage {
+    SimulatedBeaconPage::error_page(400, &format!("BAD_REQUEST: invalid block ID: {id}"))
 }
 
-fn genesis_json(view: &NodeView<'_>) -> Value {
+fn genesis_json(view: &SimulatedNodeView<'_>) -> Value {
     json!({"data": {
         "genesis_time": view.chain.genesis.time.to_string(),
         "genesis_validators_root": derive_hash("validators", &[&genesis_hash(view).0]),
@@ -115,12 +124,12 @@ fn genesis_json(view: &NodeView<'_>) -> Value {
     }})
 }
 
-fn genesis_hash(view: &NodeView<'_>) -> Word {
+fn genesis_hash(view: &SimulatedNodeView<'_>) -> Word {
     view.canonical_at_number(0)
         .map_or_else(Word::default, |at| view.chain.block_by_index(at).hash)
 }
 
-fn spec_json(view: &NodeView<'_>) -> Value {
+fn spec_json(view: &SimulatedNodeView<'_>) -> Value {
     let chain_id = view.chain.genesis.chain_id.to_string();
     json!({"data": {
         "CONFIG_NAME": "replay",
@@ -143,7 +152,7 @@ fn version_json() -> Value {
     json!({"data": {"version": format!("replay-node/v{version}/chain")}})
 }
 
-fn syncing_json(view: &NodeView<'_>) -> Value {
+fn syncing_json(view: &SimulatedNodeView<'_>) -> Value {
     let distance = u64::from(view.syncing);
     json!({"data": {
         "head_slot": view.head_block().slot.to_string(),
@@ -154,7 +163,7 @@ fn syncing_json(view: &NodeView<'_>) -> Value {
     }})
 }
 
-fn envelope_json(view: &NodeView<'_>, at: BlockIndex, data: Value) -> Value {
+fn envelope_json(view: &SimulatedNodeView<'_>, at: BlockIndex, data: Value) -> Value {
     json!({
         "execution_optimistic": view.syncing,
         "finalized": is_final(view, at),
@@ -162,15 +171,15 @@ fn envelope_json(view: &NodeView<'_>, at: BlockIndex, data: Value) -> Value {
     })
 }
 
-fn is_final(view: &NodeView<'_>, at: BlockIndex) -> bool {
+fn is_final(view: &SimulatedNodeView<'_>, at: BlockIndex) -> bool {
     let number = view.chain.block_by_index(at).number;
     let finality = view.finality_for_tag;
     finality.is_some_and(|finality| number <= finality.finalized) && view.is_canonical(at)
 }
 
-fn header_json(view: &NodeView<'_>, at: BlockIndex) -> Value {
+fn header_json(view: &SimulatedNodeView<'_>, at: BlockIndex) -> Value {
     let block = view.chain.block_by_index(at);
-    let mut message = beacon_block(view, block);
+    let mut message = beacon_block_members(view, block);
     message["body_root"] = json!(derive_hash("body", &[&block.hash.0]));
     let data = json!({
         "root": block.root,
@@ -181,7 +190,7 @@ fn header_json(view: &NodeView<'_>, at: BlockIndex) -> Value {
 }
 
 /// Returns the members that a block and its header share.
-fn beacon_block(view: &NodeView<'_>, block: &ChainBlock) -> Value {
+fn beacon_block_members(view: &SimulatedNodeView<'_>, block: &SimulatedBlock) -> Value {
     let parent = block
         .parent
         .map(|parent| view.chain.block_by_index(parent).root);
@@ -190,21 +199,21 @@ fn beacon_block(view: &NodeView<'_>, block: &ChainBlock) -> Value {
         "slot": block.slot.to_string(),
         "proposer_index": proposer.to_string(),
         "parent_root": parent.unwrap_or_default(),
-        "state_root": model::state_root(&block.hash),
+        "state_root": model::beacon_state_root(&block.hash),
     })
 }
 
-fn block_signature(block: &ChainBlock) -> FixedBytes<96> {
-    derive_generator("signature", &[&block.hash.0]).decode_fixed()
+fn block_signature(block: &SimulatedBlock) -> FixedBytes<96> {
+    derive_generator("signature", &[&block.hash.0]).decode_fixed_hex()
 }
 
 /// Returns the checkpoints of the state after a block. A checkpoint refers to the finalized
 /// block, even one in the middle of an epoch.
-fn checkpoints_after(view: &NodeView<'_>, at: BlockIndex) -> Value {
+fn checkpoints_after_block(view: &SimulatedNodeView<'_>, at: BlockIndex) -> Value {
     let number = view.chain.block_by_index(at).number;
     let known = match view.finality_for_tag {
         // A state does not contain later finality.
-        Some(_) if number < view.head_block().number => view.chain.finality_at(number),
+        Some(_) if number < view.head_block().number => view.chain.finality_at_head(number),
         Some(finality) => finality,
         None => FinalityNumbers::default(),
     };
@@ -217,7 +226,7 @@ fn checkpoints_after(view: &NodeView<'_>, at: BlockIndex) -> Value {
 }
 
 /// Builds a checkpoint; before any block is finalized, it is epoch 0 with a root of zeros.
-fn checkpoint_json(view: &NodeView<'_>, number: u64) -> Value {
+fn checkpoint_json(view: &SimulatedNodeView<'_>, number: u64) -> Value {
     let block = Some(number)
         .filter(|number| *number > 0)
         .and_then(|number| view.canonical_at_number(number))
@@ -228,26 +237,26 @@ fn checkpoint_json(view: &NodeView<'_>, number: u64) -> Value {
     })
 }
 
-fn signed_block(view: &NodeView<'_>, at: BlockIndex) -> Value {
+fn signed_block(view: &SimulatedNodeView<'_>, at: BlockIndex) -> Value {
     let block = view.chain.block_by_index(at);
-    let mut message = beacon_block(view, block);
+    let mut message = beacon_block_members(view, block);
     let mut dice = derive_generator("beacon body", &[&block.hash.0]);
     message["body"] = json!({
-        "randao_reveal": dice.decode_fixed::<96>(),
+        "randao_reveal": dice.decode_fixed_hex::<96>(),
         "eth1_data": {
-            "deposit_root": dice.decode_fixed::<32>(),
+            "deposit_root": dice.decode_fixed_hex::<32>(),
             "deposit_count": dice.number_below(1 << 20).to_string(),
-            "block_hash": dice.decode_fixed::<32>(),
+            "block_hash": dice.decode_fixed_hex::<32>(),
         },
-        "graffiti": dice.decode_fixed::<32>(),
+        "graffiti": dice.decode_fixed_hex::<32>(),
         "proposer_slashings": [],
         "attester_slashings": [],
         "attestations": [],
         "deposits": [],
         "voluntary_exits": [],
         "sync_aggregate": {
-            "sync_committee_bits": dice.decode_fixed::<64>(),
-            "sync_committee_signature": dice.decode_fixed::<96>(),
+            "sync_committee_bits": dice.decode_fixed_hex::<64>(),
+            "sync_committee_signature": dice.decode_fixed_hex::<96>(),
         },
         "execution_payload": payload_json(view, at),
         "bls_to_execution_changes": [],
@@ -256,8 +265,8 @@ fn signed_block(view: &NodeView<'_>, at: BlockIndex) -> Value {
     json!({"message": message, "signature": block_signature(block)})
 }
 
-fn payload_json(view: &NodeView<'_>, at: BlockIndex) -> Value {
-    let block = view.block_contents(ResolvedBlock::Block(at));
+fn payload_json(view: &SimulatedNodeView<'_>, at: BlockIndex) -> Value {
+    let block = view.generated_block_contents(ResolvedBlock::Block(at));
     let header = &block.header;
     // The sample has no raw transactions: hash and input are used instead.
     let transactions = block.transactions.iter().map(|transaction| {

@@ -4,13 +4,15 @@
 
 use serde_json::{json, Value};
 
-use crate::sample::chain::{self as sample, Block, BlockParameters, Transaction, WITHDRAWALS};
+use crate::sample::chain::{
+    self as sample, Block, BlockGenerationParameters, Transaction, WITHDRAWALS,
+};
 use crate::sample::traces::{self, TransactionTrace};
 use crate::sample::values::{hex_prefixed, Address, Quantity, Word};
-use crate::sample::world::SampleParticipants;
+use crate::sample::world::SampleAccounts;
 
 use super::digest::{derive_generator, derive_hash};
-use super::model::{self, GenesisParameters, SimulatedChain};
+use super::model::{self, SimulatedChain, SimulatedChainParameters};
 
 pub const SECONDS_PER_SLOT: u64 = 12;
 /// Base fee for which transactions are priced, whichever block includes them.
@@ -19,22 +21,26 @@ const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 /// The generator of the transactions, receipts and state of a chain's blocks, all derived from
 /// hashes.
 #[derive(Debug)]
-pub struct BlockContents {
-    world: SampleParticipants,
-    genesis: GenesisParameters,
+pub struct BlockContentsGenerator {
+    world: SampleAccounts,
+    genesis: SimulatedChainParameters,
 }
 
-impl BlockContents {
-    pub fn new(genesis: &GenesisParameters) -> Self {
+impl BlockContentsGenerator {
+    pub fn new(genesis: &SimulatedChainParameters) -> Self {
         let seed = genesis.seed.to_be_bytes();
         Self {
-            world: SampleParticipants::new(&mut derive_generator("world", &[&seed])),
+            world: SampleAccounts::new(&mut derive_generator("world", &[&seed])),
             genesis: *genesis,
         }
     }
 
     /// Returns a block with its transactions and receipts.
-    pub fn block_with_receipts(&self, chain: &SimulatedChain, block: &model::ChainBlock) -> Block {
+    pub fn block_with_receipts(
+        &self,
+        chain: &SimulatedChain,
+        block: &model::SimulatedBlock,
+    ) -> Block {
         let parent = block.parent.map(|parent| chain.block_by_index(parent));
         let parent_hash = parent.map_or_else(Word::default, |parent| parent.hash);
         let parent_root = parent.map_or_else(Word::default, |parent| parent.root);
@@ -48,8 +54,8 @@ impl BlockContents {
     }
 
     /// Returns the pending block: the head's successor, with the transactions of the pool.
-    pub fn pending_block(&self, chain: &SimulatedChain, head: &model::ChainBlock) -> Block {
-        let (hash, slot) = (pending_hash(head), head.slot + 1);
+    pub fn pending_block(&self, chain: &SimulatedChain, head: &model::SimulatedBlock) -> Block {
+        let (hash, slot) = (pending_block_hash(head), head.slot + 1);
         let mut made = self.build_block(hash, head.number + 1, slot, chain.pool_transactions());
         made.header.parent_hash = head.hash;
         made.header.parent_beacon_block_root = head.root;
@@ -58,7 +64,7 @@ impl BlockContents {
 
     fn build_block(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
         let base_fee = base_fee(&hash);
-        let place = BlockParameters {
+        let place = BlockGenerationParameters {
             hash,
             number,
             timestamp: self.genesis.time + slot * SECONDS_PER_SLOT,
@@ -100,7 +106,7 @@ impl BlockContents {
     }
 
     /// Returns a transaction of the pool, as geth shows it.
-    pub fn pending_transaction(&self, hash: &Word) -> Value {
+    pub fn pool_transaction(&self, hash: &Word) -> Value {
         let transaction = self.build_transaction(hash, Word::default(), 0, 0);
         let mut shown = json!(transaction);
         for name in ["blockHash", "blockNumber", "transactionIndex"] {
@@ -117,7 +123,7 @@ impl BlockContents {
 }
 
 /// Returns the hash from which the state of the pending block derives.
-pub fn pending_hash(head: &model::ChainBlock) -> Word {
+pub fn pending_block_hash(head: &model::SimulatedBlock) -> Word {
     derive_hash("pending", &[&head.hash.0])
 }
 
@@ -140,13 +146,13 @@ pub fn blob_base_fee(hash: &Word) -> u64 {
 }
 
 /// Whether an account was never used, as one in eight; it has no code either.
-fn is_unused(address: &Address) -> bool {
+fn is_unused_account(address: &Address) -> bool {
     address.0[19].is_multiple_of(8)
 }
 
 /// Returns an account's balance after a block, in wei.
 pub fn balance_after(block: &Word, address: &Address) -> u128 {
-    match is_unused(address) {
+    match is_unused_account(address) {
         true => 0,
         false => derive_generator("balance", &[&block.0, &address.0]).random_balance(),
     }
@@ -154,7 +160,7 @@ pub fn balance_after(block: &Word, address: &Address) -> u128 {
 
 /// Returns an account's transaction count after a block.
 pub fn nonce_after(block: &Word, address: &Address) -> u64 {
-    match is_unused(address) {
+    match is_unused_account(address) {
         true => 0,
         false => derive_generator("nonce", &[&block.0, &address.0]).number_below(1 << 20),
     }
@@ -162,7 +168,7 @@ pub fn nonce_after(block: &Word, address: &Address) -> u64 {
 
 /// Returns an account's code after a block: empty for one account in two. Unlike real code, its
 /// last 32 bytes change with each block.
-pub fn code_after(block: &Word, address: &Address) -> Vec<u8> {
+pub fn account_code_after(block: &Word, address: &Address) -> Vec<u8> {
     if address.0[19].is_multiple_of(2) {
         return Vec::new();
     }
@@ -182,7 +188,7 @@ pub fn storage_after(block: &Word, address: &Address, slot: &Word) -> Word {
 }
 
 /// Returns the result of a call in a block's state: one to four words.
-pub fn call_result(block: &Word, call: &[u8]) -> String {
+pub fn simulated_call_result(block: &Word, call: &[u8]) -> String {
     let mut dice = derive_generator("call", &[&block.0, call]);
     let words = dice.number_between(1, 4) as usize;
     hex_prefixed(&dice.random_bytes(32 * words))

@@ -8,8 +8,10 @@ use serde_json::{json, Value};
 
 use crate::sample::values::Word;
 
-use super::contents::BlockContents;
-use super::model::{BlockIndex, ChainError, GenesisParameters, SimulatedChain};
+use super::contents::BlockContentsGenerator;
+use super::model::{
+    BlockIndex, SimulatedChain, SimulatedChainChangeError, SimulatedChainParameters,
+};
 use super::params;
 use super::{OutageMode, SimulatedNodeState};
 
@@ -18,7 +20,7 @@ const MAX_ADDED_BLOCKS: u64 = 100_000;
 const MAX_HOLD_MS: u64 = 600_000;
 
 /// Parses one command, or an array of commands.
-pub fn parse_commands(body: &[u8]) -> Result<Vec<ChainCommand>, serde_json::Error> {
+pub fn parse_chain_commands(body: &[u8]) -> Result<Vec<SimulatedChainCommand>, serde_json::Error> {
     match serde_json::from_slice(body)? {
         commands @ Value::Array(_) => serde_json::from_value(commands),
         command => Ok(vec![serde_json::from_value(command)?]),
@@ -28,7 +30,7 @@ pub fn parse_commands(body: &[u8]) -> Result<Vec<ChainCommand>, serde_json::Erro
 /// A command of a test that changes the simulated chain or the behaviour of its node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ChainCommand {
+pub enum SimulatedChainCommand {
     /// Adds blocks on top of the head.
     Extend(u64),
     /// Replaces the last `depth` blocks by `length` others.
@@ -66,50 +68,53 @@ pub enum ChainCommand {
 
 /// The reason why a command is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum ChainCommandError {
+pub enum SimulatedChainCommandError {
     #[error("{0}")]
-    Chain(#[from] ChainError),
+    Chain(#[from] SimulatedChainChangeError),
     #[error("{requested} exceeds the maximum of {most}")]
     TooMuch { requested: u64, most: u64 },
     #[error("{0:?} is not a hash: expected 0x and 64 hexadecimal digits")]
     NoHash(String),
 }
 
-fn check_requested_limit(most: u64, requested: u64) -> Result<u64, ChainCommandError> {
+fn check_requested_limit(most: u64, requested: u64) -> Result<u64, SimulatedChainCommandError> {
     match requested <= most {
         true => Ok(requested),
-        false => Err(ChainCommandError::TooMuch { requested, most }),
+        false => Err(SimulatedChainCommandError::TooMuch { requested, most }),
     }
 }
 
-impl ChainCommand {
+impl SimulatedChainCommand {
     /// Executes the command; after an error, the state is unchanged.
-    pub fn run_command(self, state: &mut SimulatedNodeState) -> Result<(), ChainCommandError> {
+    pub fn run_chain_command(
+        self,
+        state: &mut SimulatedNodeState,
+    ) -> Result<(), SimulatedChainCommandError> {
         let chain = &mut state.chain;
         match self {
-            ChainCommand::Extend(blocks) => {
+            SimulatedChainCommand::Extend(blocks) => {
                 chain.add_blocks(check_requested_limit(MAX_ADDED_BLOCKS, blocks)?);
             }
-            ChainCommand::Reorg { depth, length } => {
+            SimulatedChainCommand::Reorg { depth, length } => {
                 chain.reorg_blocks(depth, check_requested_limit(MAX_ADDED_BLOCKS, length)?)?;
             }
-            ChainCommand::Rollback(depth) => chain.rollback_blocks(depth)?,
-            ChainCommand::Adopt(hash) => {
+            SimulatedChainCommand::Rollback(depth) => chain.rollback_blocks(depth)?,
+            SimulatedChainCommand::Adopt(hash) => {
                 let read = params::parse_fixed_bytes(&Value::from(hash.as_str()));
-                let known: Word = read.map_err(|_| ChainCommandError::NoHash(hash))?;
-                chain.set_head(&known)?;
+                let known: Word = read.map_err(|_| SimulatedChainCommandError::NoHash(hash))?;
+                chain.adopt_existing_head(&known)?;
             }
-            ChainCommand::Miss(slots) => {
+            SimulatedChainCommand::Miss(slots) => {
                 chain.miss_slots(check_requested_limit(MAX_ADDED_BLOCKS, slots)?);
             }
-            ChainCommand::Finalize(number) => chain.finalize_block(number)?,
-            ChainCommand::Unfinalize(number) => chain.lower_finality(number)?,
-            ChainCommand::Replace {
+            SimulatedChainCommand::Finalize(number) => chain.finalize_block(number)?,
+            SimulatedChainCommand::Unfinalize(number) => chain.move_finality_back(number)?,
+            SimulatedChainCommand::Replace {
                 seed,
                 chain_id,
                 length,
             } => {
-                let genesis = GenesisParameters {
+                let genesis = SimulatedChainParameters {
                     seed,
                     chain_id: chain_id.unwrap_or(chain.genesis.chain_id),
                     length: check_requested_limit(
@@ -118,18 +123,18 @@ impl ChainCommand {
                     )?,
                     ..chain.genesis
                 };
-                state.contents = BlockContents::new(&genesis);
+                state.contents = BlockContentsGenerator::new(&genesis);
                 state.chain = SimulatedChain::new(genesis);
             }
-            ChainCommand::Stall(stalled) => state.stalled = stalled,
-            ChainCommand::Syncing(syncing) => state.syncing = syncing,
-            ChainCommand::Finality(finality) => state.finality = finality,
-            ChainCommand::Down(down) => state.down = down,
-            ChainCommand::Lag(blocks) => state.lag = blocks,
-            ChainCommand::Hold { method, ms: 0 } => {
+            SimulatedChainCommand::Stall(stalled) => state.stalled = stalled,
+            SimulatedChainCommand::Syncing(syncing) => state.syncing = syncing,
+            SimulatedChainCommand::Finality(finality) => state.finality = finality,
+            SimulatedChainCommand::Down(down) => state.down = down,
+            SimulatedChainCommand::Lag(blocks) => state.lag = blocks,
+            SimulatedChainCommand::Hold { method, ms: 0 } => {
                 state.delays.remove(&method);
             }
-            ChainCommand::Hold { method, ms } => {
+            SimulatedChainCommand::Hold { method, ms } => {
                 let time = Duration::from_millis(check_requested_limit(MAX_HOLD_MS, ms)?);
                 let hold = state.delays.entry(method).or_default();
                 hold.0 = time;
@@ -162,7 +167,7 @@ pub fn chain_report(state: &SimulatedNodeState) -> Value {
     json!({
         "seed": chain.genesis.seed,
         "chain_id": chain.genesis.chain_id,
-        "slot": chain.current_slot(),
+        "slot": chain.simulated_current_slot(),
         "head": block(chain.head_index()),
         "safe": at(chain.finality_numbers().safe),
         "finalized": at(chain.finality_numbers().finalized),

@@ -34,7 +34,7 @@ impl RandomChainGrowth {
         } else {
             chain.add_blocks(1);
         }
-        chain.finalize_by_slots();
+        chain.update_finality_by_slots();
     }
 
     /// Reorganises the chain; each further block of depth is half as likely. The new branch is

@@ -12,10 +12,10 @@ use serde_json::{json, Value};
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 
 use crate::sample::values::Word;
-use crate::stats::InFlightRequest;
+use crate::stats::InFlightRequestGuard;
 
 use super::model::{self, BlockIndex, EPOCH_SLOTS};
-use super::view::NodeView;
+use super::view::SimulatedNodeView;
 
 /// An event of the simulated chain: a header for `newHeads`, or an event of the Beacon API.
 #[derive(Debug, PartialEq)]
@@ -31,11 +31,11 @@ pub type ChainEventReceiver = UnboundedReceiver<Arc<ChainEvent>>;
 
 /// The feed that sends each event of the chain to all listeners.
 #[derive(Debug, Default)]
-pub struct ChainEventFeed {
+pub struct SimulatedChainFeed {
     listeners: Mutex<Vec<UnboundedSender<Arc<ChainEvent>>>>,
 }
 
-impl ChainEventFeed {
+impl SimulatedChainFeed {
     pub fn add_listener(&self) -> ChainEventReceiver {
         let (sender, receiver) = unbounded_channel();
         self.lock_listeners().push(sender);
@@ -69,14 +69,14 @@ impl ChainEventFeed {
 
 /// The head and the finality of a node before a change, from which the events of the change follow.
 #[derive(Clone, Copy, Debug)]
-pub struct HeadSnapshot {
+pub struct HeadBeforeChange {
     head: BlockIndex,
     hash: Word,
     finalized: Option<Word>,
 }
 
-impl HeadSnapshot {
-    pub fn new(view: &NodeView<'_>) -> Self {
+impl HeadBeforeChange {
+    pub fn new(view: &SimulatedNodeView<'_>) -> Self {
         Self {
             head: view.head_block,
             hash: view.head_block().hash,
@@ -85,7 +85,7 @@ impl HeadSnapshot {
     }
 }
 
-fn finalized_block<'a>(view: &NodeView<'a>) -> Option<&'a model::ChainBlock> {
+fn finalized_block<'a>(view: &SimulatedNodeView<'a>) -> Option<&'a model::SimulatedBlock> {
     let at = view.canonical_at_number(view.finality_for_tag?.finalized)?;
     Some(view.chain.block_by_index(at))
 }
@@ -93,7 +93,10 @@ fn finalized_block<'a>(view: &NodeView<'a>) -> Option<&'a model::ChainBlock> {
 /// Returns the events that follow from a change of the chain. `newHeads` receives each new block up
 /// to the head; the Beacon API receives each block on top of the old head, or a reorg and its head,
 /// and the checkpoint that became final.
-pub fn events_of_change(view: &NodeView<'_>, before: &HeadSnapshot) -> Vec<ChainEvent> {
+pub fn events_of_change(
+    view: &SimulatedNodeView<'_>,
+    before: &HeadBeforeChange,
+) -> Vec<ChainEvent> {
     let mut events = Vec::new();
     if view.head_block().hash != before.hash {
         // A chain that was replaced may have a block of this hash at another index.
@@ -111,7 +114,7 @@ pub fn events_of_change(view: &NodeView<'_>, before: &HeadSnapshot) -> Vec<Chain
             topic: "finalized_checkpoint",
             data: json!({
                 "block": block.root,
-                "state": model::state_root(&block.hash),
+                "state": model::beacon_state_root(&block.hash),
                 "epoch": (block.slot / EPOCH_SLOTS).to_string(),
                 "execution_optimistic": view.syncing,
             }),
@@ -120,7 +123,7 @@ pub fn events_of_change(view: &NodeView<'_>, before: &HeadSnapshot) -> Vec<Chain
     events
 }
 
-fn branch_events(view: &NodeView<'_>, old: BlockIndex, events: &mut Vec<ChainEvent>) {
+fn branch_events(view: &SimulatedNodeView<'_>, old: BlockIndex, events: &mut Vec<ChainEvent>) {
     let ancestor = view.chain.common_ancestor(old, view.head_block);
     let branch = view.chain.branch_blocks(ancestor, view.head_block);
     if ancestor != old {
@@ -139,7 +142,7 @@ fn branch_events(view: &NodeView<'_>, old: BlockIndex, events: &mut Vec<ChainEve
     }
 }
 
-fn head_event(view: &NodeView<'_>, at: BlockIndex) -> ChainEvent {
+fn head_event(view: &SimulatedNodeView<'_>, at: BlockIndex) -> ChainEvent {
     let block = view.chain.block_by_index(at);
     let parent = block.parent.map(|parent| view.chain.block_by_index(parent));
     let before = parent.map_or(0, |parent| parent.slot / EPOCH_SLOTS);
@@ -148,7 +151,7 @@ fn head_event(view: &NodeView<'_>, at: BlockIndex) -> ChainEvent {
         data: json!({
             "slot": block.slot.to_string(),
             "block": block.root,
-            "state": model::state_root(&block.hash),
+            "state": model::beacon_state_root(&block.hash),
             "epoch_transition": block.slot / EPOCH_SLOTS > before,
             "previous_duty_dependent_root": parent.map_or(block.root, |parent| parent.root),
             "current_duty_dependent_root": parent.map_or(block.root, |parent| parent.root),
@@ -157,7 +160,7 @@ fn head_event(view: &NodeView<'_>, at: BlockIndex) -> ChainEvent {
     }
 }
 
-fn reorg_event(view: &NodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> ChainEvent {
+fn reorg_event(view: &SimulatedNodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> ChainEvent {
     let (old, new) = (view.chain.block_by_index(old), view.head_block());
     let depth = old.slot - view.chain.block_by_index(ancestor).slot;
     ChainEvent::Beacon {
@@ -167,8 +170,8 @@ fn reorg_event(view: &NodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> Ch
             "depth": depth.to_string(),
             "old_head_block": old.root,
             "new_head_block": new.root,
-            "old_head_state": model::state_root(&old.hash),
-            "new_head_state": model::state_root(&new.hash),
+            "old_head_state": model::beacon_state_root(&old.hash),
+            "new_head_state": model::beacon_state_root(&new.hash),
             "epoch": (new.slot / EPOCH_SLOTS).to_string(),
             "execution_optimistic": view.syncing,
         }),
@@ -178,17 +181,17 @@ fn reorg_event(view: &NodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> Ch
 /// The body of `/eth/v1/events`: server-sent events of the subscribed topics, until the feed
 /// closes.
 #[derive(Debug)]
-pub struct BeaconEventStream {
+pub struct BeaconEventStreamBody {
     events: ChainEventReceiver,
     topics: HashSet<String>,
-    in_flight: InFlightRequest,
+    in_flight: InFlightRequestGuard,
 }
 
-impl BeaconEventStream {
+impl BeaconEventStreamBody {
     pub fn new(
         events: ChainEventReceiver,
         topics: HashSet<String>,
-        in_flight: InFlightRequest,
+        in_flight: InFlightRequestGuard,
     ) -> Self {
         Self {
             events,
@@ -198,7 +201,7 @@ impl BeaconEventStream {
     }
 }
 
-impl Body for BeaconEventStream {
+impl Body for BeaconEventStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 

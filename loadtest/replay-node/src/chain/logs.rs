@@ -3,21 +3,21 @@
 use serde_json::{json, Value};
 
 use crate::rpc::RpcError;
-use crate::sample::receipts::Log;
+use crate::sample::receipts::ReceiptLog;
 use crate::sample::values::{Address, FixedBytes, Word};
 
 use super::model::BlockIndex;
-use super::params::{self, BlockParameter, CallParams};
-use super::view::{NodeView, ResolvedBlock};
+use super::params::{self, CallParams, ParsedBlockParam};
+use super::view::{ResolvedBlock, SimulatedNodeView};
 
 /// The addresses and topics of an `eth_getLogs` filter; an empty list matches any.
 #[derive(Debug, Default)]
-struct LogFilter {
+struct GetLogsFilter {
     addresses: Vec<Address>,
     topics: Vec<Vec<Word>>,
 }
 
-impl LogFilter {
+impl GetLogsFilter {
     fn new(filter: &Value) -> Result<Self, RpcError> {
         let invalid = |why: String| RpcError::invalid_params(&format!("invalid argument 0: {why}"));
         let topics = match &filter["topics"] {
@@ -35,7 +35,7 @@ impl LogFilter {
         })
     }
 
-    fn matches_log(&self, log: &Log) -> bool {
+    fn matches_log(&self, log: &ReceiptLog) -> bool {
         let address = self.addresses.is_empty() || self.addresses.contains(&log.address);
         address
             && self.topics.len() <= log.topics.len()
@@ -57,9 +57,9 @@ fn parse_one_or_more<const N: usize>(value: &Value) -> Result<Vec<FixedBytes<N>>
 
 /// Returns the logs of one block, or of a range. As in most nodes, a range is clipped to the
 /// head; a range that ends before it begins is empty.
-pub fn matching_logs(view: &NodeView<'_>, params: &CallParams) -> Result<Value, RpcError> {
+pub fn matching_logs(view: &SimulatedNodeView<'_>, params: &CallParams) -> Result<Value, RpcError> {
     let query = params.required_param(0)?;
-    let filter = LogFilter::new(query)?;
+    let filter = GetLogsFilter::new(query)?;
     let blocks = match (&query["blockHash"], &query["fromBlock"], &query["toBlock"]) {
         (Value::Null, from, to) => range_blocks(view, from, to)?,
         (hash, Value::Null, Value::Null) => {
@@ -78,7 +78,7 @@ pub fn matching_logs(view: &NodeView<'_>, params: &CallParams) -> Result<Value, 
     };
     let mut taken = Vec::new();
     for index in blocks {
-        let block = view.block_contents(ResolvedBlock::Block(index));
+        let block = view.generated_block_contents(ResolvedBlock::Block(index));
         let logs = block.receipts.iter().flat_map(|receipt| &receipt.logs);
         taken.extend(
             logs.filter(|log| filter.matches_log(log))
@@ -89,7 +89,7 @@ pub fn matching_logs(view: &NodeView<'_>, params: &CallParams) -> Result<Value, 
 }
 
 fn range_blocks(
-    view: &NodeView<'_>,
+    view: &SimulatedNodeView<'_>,
     from: &Value,
     to: &Value,
 ) -> Result<Vec<BlockIndex>, RpcError> {
@@ -102,14 +102,14 @@ fn range_blocks(
 }
 
 /// Returns the block number of one end of a range; an absent end is `latest`.
-fn parse_range_end(view: &NodeView<'_>, value: &Value) -> Result<u64, RpcError> {
+fn parse_range_end(view: &SimulatedNodeView<'_>, value: &Value) -> Result<u64, RpcError> {
     if value.is_null() {
         return Ok(view.head_block().number);
     }
     let reference = params::parse_block_number(value)
         .map_err(|why| RpcError::invalid_params(&format!("invalid argument 0: {why}")))?;
     match reference {
-        BlockParameter::Number(number) => Ok(number),
+        ParsedBlockParam::Number(number) => Ok(number),
         reference => match view.resolve_block(reference)? {
             Some(ResolvedBlock::Block(index)) => Ok(view.chain.block_by_index(index).number),
             Some(ResolvedBlock::Pending) => {

@@ -8,15 +8,15 @@ use crate::sample::traces;
 use crate::sample::values::Quantity;
 
 use super::logs;
-use super::params::{BlockParameter, CallParams};
+use super::params::{CallParams, ParsedBlockParam};
 use super::state;
-use super::view::{NodeView, ResolvedBlock};
+use super::view::{ResolvedBlock, SimulatedNodeView};
 
 /// The result of a method as JSON, or its error.
 type MethodResult = Result<Value, RpcError>;
 
 /// A function that responds to the calls of one JSON-RPC method.
-pub type MethodHandler = fn(&NodeView<'_>, &CallParams) -> MethodResult;
+pub type MethodHandler = fn(&SimulatedNodeView<'_>, &CallParams) -> MethodResult;
 
 /// The table of all supported methods with their handlers.
 pub const METHODS: &[(&str, MethodHandler)] = &[
@@ -84,9 +84,9 @@ pub const METHODS: &[(&str, MethodHandler)] = &[
     ("eth_maxPriorityFeePerGas", |_, _| {
         quantity_result(1_000_000_000)
     }),
-    (SUBSCRIBE, |_, _| Err(notifications_error())),
+    (SUBSCRIBE, |_, _| Err(notifications_unsupported_error())),
     ("eth_syncing", syncing_result),
-    (UNSUBSCRIBE, |_, _| Err(notifications_error())),
+    (UNSUBSCRIBE, |_, _| Err(notifications_unsupported_error())),
     ("net_version", |view, _| {
         Ok(json!(view.chain.genesis.chain_id.to_string()))
     }),
@@ -102,7 +102,7 @@ pub const METHODS: &[(&str, MethodHandler)] = &[
 pub const SUBSCRIBE: &str = "eth_subscribe";
 pub const UNSUBSCRIBE: &str = "eth_unsubscribe";
 
-fn notifications_error() -> RpcError {
+fn notifications_unsupported_error() -> RpcError {
     RpcError::new(-32601, "notifications not supported")
 }
 
@@ -110,13 +110,13 @@ pub fn quantity_result(number: u64) -> MethodResult {
     Ok(json!(Quantity(number)))
 }
 
-fn block_hash_param(params: &CallParams) -> Result<BlockParameter, RpcError> {
+fn block_hash_param(params: &CallParams) -> Result<ParsedBlockParam, RpcError> {
     let hash = params.parse_fixed_bytes(0)?;
     let canonical = false;
-    Ok(BlockParameter::Hash { hash, canonical })
+    Ok(ParsedBlockParam::Hash { hash, canonical })
 }
 
-fn syncing_result(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
+fn syncing_result(view: &SimulatedNodeView<'_>, _: &CallParams) -> MethodResult {
     if !view.syncing {
         return Ok(json!(false));
     }
@@ -127,11 +127,15 @@ fn syncing_result(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
     }))
 }
 
-fn block_result(view: &NodeView<'_>, reference: BlockParameter, full: bool) -> MethodResult {
+fn block_result(
+    view: &SimulatedNodeView<'_>,
+    reference: ParsedBlockParam,
+    full: bool,
+) -> MethodResult {
     let Some(at) = view.resolve_block(reference)? else {
         return Ok(Value::Null);
     };
-    let block = view.block_contents(at);
+    let block = view.generated_block_contents(at);
     let mut shown = match full {
         true => json!(block.with_transactions()),
         false => json!(block.with_hashes()),
@@ -144,69 +148,74 @@ fn block_result(view: &NodeView<'_>, reference: BlockParameter, full: bool) -> M
     Ok(shown)
 }
 
-fn block_receipts(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+fn block_receipts(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     params.required_param(0)?;
-    match view.resolve_block(params.block_param(0)?)? {
-        Some(at @ ResolvedBlock::Block(_)) => Ok(json!(view.block_contents(at).receipts)),
+    match view.resolve_block(params.block_reference_param(0)?)? {
+        Some(at @ ResolvedBlock::Block(_)) => Ok(json!(view.generated_block_contents(at).receipts)),
         Some(ResolvedBlock::Pending) | None => Ok(Value::Null),
     }
 }
 
-fn transaction_count(view: &NodeView<'_>, reference: BlockParameter) -> MethodResult {
+fn transaction_count(view: &SimulatedNodeView<'_>, reference: ParsedBlockParam) -> MethodResult {
     match view.resolve_block(reference)? {
         Some(at) => quantity_result(view.block_transactions(at).len() as u64),
         None => Ok(Value::Null),
     }
 }
 
-fn uncle_count(view: &NodeView<'_>, reference: BlockParameter) -> MethodResult {
+fn uncle_count(view: &SimulatedNodeView<'_>, reference: ParsedBlockParam) -> MethodResult {
     match view.resolve_block(reference)? {
         Some(_) => quantity_result(0),
         None => Ok(Value::Null),
     }
 }
 
-fn transaction_at(view: &NodeView<'_>, reference: BlockParameter, index: u64) -> MethodResult {
+fn transaction_at(
+    view: &SimulatedNodeView<'_>,
+    reference: ParsedBlockParam,
+    index: u64,
+) -> MethodResult {
     let Some(at) = view.resolve_block(reference)? else {
         return Ok(Value::Null);
     };
     let index = usize::try_from(index).unwrap_or(usize::MAX);
     match (at, view.block_transactions(at).get(index)) {
         (_, None) => Ok(Value::Null),
-        (ResolvedBlock::Pending, Some(hash)) => Ok(view.contents.pending_transaction(hash)),
+        (ResolvedBlock::Pending, Some(hash)) => Ok(view.contents.pool_transaction(hash)),
         (ResolvedBlock::Block(_), Some(_)) => {
-            Ok(json!(view.block_contents(at).transactions[index]))
+            Ok(json!(view.generated_block_contents(at).transactions[index]))
         }
     }
 }
 
-fn transaction_by_hash(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+fn transaction_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let hash = params.parse_fixed_bytes(0)?;
-    if let Some((block, index)) = view.transaction_position(&hash) {
+    if let Some((block, index)) = view.canonical_transaction_position(&hash) {
         return Ok(json!(
-            view.block_contents(ResolvedBlock::Block(block))
+            view.generated_block_contents(ResolvedBlock::Block(block))
                 .transactions[index]
         ));
     }
     match view.chain.pool_transactions().contains(&hash) {
-        true => Ok(view.contents.pending_transaction(&hash)),
+        true => Ok(view.contents.pool_transaction(&hash)),
         false => Ok(Value::Null),
     }
 }
 
-fn receipt_by_hash(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
-    match view.transaction_position(&params.parse_fixed_bytes(0)?) {
+fn receipt_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
+    match view.canonical_transaction_position(&params.parse_fixed_bytes(0)?) {
         Some((block, index)) => Ok(json!(
-            view.block_contents(ResolvedBlock::Block(block)).receipts[index]
+            view.generated_block_contents(ResolvedBlock::Block(block))
+                .receipts[index]
         )),
         None => Ok(Value::Null),
     }
 }
 
 /// Returns the traceable block of a reference.
-fn traceable_block(
-    view: &NodeView<'_>,
-    reference: BlockParameter,
+fn resolve_traceable_block(
+    view: &SimulatedNodeView<'_>,
+    reference: ParsedBlockParam,
 ) -> Result<ResolvedBlock, RpcError> {
     match view.resolve_block(reference)? {
         Some(ResolvedBlock::Block(index)) if view.chain.block_by_index(index).number == 0 => {
@@ -214,46 +223,51 @@ fn traceable_block(
         }
         Some(at) => Ok(at),
         None => Err(RpcError::server_error(&match reference {
-            BlockParameter::Number(number) => format!("block #{number} not found"),
-            BlockParameter::Hash { hash, .. } => format!("block {hash} not found"),
+            ParsedBlockParam::Number(number) => format!("block #{number} not found"),
+            ParsedBlockParam::Hash { hash, .. } => format!("block {hash} not found"),
             _ => "block not found".to_owned(),
         })),
     }
 }
 
-fn trace_block(view: &NodeView<'_>, reference: BlockParameter) -> MethodResult {
-    let block = view.block_contents(traceable_block(view, reference)?);
+fn trace_block(view: &SimulatedNodeView<'_>, reference: ParsedBlockParam) -> MethodResult {
+    let block = view.generated_block_contents(resolve_traceable_block(view, reference)?);
     Ok(json!(view.contents.block_traces(&block)))
 }
 
-fn trace_block_by_number(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+fn trace_block_by_number(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     trace_block(view, params.parse_block_number(0)?)
 }
 
-fn trace_block_by_hash(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+fn trace_block_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     trace_block(view, block_hash_param(params)?)
 }
 
-fn trace_transaction(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
-    let Some((block, index)) = view.transaction_position(&params.parse_fixed_bytes(0)?) else {
+fn trace_transaction(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
+    let Some((block, index)) = view.canonical_transaction_position(&params.parse_fixed_bytes(0)?)
+    else {
         return Err(RpcError::server_error("transaction not found"));
     };
-    let block = view.block_contents(ResolvedBlock::Block(block));
+    let block = view.generated_block_contents(ResolvedBlock::Block(block));
     Ok(json!(view.contents.block_traces(&block)[index].result))
 }
 
-fn flat_block_traces(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+fn flat_block_traces(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     params.required_param(0)?;
-    let block = view.block_contents(traceable_block(view, params.block_param(0)?)?);
+    let block = view.generated_block_contents(resolve_traceable_block(
+        view,
+        params.block_reference_param(0)?,
+    )?);
     let traces = view.contents.block_traces(&block);
     Ok(json!(traces::flatten_traces(&block, &traces)))
 }
 
-fn flat_transaction_traces(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
-    let Some((block, index)) = view.transaction_position(&params.parse_fixed_bytes(0)?) else {
+fn flat_transaction_traces(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
+    let Some((block, index)) = view.canonical_transaction_position(&params.parse_fixed_bytes(0)?)
+    else {
         return Ok(Value::Null);
     };
-    let block = view.block_contents(ResolvedBlock::Block(block));
+    let block = view.generated_block_contents(ResolvedBlock::Block(block));
     let traces = view.contents.block_traces(&block);
     let mut flat = traces::flatten_traces(&block, &traces);
     flat.retain(|trace| trace.transaction_position == index);

@@ -35,22 +35,23 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use crate::body_slices::BodySlices;
-use crate::rpc::{self, CallLookupResult, CallSource};
+use crate::body_slices::SharedBodySlices;
+use crate::rpc::{self, CallResponseSource, ReplayLookupResult};
 use crate::stats::RequestCounters;
-use contents::BlockContents;
-use control::{ChainCommand, ChainCommandError};
+use contents::BlockContentsGenerator;
+use control::{SimulatedChainCommand, SimulatedChainCommandError};
 use driver::RandomChainGrowth;
-use feed::{ChainEventFeed, HeadSnapshot};
+use feed::{HeadBeforeChange, SimulatedChainFeed};
 use methods::METHODS;
-use model::{GenesisParameters, SimulatedChain};
+use model::{SimulatedChain, SimulatedChainParameters};
 use params::CallParams;
-use view::NodeView;
+use view::SimulatedNodeView;
 
-pub use args::{ChainArgs, OutageMode};
-pub use feed::{BeaconEventStream, ChainEventReceiver};
+pub use args::{OutageMode, SimulatedChainArguments};
+pub use feed::{BeaconEventStreamBody, ChainEventReceiver};
 pub use routes::{
-    is_chain_control, is_websocket, respond_to_control, respond_to_get, BeaconGetResponse,
+    is_chain_control_request, is_websocket, respond_to_control, respond_to_get,
+    SimulatedGetResponse,
 };
 pub use socket::{accept_websocket, serve_websocket};
 
@@ -58,7 +59,7 @@ pub use socket::{accept_websocket, serve_websocket};
 #[derive(Debug)]
 pub struct SimulatedNodeState {
     chain: SimulatedChain,
-    contents: BlockContents,
+    contents: BlockContentsGenerator,
     down: OutageMode,
     lag: u64,
     syncing: bool,
@@ -69,9 +70,9 @@ pub struct SimulatedNodeState {
 }
 
 impl SimulatedNodeState {
-    fn new(genesis: GenesisParameters) -> Self {
+    fn new(genesis: SimulatedChainParameters) -> Self {
         Self {
-            contents: BlockContents::new(&genesis),
+            contents: BlockContentsGenerator::new(&genesis),
             chain: SimulatedChain::new(genesis),
             down: OutageMode::No,
             lag: 0,
@@ -83,17 +84,17 @@ impl SimulatedNodeState {
     }
 
     /// Returns the part of the chain that the node knows.
-    fn node_view(&self) -> NodeView<'_> {
+    fn node_view(&self) -> SimulatedNodeView<'_> {
         self.lagging_view(self.lag)
     }
 
     /// Returns the part of the chain that a node without lag knows.
-    fn unlagged_view(&self) -> NodeView<'_> {
+    fn unlagged_view(&self) -> SimulatedNodeView<'_> {
         self.lagging_view(0)
     }
 
-    fn lagging_view(&self, lag: u64) -> NodeView<'_> {
-        NodeView::new(
+    fn lagging_view(&self, lag: u64) -> SimulatedNodeView<'_> {
+        SimulatedNodeView::new(
             &self.chain,
             &self.contents,
             lag,
@@ -132,7 +133,7 @@ impl ResponseDelay {
 #[derive(Debug)]
 pub struct SimulatedNode {
     state: RwLock<SimulatedNodeState>,
-    feed: ChainEventFeed,
+    feed: SimulatedChainFeed,
     /// Number of calls of each of [`METHODS`].
     calls_by_method: Vec<AtomicU64>,
 }
@@ -140,15 +141,15 @@ pub struct SimulatedNode {
 /// The response to a JSON-RPC request body, with the delay before it is sent.
 #[derive(Debug)]
 pub struct DelayedRpcResponse {
-    /// Name of the method, as in [`rpc::BodyReplies`].
+    /// Name of the method, as in [`rpc::RequestBodyReply`].
     pub method: String,
-    pub payload: BodySlices,
+    pub payload: SharedBodySlices,
     pub hold: Option<ResponseDelay>,
 }
 
 impl SimulatedNode {
-    pub fn new(args: &ChainArgs, seed: u64) -> Self {
-        let genesis = GenesisParameters {
+    pub fn new(args: &SimulatedChainArguments, seed: u64) -> Self {
+        let genesis = SimulatedChainParameters {
             seed,
             chain_id: args.chain_id,
             time: args.chain_genesis_time,
@@ -157,7 +158,7 @@ impl SimulatedNode {
         };
         Self {
             state: RwLock::new(SimulatedNodeState::new(genesis)),
-            feed: ChainEventFeed::default(),
+            feed: SimulatedChainFeed::default(),
             calls_by_method: METHODS.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -171,12 +172,12 @@ impl SimulatedNode {
     fn change_by_steps(
         &self,
         steps: impl IntoIterator<
-            Item = impl FnOnce(&mut SimulatedNodeState) -> Result<(), ChainCommandError>,
+            Item = impl FnOnce(&mut SimulatedNodeState) -> Result<(), SimulatedChainCommandError>,
         >,
-    ) -> Result<(), ChainCommandError> {
+    ) -> Result<(), SimulatedChainCommandError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for step in steps {
-            let before = HeadSnapshot::new(&state.node_view());
+            let before = HeadBeforeChange::new(&state.node_view());
             step(&mut state)?;
             if state.down != OutageMode::No {
                 self.feed.close_streams();
@@ -189,10 +190,13 @@ impl SimulatedNode {
         Ok(())
     }
 
-    fn run_commands(&self, commands: Vec<ChainCommand>) -> Result<(), ChainCommandError> {
+    fn run_commands(
+        &self,
+        commands: Vec<SimulatedChainCommand>,
+    ) -> Result<(), SimulatedChainCommandError> {
         let steps = commands
             .into_iter()
-            .map(|command| move |state: &mut SimulatedNodeState| command.run_command(state));
+            .map(|command| move |state: &mut SimulatedNodeState| command.run_chain_command(state));
         self.change_by_steps(steps)
     }
 
@@ -207,7 +211,7 @@ impl SimulatedNode {
         state: &SimulatedNodeState,
         body: &[u8],
         stats: &RequestCounters,
-        subscriptions: Option<&socket::HeadSubscriptions>,
+        subscriptions: Option<&socket::ClientHeadSubscriptions>,
     ) -> DelayedRpcResponse {
         let calls = CallContext {
             view: state.node_view(),
@@ -219,7 +223,7 @@ impl SimulatedNode {
     }
 
     /// Returns the response of a node without lag, delay or outage; the request is not counted.
-    fn undisturbed_response(&self, body: &[u8]) -> BodySlices {
+    fn undisturbed_response(&self, body: &[u8]) -> SharedBodySlices {
         let state = self.read_state();
         let calls = CallContext {
             view: state.unlagged_view(),
@@ -260,7 +264,7 @@ impl SimulatedNode {
 }
 
 /// Lets slots pass as the options specify, without end.
-pub async fn grow_chain(simulation: Arc<SimulatedNode>, args: ChainArgs, seed: u64) {
+pub async fn grow_chain(simulation: Arc<SimulatedNode>, args: SimulatedChainArguments, seed: u64) {
     let Some(slot) = args.chain_slot_ms else {
         return;
     };
@@ -284,8 +288,8 @@ pub async fn grow_chain(simulation: Arc<SimulatedNode>, args: ChainArgs, seed: u
 /// The source of responses to the calls of one request body, which all see the same state of the
 /// chain.
 struct CallContext<'a> {
-    view: NodeView<'a>,
-    subscriptions: Option<&'a socket::HeadSubscriptions>,
+    view: SimulatedNodeView<'a>,
+    subscriptions: Option<&'a socket::ClientHeadSubscriptions>,
     /// Counters of calls, and the state with the delays.
     counted: Option<(&'a [AtomicU64], &'a SimulatedNodeState)>,
     /// The longest delay of the calls.
@@ -303,10 +307,14 @@ impl CallContext<'_> {
     }
 }
 
-impl CallSource for CallContext<'_> {
-    fn find_response(&self, method: &str, params: Option<&RawValue>) -> CallLookupResult<'_> {
+impl CallResponseSource for CallContext<'_> {
+    fn find_response_to_call(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> ReplayLookupResult<'_> {
         let Some(index) = METHODS.iter().position(|(name, _)| *name == method) else {
-            return CallLookupResult::UnknownMethod;
+            return ReplayLookupResult::UnknownMethod;
         };
         if let Some((calls, state)) = self.counted {
             calls[index].fetch_add(1, Ordering::Relaxed);
@@ -317,14 +325,14 @@ impl CallSource for CallContext<'_> {
             }
         }
         let answer = CallParams::new(params).and_then(|params| {
-            let subscribed = self
-                .subscriptions
-                .and_then(|subscriptions| subscriptions.respond_to_call(method, &params));
+            let subscribed = self.subscriptions.and_then(|subscriptions| {
+                subscriptions.respond_to_subscription_call(method, &params)
+            });
             subscribed.unwrap_or_else(|| METHODS[index].1(&self.view, &params))
         });
         match answer {
-            Ok(result) => CallLookupResult::Result(result.to_string()),
-            Err(failure) => CallLookupResult::Failure(failure),
+            Ok(result) => ReplayLookupResult::Result(result.to_string()),
+            Err(failure) => ReplayLookupResult::Failure(failure),
         }
     }
 }

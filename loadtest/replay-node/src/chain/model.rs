@@ -22,9 +22,9 @@ const POOL_INCLUSION_DRAWS: u8 = 96;
 /// The index of a block among all blocks that a chain ever had.
 pub type BlockIndex = usize;
 
-/// The stored part of a block; [`BlockContents`](super::contents::BlockContents) derives the rest.
+/// The stored part of a block; [`BlockContentsGenerator`](super::contents::BlockContentsGenerator) derives the rest.
 #[derive(Debug)]
-pub struct ChainBlock {
+pub struct SimulatedBlock {
     pub parent: Option<BlockIndex>,
     pub number: u64,
     pub slot: u64,
@@ -42,13 +42,13 @@ pub struct FinalityNumbers {
 }
 
 /// Returns the root of the beacon state after the block with this hash.
-pub fn state_root(hash: &Word) -> Word {
+pub fn beacon_state_root(hash: &Word) -> Word {
     derive_hash("beacon state", &[&hash.0])
 }
 
 /// The parameters from which a simulated chain is created.
 #[derive(Clone, Copy, Debug)]
-pub struct GenesisParameters {
+pub struct SimulatedChainParameters {
     pub seed: u64,
     pub chain_id: u64,
     /// Start of slot 0, in Unix seconds.
@@ -61,7 +61,7 @@ pub struct GenesisParameters {
 
 /// The reason why a change of the chain is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChainError {
+pub enum SimulatedChainChangeError {
     #[error("{requested} blocks back from block {head} is before the genesis")]
     TooDeep { requested: u64, head: u64 },
     #[error("a reorg requires a new branch of 1 or more blocks; use rollback for none")]
@@ -79,8 +79,8 @@ pub enum ChainError {
 /// The simulated chain: all blocks that it ever had, the canonical ones, and finality.
 #[derive(Debug)]
 pub struct SimulatedChain {
-    pub genesis: GenesisParameters,
-    block_count: Vec<ChainBlock>,
+    pub genesis: SimulatedChainParameters,
+    block_count: Vec<SimulatedBlock>,
     by_hash: HashMap<Word, BlockIndex>,
     by_root: HashMap<Word, BlockIndex>,
     /// Blocks, canonical or not, that contain each transaction, and its index there.
@@ -97,7 +97,7 @@ pub struct SimulatedChain {
 
 impl SimulatedChain {
     /// Creates a chain of the length in `genesis`, final up to two epochs below its head.
-    pub fn new(genesis: GenesisParameters) -> Self {
+    pub fn new(genesis: SimulatedChainParameters) -> Self {
         let length = genesis.length;
         let mut chain = Self {
             genesis,
@@ -114,13 +114,13 @@ impl SimulatedChain {
         chain.add_block(Vec::new());
         for _ in 0..length {
             chain.add_block(Vec::new());
-            chain.finalize_by_slots();
+            chain.update_finality_by_slots();
         }
         chain
     }
 
     /// Returns a block by an index that the chain has returned.
-    pub fn block_by_index(&self, index: BlockIndex) -> &ChainBlock {
+    pub fn block_by_index(&self, index: BlockIndex) -> &SimulatedBlock {
         &self.block_count[index]
     }
 
@@ -138,7 +138,7 @@ impl SimulatedChain {
     }
 
     /// Returns the current slot: the head's slot plus the missed ones.
-    pub fn current_slot(&self) -> u64 {
+    pub fn simulated_current_slot(&self) -> u64 {
         self.block_by_index(self.head_index()).slot + self.missed
     }
 
@@ -157,7 +157,7 @@ impl SimulatedChain {
     }
 
     /// Returns every block that ever contained a transaction, and its index there.
-    pub fn transaction_positions(&self, transaction: &Word) -> &[(BlockIndex, usize)] {
+    pub fn positions_of_transaction(&self, transaction: &Word) -> &[(BlockIndex, usize)] {
         self.transaction_positions
             .get(transaction)
             .map_or(&[], Vec::as_slice)
@@ -172,7 +172,7 @@ impl SimulatedChain {
     }
 
     /// Returns the finality that was known when the head had this number, for a lagging node.
-    pub fn finality_at(&self, head: u64) -> FinalityNumbers {
+    pub fn finality_at_head(&self, head: u64) -> FinalityNumbers {
         let known = self.finality_at.iter().rev().find(|(at, _)| *at <= head);
         known.map_or_else(FinalityNumbers::default, |(_, finality)| FinalityNumbers {
             safe: finality.safe.min(head),
@@ -216,9 +216,13 @@ impl SimulatedChain {
 
     /// Replaces the last `depth` blocks by `length` others. The orphaned transactions are, in
     /// turn, included again, returned to the pool, or dropped.
-    pub fn reorg_blocks(&mut self, depth: u64, length: u64) -> Result<(), ChainError> {
+    pub fn reorg_blocks(
+        &mut self,
+        depth: u64,
+        length: u64,
+    ) -> Result<(), SimulatedChainChangeError> {
         if length == 0 {
-            return Err(ChainError::NoBranch);
+            return Err(SimulatedChainChangeError::NoBranch);
         }
         let orphaned = self.remove_last_blocks(depth)?;
         let mut again = vec![Vec::new(); usize::try_from(length).unwrap_or(1)];
@@ -242,7 +246,7 @@ impl SimulatedChain {
 
     /// Removes `depth` blocks from the head, as `debug_setHead` does, except that the blocks are
     /// still found by hash. Every other transaction returns to the pool, the rest are dropped.
-    pub fn rollback_blocks(&mut self, depth: u64) -> Result<(), ChainError> {
+    pub fn rollback_blocks(&mut self, depth: u64) -> Result<(), SimulatedChainChangeError> {
         let orphaned = self.remove_last_blocks(depth)?;
         self.return_to_pool(orphaned.into_iter().step_by(2));
         self.limit_finality_to_head();
@@ -251,8 +255,8 @@ impl SimulatedChain {
 
     /// Makes an existing block the head: one of a former branch, or an ancestor. Every other
     /// orphaned transaction returns to the pool, the rest are dropped.
-    pub fn set_head(&mut self, hash: &Word) -> Result<(), ChainError> {
-        let unknown = || ChainError::UnknownBlock(hash.to_string());
+    pub fn adopt_existing_head(&mut self, hash: &Word) -> Result<(), SimulatedChainChangeError> {
+        let unknown = || SimulatedChainChangeError::UnknownBlock(hash.to_string());
         let head = self.by_hash(hash).ok_or_else(unknown)?;
         let ancestor = self.common_ancestor(self.head_index(), head);
         let orphaned =
@@ -273,15 +277,15 @@ impl SimulatedChain {
 
     /// Makes the block `number` final, or the one 32 below the head; the block half way to the
     /// head becomes safe.
-    pub fn finalize_block(&mut self, number: Option<u64>) -> Result<(), ChainError> {
+    pub fn finalize_block(&mut self, number: Option<u64>) -> Result<(), SimulatedChainChangeError> {
         let head = self.head_number();
         let finalized = self.finality_numbers.finalized;
         let requested = number.unwrap_or_else(|| head.saturating_sub(EPOCH_SLOTS).max(finalized));
         if requested > head {
-            return Err(ChainError::AboveHead { requested, head });
+            return Err(SimulatedChainChangeError::AboveHead { requested, head });
         }
         if requested < finalized {
-            return Err(ChainError::NotAboveFinalized {
+            return Err(SimulatedChainChangeError::NotAboveFinalized {
                 requested,
                 finalized,
             });
@@ -291,11 +295,11 @@ impl SimulatedChain {
     }
 
     /// Moves finality back to block `number`.
-    pub fn lower_finality(&mut self, number: u64) -> Result<(), ChainError> {
+    pub fn move_finality_back(&mut self, number: u64) -> Result<(), SimulatedChainChangeError> {
         let finalized = self.finality_numbers.finalized;
         if number >= finalized {
             let requested = number;
-            return Err(ChainError::NotBelowFinalized {
+            return Err(SimulatedChainChangeError::NotBelowFinalized {
                 requested,
                 finalized,
             });
@@ -306,8 +310,8 @@ impl SimulatedChain {
 
     /// Updates finality by slots: with each epoch that begins, the epoch two before becomes
     /// final, and the one before it safe.
-    pub fn finalize_by_slots(&mut self) {
-        let epoch_start = self.current_slot() / EPOCH_SLOTS * EPOCH_SLOTS;
+    pub fn update_finality_by_slots(&mut self) {
+        let epoch_start = self.simulated_current_slot() / EPOCH_SLOTS * EPOCH_SLOTS;
         let at = |delay| self.number_at_slot(epoch_start.saturating_sub(delay));
         let finality = FinalityNumbers {
             safe: at(EPOCH_SLOTS),
@@ -369,10 +373,10 @@ impl SimulatedChain {
     }
 
     /// Removes the last `depth` blocks; returns their transactions in order.
-    fn remove_last_blocks(&mut self, depth: u64) -> Result<Vec<Word>, ChainError> {
+    fn remove_last_blocks(&mut self, depth: u64) -> Result<Vec<Word>, SimulatedChainChangeError> {
         let head = self.head_number();
         if depth > head {
-            return Err(ChainError::TooDeep {
+            return Err(SimulatedChainChangeError::TooDeep {
                 requested: depth,
                 head,
             });
@@ -437,9 +441,9 @@ impl SimulatedChain {
         let root = derive_hash("beacon block", &[&hash.0]);
         self.by_hash.insert(hash, index);
         self.by_root.insert(root, index);
-        self.by_root.insert(state_root(&hash), index);
+        self.by_root.insert(beacon_state_root(&hash), index);
         self.canonical_at_number.push(index);
-        self.block_count.push(ChainBlock {
+        self.block_count.push(SimulatedBlock {
             parent,
             number,
             slot,

@@ -8,7 +8,7 @@ use crate::sample::values::{FixedBytes, Word};
 
 /// The block that a param of a call names: a number, a tag or a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockParameter {
+pub enum ParsedBlockParam {
     Number(u64),
     Earliest,
     Finalized,
@@ -46,16 +46,16 @@ impl CallParams {
     }
 
     /// Returns a number or a tag; a hash is invalid.
-    pub fn parse_block_number(&self, index: usize) -> Result<BlockParameter, RpcError> {
+    pub fn parse_block_number(&self, index: usize) -> Result<ParsedBlockParam, RpcError> {
         parse_block_number(self.required_param(index)?).map_err(|why| invalid_param(index, &why))
     }
 
     /// Returns a block reference: a number, a tag, a hash, or an object of EIP-1898; absent is
     /// `latest`.
-    pub fn block_param(&self, index: usize) -> Result<BlockParameter, RpcError> {
+    pub fn block_reference_param(&self, index: usize) -> Result<ParsedBlockParam, RpcError> {
         match self.optional_param(index) {
             Some(value) => parse_block_reference(value).map_err(|why| invalid_param(index, &why)),
-            None => Ok(BlockParameter::Latest),
+            None => Ok(ParsedBlockParam::Latest),
         }
     }
 
@@ -103,19 +103,19 @@ fn invalid_param(index: usize, why: &str) -> RpcError {
 }
 
 /// Parses a number or a tag.
-pub fn parse_block_number(value: &Value) -> Result<BlockParameter, String> {
+pub fn parse_block_number(value: &Value) -> Result<ParsedBlockParam, String> {
     Ok(match value.as_str() {
-        Some("earliest") => BlockParameter::Earliest,
-        Some("finalized") => BlockParameter::Finalized,
-        Some("safe") => BlockParameter::Safe,
-        Some("latest") => BlockParameter::Latest,
-        Some("pending") => BlockParameter::Pending,
-        _ => BlockParameter::Number(parse_quantity(value)?),
+        Some("earliest") => ParsedBlockParam::Earliest,
+        Some("finalized") => ParsedBlockParam::Finalized,
+        Some("safe") => ParsedBlockParam::Safe,
+        Some("latest") => ParsedBlockParam::Latest,
+        Some("pending") => ParsedBlockParam::Pending,
+        _ => ParsedBlockParam::Number(parse_quantity(value)?),
     })
 }
 
 /// Parses any block reference.
-pub fn parse_block_reference(value: &Value) -> Result<BlockParameter, String> {
+pub fn parse_block_reference(value: &Value) -> Result<ParsedBlockParam, String> {
     if let Value::Object(members) = value {
         let canonical = match members.get("requireCanonical") {
             None | Some(Value::Null) => false,
@@ -127,7 +127,7 @@ pub fn parse_block_reference(value: &Value) -> Result<BlockParameter, String> {
                 let why = "cannot specify both BlockHash and BlockNumber, choose one or the other";
                 Err(why.to_owned())
             }
-            (Some(hash), None) => Ok(BlockParameter::Hash {
+            (Some(hash), None) => Ok(ParsedBlockParam::Hash {
                 hash: parse_fixed_bytes(hash)?,
                 canonical,
             }),
@@ -136,7 +136,7 @@ pub fn parse_block_reference(value: &Value) -> Result<BlockParameter, String> {
         };
     }
     match value.as_str().filter(|text| text.len() == 66) {
-        Some(_) => Ok(BlockParameter::Hash {
+        Some(_) => Ok(ParsedBlockParam::Hash {
             hash: parse_fixed_bytes(value)?,
             canonical: false,
         }),
@@ -186,18 +186,18 @@ mod tests {
     #[test]
     fn block_reference_is_parsed_in_every_notation() {
         let hash = Word::from([0xab; 32]);
-        let of_hash = |canonical| BlockParameter::Hash { hash, canonical };
+        let of_hash = |canonical| ParsedBlockParam::Hash { hash, canonical };
         let cases = [
-            (json!("0x0"), BlockParameter::Number(0)),
-            (json!("0xAb"), BlockParameter::Number(0xab)),
-            (json!("earliest"), BlockParameter::Earliest),
-            (json!("finalized"), BlockParameter::Finalized),
-            (json!("safe"), BlockParameter::Safe),
-            (json!("latest"), BlockParameter::Latest),
-            (json!("pending"), BlockParameter::Pending),
+            (json!("0x0"), ParsedBlockParam::Number(0)),
+            (json!("0xAb"), ParsedBlockParam::Number(0xab)),
+            (json!("earliest"), ParsedBlockParam::Earliest),
+            (json!("finalized"), ParsedBlockParam::Finalized),
+            (json!("safe"), ParsedBlockParam::Safe),
+            (json!("latest"), ParsedBlockParam::Latest),
+            (json!("pending"), ParsedBlockParam::Pending),
             (json!(hash.to_string()), of_hash(false)),
-            (json!({"blockNumber": "0x5"}), BlockParameter::Number(5)),
-            (json!({"blockNumber": "latest"}), BlockParameter::Latest),
+            (json!({"blockNumber": "0x5"}), ParsedBlockParam::Number(5)),
+            (json!({"blockNumber": "latest"}), ParsedBlockParam::Latest),
             (json!({"blockHash": hash.to_string()}), of_hash(false)),
             (
                 json!({"blockHash": hash.to_string(), "requireCanonical": true}),

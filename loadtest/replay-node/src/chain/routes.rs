@@ -22,7 +22,7 @@ const EVENT_TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
 
 /// The simulated node's response to a GET: a page or an event stream.
 #[derive(Debug)]
-pub enum BeaconGetResponse {
+pub enum SimulatedGetResponse {
     Page {
         status: StatusCode,
         json: String,
@@ -37,9 +37,9 @@ pub enum BeaconGetResponse {
     Nothing,
 }
 
-impl BeaconGetResponse {
-    fn beacon_page(page: &beacon::BeaconPage, hold: Option<ResponseDelay>) -> Self {
-        BeaconGetResponse::Page {
+impl SimulatedGetResponse {
+    fn beacon_page(page: &beacon::SimulatedBeaconPage, hold: Option<ResponseDelay>) -> Self {
+        SimulatedGetResponse::Page {
             status: StatusCode::from_u16(page.status).unwrap_or_default(),
             json: page.body.to_string(),
             fork: page.versioned.then_some(beacon::FORK),
@@ -48,7 +48,7 @@ impl BeaconGetResponse {
     }
 
     fn error_response(status: StatusCode, message: &str) -> Self {
-        BeaconGetResponse::Page {
+        SimulatedGetResponse::Page {
             status,
             json: json!({"code": status.as_u16(), "message": message}).to_string(),
             fork: None,
@@ -58,18 +58,18 @@ impl BeaconGetResponse {
 }
 
 /// Responds to a GET of the Beacon API.
-pub fn respond_to_get(simulation: &SimulatedNode, path: &str, query: &str) -> BeaconGetResponse {
+pub fn respond_to_get(simulation: &SimulatedNode, path: &str, query: &str) -> SimulatedGetResponse {
     if path == EVENTS_PATH {
         return open_event_stream(simulation, query);
     }
     let state = simulation.read_state();
-    match beacon::find_page(&state.node_view(), path) {
-        Some(page) => BeaconGetResponse::beacon_page(&page, state.response_delay("GET")),
-        None => BeaconGetResponse::Nothing,
+    match beacon::find_beacon_page(&state.node_view(), path) {
+        Some(page) => SimulatedGetResponse::beacon_page(&page, state.response_delay("GET")),
+        None => SimulatedGetResponse::Nothing,
     }
 }
 
-fn open_event_stream(simulation: &SimulatedNode, query: &str) -> BeaconGetResponse {
+fn open_event_stream(simulation: &SimulatedNode, query: &str) -> SimulatedGetResponse {
     let mut topics = HashSet::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         if name == "topics" {
@@ -82,21 +82,21 @@ fn open_event_stream(simulation: &SimulatedNode, query: &str) -> BeaconGetRespon
     match unknown {
         Some(unknown) => {
             let message = format!("BAD_REQUEST: unknown topic: {unknown}");
-            BeaconGetResponse::error_response(StatusCode::BAD_REQUEST, &message)
+            SimulatedGetResponse::error_response(StatusCode::BAD_REQUEST, &message)
         }
         None if topics.is_empty() => {
-            BeaconGetResponse::error_response(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics")
+            SimulatedGetResponse::error_response(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics")
         }
         None => match simulation.listen_if_up() {
-            Some(events) => BeaconGetResponse::Events { events, topics },
-            None => BeaconGetResponse::error_response(StatusCode::SERVICE_UNAVAILABLE, "down"),
+            Some(events) => SimulatedGetResponse::Events { events, topics },
+            None => SimulatedGetResponse::error_response(StatusCode::SERVICE_UNAVAILABLE, "down"),
         },
     }
 }
 
 /// Whether a request is for `/chain`, which controls the simulation; such requests are not counted,
 /// and the node's faults don't affect them.
-pub fn is_chain_control(path: &str) -> bool {
+pub fn is_chain_control_request(path: &str) -> bool {
     path == CONTROL_PATH || path == UNDISTURBED_PATH
 }
 
@@ -115,7 +115,7 @@ pub fn respond_to_control(
             (StatusCode::OK, text)
         }
         (&Method::GET, UNDISTURBED_PATH) => {
-            undisturbed_page(simulation, head.uri.query().unwrap_or_default())
+            undisturbed_node_page(simulation, head.uri.query().unwrap_or_default())
         }
         _ => control_error_body(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
     }
@@ -126,7 +126,7 @@ fn state_json(simulation: &SimulatedNode) -> String {
 }
 
 fn run_posted_commands(simulation: &SimulatedNode, body: &[u8]) -> (StatusCode, String) {
-    let commands = match commands::parse_commands(body) {
+    let commands = match commands::parse_chain_commands(body) {
         Ok(commands) => commands,
         Err(error) => return control_error_body(StatusCode::BAD_REQUEST, &error.to_string()),
     };
@@ -137,13 +137,13 @@ fn run_posted_commands(simulation: &SimulatedNode, body: &[u8]) -> (StatusCode, 
 }
 
 /// Returns the page at the path in the query, as a node without lag or outage shows it.
-fn undisturbed_page(simulation: &SimulatedNode, query: &str) -> (StatusCode, String) {
+fn undisturbed_node_page(simulation: &SimulatedNode, query: &str) -> (StatusCode, String) {
     let mut named = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "path");
     let Some((_, path)) = named.next() else {
         return control_error_body(StatusCode::BAD_REQUEST, "expected ?path=/eth/...");
     };
     let state = simulation.read_state();
-    match beacon::find_page(&state.unlagged_view(), &path) {
+    match beacon::find_beacon_page(&state.unlagged_view(), &path) {
         Some(page) => {
             let status = StatusCode::from_u16(page.status).unwrap_or_default();
             (status, page.body.to_string())

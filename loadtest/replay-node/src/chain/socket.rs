@@ -48,12 +48,12 @@ pub fn accept_websocket(head: &request::Parts) -> Option<Response<()>> {
 
 /// The `newHeads` subscriptions of one WebSocket connection.
 #[derive(Debug)]
-pub struct HeadSubscriptions {
+pub struct ClientHeadSubscriptions {
     ids: RefCell<Vec<String>>,
     events: RefCell<ChainEventReceiver>,
 }
 
-impl HeadSubscriptions {
+impl ClientHeadSubscriptions {
     fn new(events: ChainEventReceiver) -> Self {
         Self {
             ids: RefCell::default(),
@@ -62,7 +62,7 @@ impl HeadSubscriptions {
     }
 
     /// Responds to the methods that only a WebSocket has.
-    pub fn respond_to_call(
+    pub fn respond_to_subscription_call(
         &self,
         method: &str,
         params: &CallParams,
@@ -108,7 +108,7 @@ impl HeadSubscriptions {
     }
 
     /// Returns the notifications of an event, one per subscription.
-    fn event_notifications(&self, event: &ChainEvent) -> Vec<Message> {
+    fn subscription_notifications(&self, event: &ChainEvent) -> Vec<Message> {
         let ChainEvent::Header(header) = event else {
             return Vec::new();
         };
@@ -141,7 +141,7 @@ pub async fn serve_websocket(
         let _ = socket.close(None).await;
         return;
     };
-    let mut subscriptions = HeadSubscriptions::new(events);
+    let mut subscriptions = ClientHeadSubscriptions::new(events);
     let (delayed, mut released) = unbounded_channel();
     loop {
         let next = tokio::select! {
@@ -150,7 +150,7 @@ pub async fn serve_websocket(
                 Some(Err(_)) | None => return,
             },
             event = next_event(&mut subscriptions) => match event {
-                Some(event) => subscriptions.event_notifications(&event),
+                Some(event) => subscriptions.subscription_notifications(&event),
                 None => break,
             },
             Some(text) = released.recv() => vec![Message::text(text)],
@@ -175,7 +175,7 @@ async fn send_messages(
 }
 
 /// Returns the next event, or `None` once the feed is closed.
-async fn next_event(subscriptions: &mut HeadSubscriptions) -> Option<Arc<ChainEvent>> {
+async fn next_event(subscriptions: &mut ClientHeadSubscriptions) -> Option<Arc<ChainEvent>> {
     std::future::poll_fn(|cx| subscriptions.events.get_mut().poll_recv(cx)).await
 }
 
@@ -183,7 +183,7 @@ async fn next_event(subscriptions: &mut HeadSubscriptions) -> Option<Arc<ChainEv
 fn respond_to_message(
     simulation: &SimulatedNode,
     stats: &RequestCounters,
-    subscriptions: &HeadSubscriptions,
+    subscriptions: &ClientHeadSubscriptions,
     message: &Message,
     delayed: &UnboundedSender<String>,
 ) -> Vec<Message> {

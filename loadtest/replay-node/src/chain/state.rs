@@ -9,7 +9,7 @@ use crate::sample::values::{hex_prefixed, Quantity};
 use super::contents;
 use super::methods::quantity_result;
 use super::params::CallParams;
-use super::view::{NodeView, ResolvedBlock};
+use super::view::{ResolvedBlock, SimulatedNodeView};
 
 /// The result of a method as JSON, or its error.
 type MethodResult = Result<Value, RpcError>;
@@ -19,58 +19,60 @@ const MOST_HISTORY: u64 = 1024;
 /// Prefix of the data of calls that revert.
 const REVERTED: &str = "0xdeadbeef";
 
-pub fn balance_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+pub fn balance_result(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let address = params.parse_fixed_bytes(0)?;
-    let block = view.state_hash(params.block_param(1)?)?;
+    let block = view.state_seed_hash(params.block_reference_param(1)?)?;
     Ok(json!(Quantity(contents::balance_after(&block, &address))))
 }
 
-pub fn nonce_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+pub fn nonce_result(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let address = params.parse_fixed_bytes(0)?;
-    let block = view.state_hash(params.block_param(1)?)?;
+    let block = view.state_seed_hash(params.block_reference_param(1)?)?;
     quantity_result(contents::nonce_after(&block, &address))
 }
 
-pub fn code_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+pub fn code_result(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let address = params.parse_fixed_bytes(0)?;
-    let block = view.state_hash(params.block_param(1)?)?;
-    Ok(json!(hex_prefixed(&contents::code_after(&block, &address))))
+    let block = view.state_seed_hash(params.block_reference_param(1)?)?;
+    Ok(json!(hex_prefixed(&contents::account_code_after(
+        &block, &address
+    ))))
 }
 
-pub fn storage_result(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+pub fn storage_result(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let (address, slot) = (params.parse_fixed_bytes(0)?, params.storage_slot_param(1)?);
-    let block = view.state_hash(params.block_param(2)?)?;
+    let block = view.state_seed_hash(params.block_reference_param(2)?)?;
     Ok(json!(contents::storage_after(&block, &address, &slot)))
 }
 
-pub fn call(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+pub fn call(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let call = params.required_param(0)?;
     if !call.is_object() {
         return Err(RpcError::invalid_params(
             "invalid argument 0: not an object",
         ));
     }
-    let block = view.state_hash(params.block_param(1)?)?;
+    let block = view.state_seed_hash(params.block_reference_param(1)?)?;
     let data = call.get("input").or_else(|| call.get("data"));
     let data = data.and_then(Value::as_str).unwrap_or_default();
     if data.starts_with(REVERTED) {
         let revert = RpcError::new(3, "execution reverted");
-        return Err(revert.with_data(contents::call_result(&block, REVERTED.as_bytes())));
+        return Err(revert.with_data(contents::simulated_call_result(&block, REVERTED.as_bytes())));
     }
     let call = canonical::remove_white_space(&call.to_string());
-    Ok(json!(contents::call_result(&block, &call)))
+    Ok(json!(contents::simulated_call_result(&block, &call)))
 }
 
-pub fn gas_price(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
+pub fn gas_price(view: &SimulatedNodeView<'_>, _: &CallParams) -> MethodResult {
     // The head's base fee and a common tip.
     quantity_result(contents::base_fee(&view.head_block().hash) + 1_000_000_000)
 }
 
-pub fn blob_base_fee(view: &NodeView<'_>, _: &CallParams) -> MethodResult {
+pub fn blob_base_fee(view: &SimulatedNodeView<'_>, _: &CallParams) -> MethodResult {
     quantity_result(contents::blob_base_fee(&view.head_block().hash))
 }
 
-pub fn fee_history(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
+pub fn fee_history(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let count = params.parse_quantity(0)?.min(MOST_HISTORY);
     let newest = match view.resolve_block(params.parse_block_number(1)?)? {
         Some(ResolvedBlock::Block(index)) => view.chain.block_by_index(index).number,
@@ -87,7 +89,7 @@ pub fn fee_history(view: &NodeView<'_>, params: &CallParams) -> MethodResult {
     let oldest = (newest + 1).saturating_sub(count);
     let indices = (oldest..=newest).filter_map(|number| view.canonical_at_number(number));
     let blocks: Vec<_> = indices
-        .map(|index| view.block_contents(ResolvedBlock::Block(index)))
+        .map(|index| view.generated_block_contents(ResolvedBlock::Block(index)))
         .collect();
     let hashes: Vec<_> = blocks.iter().map(|block| block.header.hash).collect();
     let next = hashes.last().copied().unwrap_or_default();

@@ -5,10 +5,12 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::driver::RandomChainGrowth;
-use super::model::{BlockIndex, ChainError, GenesisParameters, SimulatedChain};
+use super::model::{
+    BlockIndex, SimulatedChain, SimulatedChainChangeError, SimulatedChainParameters,
+};
 
 fn chain(seed: u64, length: u64) -> SimulatedChain {
-    SimulatedChain::new(GenesisParameters {
+    SimulatedChain::new(SimulatedChainParameters {
         seed,
         chain_id: 1,
         time: 0,
@@ -18,7 +20,7 @@ fn chain(seed: u64, length: u64) -> SimulatedChain {
 }
 
 /// Checks the invariants of a chain.
-fn assert_sound(chain: &SimulatedChain) {
+fn assert_chain_invariants(chain: &SimulatedChain) {
     let mut included = HashSet::new();
     let mut below: Option<BlockIndex> = None;
     for number in 0..=chain.head_number() {
@@ -34,7 +36,7 @@ fn assert_sound(chain: &SimulatedChain) {
         for (at, transaction) in block.transactions.iter().enumerate() {
             assert!(included.insert(*transaction), "included twice");
             assert!(chain
-                .transaction_positions(transaction)
+                .positions_of_transaction(transaction)
                 .contains(&(index, at)));
         }
         below = Some(index);
@@ -50,12 +52,12 @@ fn assert_sound(chain: &SimulatedChain) {
     assert!(waiting.is_disjoint(&included), "waits and is included");
     let finality = chain.finality_numbers();
     assert!(finality.finalized <= finality.safe && finality.safe <= chain.head_number());
-    assert_eq!(chain.finality_at(chain.head_number()), finality);
+    assert_eq!(chain.finality_at_head(chain.head_number()), finality);
 }
 
 /// A random change of a chain.
 #[derive(Clone, Debug)]
-enum ChainAction {
+enum RandomChainChange {
     Extend(u64),
     Miss(u64),
     Reorg(u64, u64),
@@ -66,32 +68,35 @@ enum ChainAction {
     Slots,
 }
 
-fn any_action() -> impl Strategy<Value = ChainAction> {
+fn any_action() -> impl Strategy<Value = RandomChainChange> {
     prop_oneof![
-        (0..40u64).prop_map(ChainAction::Extend),
-        (0..3u64).prop_map(ChainAction::Miss),
-        (0..20u64, 0..20u64).prop_map(|(depth, length)| ChainAction::Reorg(depth, length)),
-        (0..60u64).prop_map(ChainAction::Rollback),
-        (0..200usize).prop_map(ChainAction::Adopt),
-        proptest::option::of(0..200u64).prop_map(ChainAction::Finalize),
-        (0..200u64).prop_map(ChainAction::Unfinalize),
-        Just(ChainAction::Slots),
+        (0..40u64).prop_map(RandomChainChange::Extend),
+        (0..3u64).prop_map(RandomChainChange::Miss),
+        (0..20u64, 0..20u64).prop_map(|(depth, length)| RandomChainChange::Reorg(depth, length)),
+        (0..60u64).prop_map(RandomChainChange::Rollback),
+        (0..200usize).prop_map(RandomChainChange::Adopt),
+        proptest::option::of(0..200u64).prop_map(RandomChainChange::Finalize),
+        (0..200u64).prop_map(RandomChainChange::Unfinalize),
+        Just(RandomChainChange::Slots),
     ]
 }
 
-fn run_action(chain: &mut SimulatedChain, act: &ChainAction) -> Result<(), ChainError> {
+fn run_action(
+    chain: &mut SimulatedChain,
+    act: &RandomChainChange,
+) -> Result<(), SimulatedChainChangeError> {
     match *act {
-        ChainAction::Extend(blocks) => chain.add_blocks(blocks),
-        ChainAction::Miss(slots) => chain.miss_slots(slots),
-        ChainAction::Reorg(depth, length) => chain.reorg_blocks(depth, length)?,
-        ChainAction::Rollback(depth) => chain.rollback_blocks(depth)?,
-        ChainAction::Adopt(index) => {
+        RandomChainChange::Extend(blocks) => chain.add_blocks(blocks),
+        RandomChainChange::Miss(slots) => chain.miss_slots(slots),
+        RandomChainChange::Reorg(depth, length) => chain.reorg_blocks(depth, length)?,
+        RandomChainChange::Rollback(depth) => chain.rollback_blocks(depth)?,
+        RandomChainChange::Adopt(index) => {
             let hash = chain.block_by_index(index % chain.block_count()).hash;
-            chain.set_head(&hash)?;
+            chain.adopt_existing_head(&hash)?;
         }
-        ChainAction::Finalize(number) => chain.finalize_block(number)?,
-        ChainAction::Unfinalize(number) => chain.lower_finality(number)?,
-        ChainAction::Slots => chain.finalize_by_slots(),
+        RandomChainChange::Finalize(number) => chain.finalize_block(number)?,
+        RandomChainChange::Unfinalize(number) => chain.move_finality_back(number)?,
+        RandomChainChange::Slots => chain.update_finality_by_slots(),
     }
     Ok(())
 }
@@ -108,7 +113,7 @@ proptest! {
             if run_action(&mut one, act).is_err() {
                 prop_assert_eq!(one.head_index(), before);
             }
-            assert_sound(&one);
+            assert_chain_invariants(&one);
             // The second chain shows that only the commands determine the result.
             let _ = run_action(&mut other, act);
         }
@@ -131,9 +136,9 @@ proptest! {
             driver.pass_slot(&mut chain);
             prop_assert!(chain.finality_numbers().finalized >= finalized);
             prop_assert_eq!(chain.canonical_at_number(finalized), last, "what is final was replaced");
-            prop_assert!(chain.finality_at(chain.head_number()) == chain.finality_numbers());
+            prop_assert!(chain.finality_at_head(chain.head_number()) == chain.finality_numbers());
         }
-        assert_sound(&chain);
+        assert_chain_invariants(&chain);
     }
 }
 
@@ -153,7 +158,7 @@ fn driver_produces_deep_reorgs_shorter_branches_and_missed_slots() {
     assert!(deepest >= 4 && shorter, "{deepest} {shorter}");
     assert!(chain.finality_numbers().finalized > start + 1000);
     assert!(
-        chain.current_slot() > chain.head_number(),
+        chain.simulated_current_slot() > chain.head_number(),
         "no slot was missed"
     );
 }
@@ -182,7 +187,7 @@ fn orphaned_transactions_are_included_pending_or_dropped() {
         .collect();
     chain.reorg_blocks(5, 5).unwrap();
     let canonical = |transaction| {
-        let places = chain.transaction_positions(transaction).iter();
+        let places = chain.positions_of_transaction(transaction).iter();
         places
             .filter(|(block, _)| {
                 chain.canonical_at_number(chain.block_by_index(*block).number) == Some(*block)
@@ -195,46 +200,49 @@ fn orphaned_transactions_are_included_pending_or_dropped() {
         .filter(|tx| chain.pool_transactions().contains(tx));
     let waiting = waiting.count();
     assert!(again >= 3 && waiting >= 3 && again + waiting + 3 <= orphaned.len());
-    assert_sound(&chain);
+    assert_chain_invariants(&chain);
 }
 
 #[test]
 fn refused_command_leaves_the_chain_unchanged() {
     let mut chain = chain(1, 10);
     chain.finalize_block(Some(5)).unwrap();
-    let cases: [(ChainAction, ChainError); 6] = [
+    let cases: [(RandomChainChange, SimulatedChainChangeError); 6] = [
         (
-            ChainAction::Reorg(11, 1),
-            ChainError::TooDeep {
-                requested: 11,
-                head: 10,
-            },
-        ),
-        (ChainAction::Reorg(1, 0), ChainError::NoBranch),
-        (
-            ChainAction::Rollback(11),
-            ChainError::TooDeep {
+            RandomChainChange::Reorg(11, 1),
+            SimulatedChainChangeError::TooDeep {
                 requested: 11,
                 head: 10,
             },
         ),
         (
-            ChainAction::Finalize(Some(11)),
-            ChainError::AboveHead {
+            RandomChainChange::Reorg(1, 0),
+            SimulatedChainChangeError::NoBranch,
+        ),
+        (
+            RandomChainChange::Rollback(11),
+            SimulatedChainChangeError::TooDeep {
                 requested: 11,
                 head: 10,
             },
         ),
         (
-            ChainAction::Finalize(Some(4)),
-            ChainError::NotAboveFinalized {
+            RandomChainChange::Finalize(Some(11)),
+            SimulatedChainChangeError::AboveHead {
+                requested: 11,
+                head: 10,
+            },
+        ),
+        (
+            RandomChainChange::Finalize(Some(4)),
+            SimulatedChainChangeError::NotAboveFinalized {
                 requested: 4,
                 finalized: 5,
             },
         ),
         (
-            ChainAction::Unfinalize(5),
-            ChainError::NotBelowFinalized {
+            RandomChainChange::Unfinalize(5),
+            SimulatedChainChangeError::NotBelowFinalized {
                 requested: 5,
                 finalized: 5,
             },
@@ -266,6 +274,6 @@ fn finality_is_remembered_for_lagging_nodes() {
     chain.finalize_block(Some(40)).unwrap();
     chain.add_blocks(10);
     for (head, finalized) in [(70, 40), (60, 40), (59, 30), (50, 30), (49, 0)] {
-        assert_eq!(chain.finality_at(head).finalized, finalized, "{head}");
+        assert_eq!(chain.finality_at_head(head).finalized, finalized, "{head}");
     }
 }

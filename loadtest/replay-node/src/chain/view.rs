@@ -6,9 +6,9 @@ use crate::rpc::RpcError;
 use crate::sample::chain::Block;
 use crate::sample::values::Word;
 
-use super::contents::{self, BlockContents};
+use super::contents::{self, BlockContentsGenerator};
 use super::model::{self, BlockIndex, FinalityNumbers, SimulatedChain};
-use super::params::BlockParameter;
+use super::params::ParsedBlockParam;
 
 /// The block to which a call's param resolves: a created one, or the pending one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub enum ResolvedBlock {
 
 /// The part of the simulated chain that a node knows: all of it, or less if the node lags.
 #[derive(Debug)]
-pub struct NodeView<'a> {
+pub struct SimulatedNodeView<'a> {
     pub chain: &'a SimulatedChain,
-    pub contents: &'a BlockContents,
+    pub contents: &'a BlockContentsGenerator,
     /// Newest canonical block.
     pub head_block: BlockIndex,
     /// Newest block that the node knows, canonical or not.
@@ -31,12 +31,12 @@ pub struct NodeView<'a> {
     pub syncing: bool,
 }
 
-impl<'a> NodeView<'a> {
+impl<'a> SimulatedNodeView<'a> {
     /// Creates the view of a node whose head is `lag` blocks behind. It contains no block that
     /// was created after its head, and the finality of that time.
     pub fn new(
         chain: &'a SimulatedChain,
-        contents: &'a BlockContents,
+        contents: &'a BlockContentsGenerator,
         lag: u64,
         finality: bool,
         syncing: bool,
@@ -50,7 +50,7 @@ impl<'a> NodeView<'a> {
             ),
             _ => {
                 let head = chain.canonical_at_number(number).unwrap_or_default();
-                (head, head, chain.finality_at(number))
+                (head, head, chain.finality_at_head(number))
             }
         };
         Self {
@@ -63,7 +63,7 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    pub fn head_block(&self) -> &'a model::ChainBlock {
+    pub fn head_block(&self) -> &'a model::SimulatedBlock {
         self.chain.block_by_index(self.head_block)
     }
 
@@ -89,10 +89,13 @@ impl<'a> NodeView<'a> {
     }
 
     /// Returns the position of a transaction in the canonical chain.
-    pub fn transaction_position(&self, transaction: &Word) -> Option<(BlockIndex, usize)> {
+    pub fn canonical_transaction_position(
+        &self,
+        transaction: &Word,
+    ) -> Option<(BlockIndex, usize)> {
         let mut places = self
             .chain
-            .transaction_positions(transaction)
+            .positions_of_transaction(transaction)
             .iter()
             .copied();
         places.find(|(block, _)| self.is_canonical(*block))
@@ -102,18 +105,18 @@ impl<'a> NodeView<'a> {
     /// and is not, and a tag without meaning here, are errors.
     pub fn resolve_block(
         &self,
-        reference: BlockParameter,
+        reference: ParsedBlockParam,
     ) -> Result<Option<ResolvedBlock>, RpcError> {
         let found = match reference {
-            BlockParameter::Number(number) => self.canonical_at_number(number),
-            BlockParameter::Earliest => self.canonical_at_number(0),
-            BlockParameter::Finalized => {
+            ParsedBlockParam::Number(number) => self.canonical_at_number(number),
+            ParsedBlockParam::Earliest => self.canonical_at_number(0),
+            ParsedBlockParam::Finalized => {
                 self.canonical_at_number(self.finality_for_tag("finalized")?.finalized)
             }
-            BlockParameter::Safe => self.canonical_at_number(self.finality_for_tag("safe")?.safe),
-            BlockParameter::Latest => Some(self.head_block),
-            BlockParameter::Pending => return Ok(Some(ResolvedBlock::Pending)),
-            BlockParameter::Hash { hash, canonical } => {
+            ParsedBlockParam::Safe => self.canonical_at_number(self.finality_for_tag("safe")?.safe),
+            ParsedBlockParam::Latest => Some(self.head_block),
+            ParsedBlockParam::Pending => return Ok(Some(ResolvedBlock::Pending)),
+            ParsedBlockParam::Hash { hash, canonical } => {
                 let found = self.by_hash(&hash);
                 if canonical && found.is_some_and(|found| !self.is_canonical(found)) {
                     return Err(RpcError::server_error("hash is not currently canonical"));
@@ -130,19 +133,19 @@ impl<'a> NodeView<'a> {
     }
 
     /// Returns the hash from which the state after a block derives; an unknown block is an error.
-    pub fn state_hash(&self, reference: BlockParameter) -> Result<Word, RpcError> {
+    pub fn state_seed_hash(&self, reference: ParsedBlockParam) -> Result<Word, RpcError> {
         match self.resolve_block(reference)? {
             Some(ResolvedBlock::Block(index)) => Ok(self.chain.block_by_index(index).hash),
-            Some(ResolvedBlock::Pending) => Ok(contents::pending_hash(self.head_block())),
+            Some(ResolvedBlock::Pending) => Ok(contents::pending_block_hash(self.head_block())),
             None => Err(RpcError::server_error(match reference {
-                BlockParameter::Hash { .. } => "header for hash not found",
+                ParsedBlockParam::Hash { .. } => "header for hash not found",
                 _ => "header not found",
             })),
         }
     }
 
     /// Returns a block's contents.
-    pub fn block_contents(&self, at: ResolvedBlock) -> Block {
+    pub fn generated_block_contents(&self, at: ResolvedBlock) -> Block {
         match at {
             ResolvedBlock::Block(index) => self
                 .contents
@@ -161,6 +164,6 @@ impl<'a> NodeView<'a> {
 
     /// Returns the header of a block in the format of `newHeads`.
     pub fn new_heads_header(&self, index: BlockIndex) -> Value {
-        contents::new_heads_header(&self.block_contents(ResolvedBlock::Block(index)))
+        contents::new_heads_header(&self.generated_block_contents(ResolvedBlock::Block(index)))
     }
 }

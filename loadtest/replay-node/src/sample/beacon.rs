@@ -7,7 +7,7 @@ use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
 use super::values::hex_prefixed;
 use super::world::SeededGenerator;
-use super::SampleBuilder;
+use super::SampleResponsesBuilder;
 use crate::page::CONSENSUS_VERSION;
 
 /// Fork of mainnet, so that a page for one client is valid for the others.
@@ -74,7 +74,7 @@ const TRANSACTION_BYTES: u64 = 700;
 /// Number of bits, as long as the committees of a slot.
 const BITLIST_LENGTH: usize = 900;
 
-pub fn add_beacon_pages(builder: &mut SampleBuilder, dice: &mut SeededGenerator) {
+pub fn add_beacon_pages(builder: &mut SampleResponsesBuilder, dice: &mut SeededGenerator) {
     let schema = Schema::for_fork(FORK, PRESET);
     for (path, name) in PAGES {
         let Some(ty) = schema.find_type(name) else {
@@ -82,11 +82,11 @@ pub fn add_beacon_pages(builder: &mut SampleBuilder, dice: &mut SeededGenerator)
         };
         let root = hex_prefixed(&dice.random_bytes(32));
         let mut ssz = Vec::new();
-        SszGenerator { schema, dice }.append_value(ty, PAGE_COUNT, &mut ssz);
-        let page = builder.answers.page_mut(path.replace('*', &root));
+        SszGenerator { schema, dice }.append_random_ssz_value(ty, PAGE_COUNT, &mut ssz);
+        let page = builder.answers.replay_page_mut(path.replace('*', &root));
         page.ssz = Some(ssz.into());
         let fork = HeaderValue::from_static(FORK.name());
-        page.set_fields(vec![(CONSENSUS_VERSION, fork)]);
+        page.set_response_headers(vec![(CONSENSUS_VERSION, fork)]);
     }
 }
 
@@ -98,7 +98,7 @@ struct SszGenerator<'a> {
 
 impl SszGenerator<'_> {
     /// Appends a value, which has `count` elements if it is a list.
-    fn append_value(&mut self, ty: TypeId, count: usize, out: &mut Vec<u8>) {
+    fn append_random_ssz_value(&mut self, ty: TypeId, count: usize, out: &mut Vec<u8>) {
         let schema = self.schema;
         match &schema.type_by_id(ty).kind {
             TypeKind::Uint(8) | TypeKind::Quantity(8) => {
@@ -132,11 +132,11 @@ impl SszGenerator<'_> {
                 let count = count.min(limit.max_elements() as usize);
                 self.append_sequence(std::iter::repeat_n((*of, 0), count), out);
             }
-            TypeKind::Optional(of) => self.append_value(*of, 0, out),
+            TypeKind::Optional(of) => self.append_random_ssz_value(*of, 0, out),
             TypeKind::Union(options) => {
                 if let Some((selector, of)) = options.first() {
                     out.push(*selector);
-                    self.append_value(*of, 0, out);
+                    self.append_random_ssz_value(*of, 0, out);
                 }
             }
             TypeKind::Container(container) => {
@@ -169,11 +169,11 @@ impl SszGenerator<'_> {
         let mut variable = Vec::new();
         for (ty, count) in parts {
             if self.schema.type_by_id(ty).size.is_some() {
-                self.append_value(ty, count, out);
+                self.append_random_ssz_value(ty, count, out);
             } else {
                 let offset = (fixed_size + variable.len()) as u32;
                 out.extend(offset.to_le_bytes());
-                self.append_value(ty, count, &mut variable);
+                self.append_random_ssz_value(ty, count, &mut variable);
             }
         }
         out.append(&mut variable);

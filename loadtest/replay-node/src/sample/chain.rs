@@ -4,8 +4,8 @@ use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
 use super::receipts::{self, Receipt};
-use super::values::{Address, BigQuantity, FixedBytes, HexData, Quantity, Word};
-use super::world::{SampleParticipants, SeededGenerator};
+use super::values::{Address, BigQuantity, FixedBytes, HexSerializedBytes, Quantity, Word};
+use super::world::{SampleAccounts, SeededGenerator};
 
 /// A block after Paris, from which the slots of 12 s are counted.
 const KNOWN_BLOCK: u64 = 17_000_000;
@@ -15,7 +15,7 @@ pub const WITHDRAWALS: u64 = 16;
 
 /// The purpose of a generated transaction, which determines its logs and traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransactionKind {
+pub enum TransactionPurpose {
     Payment,
     TokenTransfer,
     Approval,
@@ -24,15 +24,15 @@ pub enum TransactionKind {
     Deployment,
 }
 
-impl TransactionKind {
+impl TransactionPurpose {
     fn random(dice: &mut SeededGenerator) -> Self {
         match dice.number_below(1000) {
-            0..=279 => TransactionKind::Payment,
-            280..=529 => TransactionKind::TokenTransfer,
-            530..=599 => TransactionKind::Approval,
-            600..=829 => TransactionKind::Swap,
-            830..=995 => TransactionKind::Call,
-            _ => TransactionKind::Deployment,
+            0..=279 => TransactionPurpose::Payment,
+            280..=529 => TransactionPurpose::TokenTransfer,
+            530..=599 => TransactionPurpose::Approval,
+            600..=829 => TransactionPurpose::Swap,
+            830..=995 => TransactionPurpose::Call,
+            _ => TransactionPurpose::Deployment,
         }
     }
 }
@@ -51,7 +51,7 @@ pub struct Transaction {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority_fee_per_gas: Option<Quantity<u64>>,
     pub hash: Word,
-    pub input: HexData,
+    pub input: HexSerializedBytes,
     nonce: Quantity<u64>,
     pub to: Option<Address>,
     pub transaction_index: Quantity<u64>,
@@ -68,7 +68,7 @@ pub struct Transaction {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub y_parity: Option<Quantity<u8>>,
     #[serde(skip)]
-    pub kind: TransactionKind,
+    pub kind: TransactionPurpose,
 }
 
 /// A generated withdrawal of a block.
@@ -89,11 +89,11 @@ pub struct BlockHeader {
     pub blob_gas_used: Quantity<u64>,
     pub difficulty: Quantity<u8>,
     pub excess_blob_gas: Quantity<u64>,
-    pub extra_data: HexData,
+    pub extra_data: HexSerializedBytes,
     pub gas_limit: Quantity<u64>,
     pub gas_used: Quantity<u64>,
     pub hash: Word,
-    pub logs_bloom: HexData,
+    pub logs_bloom: HexSerializedBytes,
     pub miner: Address,
     pub mix_hash: Word,
     pub nonce: FixedBytes<8>,
@@ -110,7 +110,7 @@ pub struct BlockHeader {
 /// A block as `eth_getBlockByNumber` returns it, with full transactions or their hashes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct BlockView<'a, T> {
+struct RpcBlockResult<'a, T> {
     #[serde(flatten)]
     header: &'a BlockHeader,
     transactions: T,
@@ -133,7 +133,7 @@ pub struct Block {
 
 /// The parameters from which a block is generated.
 #[derive(Debug)]
-pub struct BlockParameters {
+pub struct BlockGenerationParameters {
     pub hash: Word,
     pub number: u64,
     pub timestamp: u64,
@@ -145,9 +145,9 @@ pub struct BlockParameters {
 }
 
 /// The transactions of a block, serialized as their hashes.
-struct TransactionHashes<'a>(&'a [Transaction]);
+struct TransactionsAsHashes<'a>(&'a [Transaction]);
 
-impl Serialize for TransactionHashes<'_> {
+impl Serialize for TransactionsAsHashes<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut seq = to.serialize_seq(Some(self.0.len()))?;
         for transaction in self.0 {
@@ -160,12 +160,12 @@ impl Serialize for TransactionHashes<'_> {
 impl Block {
     /// Generates a block whose JSON with full transactions has about `target` bytes.
     pub fn generate_block(
-        world: &SampleParticipants,
+        world: &SampleAccounts,
         dice: &mut SeededGenerator,
         number: u64,
         target: usize,
     ) -> Self {
-        let hash = dice.decode_fixed();
+        let hash = dice.decode_fixed_hex();
         let base_fee = dice.number_between(8_000_000_000, 30_000_000_000);
         let mut transactions = Vec::new();
         let mut size = 3500;
@@ -175,7 +175,7 @@ impl Block {
             size += 700 + 2 * transaction.input.0.len();
             transactions.push(transaction);
         }
-        let place = BlockParameters {
+        let place = BlockGenerationParameters {
             hash,
             number,
             timestamp: KNOWN_TIMESTAMP + 12 * (number - KNOWN_BLOCK),
@@ -188,9 +188,9 @@ impl Block {
 
     /// Builds a block of these transactions, with receipts and all other data.
     pub fn from_transactions(
-        world: &SampleParticipants,
+        world: &SampleAccounts,
         dice: &mut SeededGenerator,
-        place: &BlockParameters,
+        place: &BlockGenerationParameters,
         transactions: Vec<Transaction>,
     ) -> Self {
         let receipts = receipts::block_receipts(world, dice, &transactions);
@@ -203,24 +203,24 @@ impl Block {
             blob_gas_used: Quantity(dice.number_below(7) * 131_072),
             difficulty: Quantity(0),
             excess_blob_gas: Quantity(dice.number_below(600) * 131_072),
-            extra_data: HexData(b"beaverbuild.org".to_vec()),
+            extra_data: HexSerializedBytes(b"beaverbuild.org".to_vec()),
             gas_limit: Quantity(30_000_000),
             gas_used: Quantity(gas_used),
             hash: place.hash,
             logs_bloom: receipts::union_of_blooms(&receipts),
             miner: world.random_contract(dice),
-            mix_hash: dice.decode_fixed(),
+            mix_hash: dice.decode_fixed_hex(),
             nonce: FixedBytes([0; 8]),
             number: Quantity(place.number),
-            parent_beacon_block_root: dice.decode_fixed(),
-            parent_hash: dice.decode_fixed(),
-            receipts_root: dice.decode_fixed(),
+            parent_beacon_block_root: dice.decode_fixed_hex(),
+            parent_hash: dice.decode_fixed_hex(),
+            receipts_root: dice.decode_fixed_hex(),
             // Hash of the empty list of uncles.
-            sha3_uncles: super::world::decode_fixed(
+            sha3_uncles: super::world::decode_fixed_digits(
                 "1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347",
             ),
             size: Quantity(place.size as u64 / 3),
-            state_root: dice.decode_fixed(),
+            state_root: dice.decode_fixed_hex(),
             timestamp: Quantity(place.timestamp),
         };
         Self {
@@ -228,8 +228,8 @@ impl Block {
             transactions,
             receipts,
             withdrawals,
-            transactions_root: dice.decode_fixed(),
-            withdrawals_root: dice.decode_fixed(),
+            transactions_root: dice.decode_fixed_hex(),
+            withdrawals_root: dice.decode_fixed_hex(),
         }
     }
 
@@ -238,11 +238,11 @@ impl Block {
     }
 
     pub fn with_hashes(&self) -> impl Serialize + '_ {
-        self.serializable_view(TransactionHashes(&self.transactions))
+        self.serializable_view(TransactionsAsHashes(&self.transactions))
     }
 
-    fn serializable_view<T: Serialize>(&self, transactions: T) -> BlockView<'_, T> {
-        BlockView {
+    fn serializable_view<T: Serialize>(&self, transactions: T) -> RpcBlockResult<'_, T> {
+        RpcBlockResult {
             header: &self.header,
             transactions,
             transactions_root: self.transactions_root,
@@ -255,7 +255,7 @@ impl Block {
 
 /// Generates a transaction at a position in a block.
 pub fn generate_transaction(
-    world: &SampleParticipants,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     base_fee: u64,
     block_hash: Word,
@@ -269,8 +269,8 @@ pub fn generate_transaction(
         2_000_000_000,
         50_000_000,
     ];
-    let kind = TransactionKind::random(dice);
-    let (to, input, value) = call_data(world, dice, kind);
+    let kind = TransactionPurpose::random(dice);
+    let (to, input, value) = transaction_call_parts(world, dice, kind);
     let dynamic = dice.is_within_percent(75);
     let tip = if dice.is_within_percent(70) {
         TIPS[dice.skewed_index(TIPS.len())]
@@ -290,8 +290,8 @@ pub fn generate_transaction(
         gas_price: Quantity(base_fee + tip),
         max_fee_per_gas: dynamic.then(|| Quantity(base_fee * 2 + tip + dice.number_below(1 << 30))),
         max_priority_fee_per_gas: dynamic.then_some(Quantity(tip)),
-        hash: dice.decode_fixed(),
-        input: HexData(input),
+        hash: dice.decode_fixed_hex(),
+        input: HexSerializedBytes(input),
         nonce: Quantity(nonce),
         to,
         transaction_index: Quantity(index),
@@ -300,17 +300,17 @@ pub fn generate_transaction(
         access_list: dynamic.then_some([]),
         chain_id: Some(Quantity(1)),
         v: Quantity(u64::from(if dynamic { parity } else { 37 + parity })),
-        r: BigQuantity(dice.decode_fixed().0),
-        s: BigQuantity(dice.decode_fixed().0),
+        r: BigQuantity(dice.decode_fixed_hex().0),
+        s: BigQuantity(dice.decode_fixed_hex().0),
         y_parity: dynamic.then_some(Quantity(parity)),
         kind,
     }
 }
 
-fn gas_limit(dice: &mut SeededGenerator, kind: TransactionKind) -> u64 {
+fn gas_limit(dice: &mut SeededGenerator, kind: TransactionPurpose) -> u64 {
     match kind {
-        TransactionKind::Payment => 21_000,
-        TransactionKind::TokenTransfer | TransactionKind::Approval => {
+        TransactionPurpose::Payment => 21_000,
+        TransactionPurpose::TokenTransfer | TransactionPurpose::Approval => {
             dice.number_between(6, 10) * 10_000
         }
         _ => dice.number_between(80_000, 900_000),
@@ -318,40 +318,40 @@ fn gas_limit(dice: &mut SeededGenerator, kind: TransactionKind) -> u64 {
 }
 
 /// Returns the recipient, the input and the value of a transaction.
-fn call_data(
-    world: &SampleParticipants,
+fn transaction_call_parts(
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
-    kind: TransactionKind,
+    kind: TransactionPurpose,
 ) -> (Option<Address>, Vec<u8>, u128) {
     match kind {
-        TransactionKind::Payment => (
+        TransactionPurpose::Payment => (
             Some(world.random_account(dice)),
             Vec::new(),
             dice.random_amount(),
         ),
-        TransactionKind::TokenTransfer => {
+        TransactionPurpose::TokenTransfer => {
             let words = [
                 Word::from(world.random_account(dice)),
                 Word::from(dice.random_amount()),
             ];
             (
-                Some(world.random_token(dice)),
+                Some(world.random_token_contract(dice)),
                 encode_call([0xa9, 0x05, 0x9c, 0xbb], &words),
                 0,
             )
         }
-        TransactionKind::Approval => {
+        TransactionPurpose::Approval => {
             let words = [
                 Word::from(world.random_router(dice)),
                 FixedBytes([0xff; 32]),
             ];
             (
-                Some(world.random_token(dice)),
+                Some(world.random_token_contract(dice)),
                 encode_call([0x09, 0x5e, 0xa7, 0xb3], &words),
                 0,
             )
         }
-        TransactionKind::Swap => {
+        TransactionPurpose::Swap => {
             let words = random_words(world, dice, 7, 24);
             let selector = world.random_selector(dice).0;
             let value = if dice.is_within_percent(40) {
@@ -365,7 +365,7 @@ fn call_data(
                 value,
             )
         }
-        TransactionKind::Call => {
+        TransactionPurpose::Call => {
             let mut input = encode_call(
                 world.random_selector(dice).0,
                 &random_words(world, dice, 1, 14),
@@ -377,7 +377,7 @@ fn call_data(
             }
             (Some(world.random_contract(dice)), input, 0)
         }
-        TransactionKind::Deployment => (None, random_code(dice, 6000), 0),
+        TransactionPurpose::Deployment => (None, random_code(dice, 6000), 0),
     }
 }
 
@@ -390,7 +390,7 @@ pub fn encode_call(selector: [u8; 4], words: &[Word]) -> Vec<u8> {
 }
 
 pub fn random_words(
-    world: &SampleParticipants,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     low: u64,
     high: u64,
@@ -425,7 +425,7 @@ pub fn random_code(dice: &mut SeededGenerator, len: usize) -> Vec<u8> {
 }
 
 fn generate_withdrawals(
-    world: &SampleParticipants,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     first: u64,
 ) -> Vec<Withdrawal> {

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use crate::responses::{RecordedResponse, ResponseTable};
 use chain::Block;
 use values::{hex_prefixed, Quantity};
-use world::{SampleParticipants, SeededGenerator};
+use world::{SampleAccounts, SeededGenerator};
 
 /// Number of the newest block.
 const HEAD_NUMBER: u64 = 22_020_096;
@@ -36,15 +36,15 @@ const FINALIZED_DISTANCE: usize = 6;
 const SINGLE_TRANSACTIONS: usize = 10;
 
 /// The builder of the response table for the generated sample.
-struct SampleBuilder {
+struct SampleResponsesBuilder {
     answers: ResponseTable,
 }
 
-impl SampleBuilder {
+impl SampleResponsesBuilder {
     /// Adds a result under one or more params.
-    fn add_result(&mut self, method: &str, params: &[String], result: &impl Serialize) {
+    fn add_sample_result(&mut self, method: &str, params: &[String], result: &impl Serialize) {
         // The results are plain data, so serialization can't fail.
-        if let Ok(answer) = RecordedResponse::from_result(result) {
+        if let Ok(answer) = RecordedResponse::from_generated_result(result) {
             self.add_answer(method, params, answer);
         }
     }
@@ -53,16 +53,17 @@ impl SampleBuilder {
         let answer = Arc::new(answer);
         for params in params {
             let params = serde_json::from_str::<&RawValue>(params).ok();
-            self.answers.insert_response(method, params, answer.clone());
+            self.answers
+                .insert_recorded_response(method, params, answer.clone());
         }
     }
 }
 
 /// Generates a table of responses that resemble mainnet's, from `seed`.
-pub fn generate_sample(seed: u64, lenient: bool) -> ResponseTable {
+pub fn generate_sample_responses(seed: u64, lenient: bool) -> ResponseTable {
     let mut dice = SeededGenerator::new(seed);
-    let world = SampleParticipants::new(&mut dice);
-    let mut builder = SampleBuilder {
+    let world = SampleAccounts::new(&mut dice);
+    let mut builder = SampleResponsesBuilder {
         answers: ResponseTable::new(lenient),
     };
     for (age, size) in BLOCK_SIZES.into_iter().enumerate() {
@@ -74,8 +75,8 @@ pub fn generate_sample(seed: u64, lenient: bool) -> ResponseTable {
 }
 
 fn add_block(
-    builder: &mut SampleBuilder,
-    world: &SampleParticipants,
+    builder: &mut SampleResponsesBuilder,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     age: usize,
     block: &Block,
@@ -97,16 +98,16 @@ fn add_block(
     let by_hash = |rest: &str| [format!("[\"{hash}\"{rest}]")];
 
     let full = block.with_transactions();
-    builder.add_result("eth_getBlockByNumber", &by_name(",true"), &full);
-    builder.add_result("eth_getBlockByHash", &by_hash(",true"), &full);
+    builder.add_sample_result("eth_getBlockByNumber", &by_name(",true"), &full);
+    builder.add_sample_result("eth_getBlockByHash", &by_hash(",true"), &full);
     let short = block.with_hashes();
-    builder.add_result("eth_getBlockByNumber", &by_name(",false"), &short);
-    builder.add_result("eth_getBlockByHash", &by_hash(",false"), &short);
+    builder.add_sample_result("eth_getBlockByNumber", &by_name(",false"), &short);
+    builder.add_sample_result("eth_getBlockByHash", &by_hash(",false"), &short);
 
     let either: Vec<String> = by_name("").into_iter().chain(by_hash("")).collect();
     let count = Quantity(block.transactions.len());
-    builder.add_result("eth_getBlockTransactionCountByNumber", &by_name(""), &count);
-    builder.add_result("eth_getBlockReceipts", &either, &block.receipts);
+    builder.add_sample_result("eth_getBlockTransactionCountByNumber", &by_name(""), &count);
+    builder.add_sample_result("eth_getBlockReceipts", &either, &block.receipts);
 
     let logs: Vec<_> = block
         .receipts
@@ -117,8 +118,8 @@ fn add_block(
         format!("[{{\"blockHash\":\"{hash}\"}}]"),
         format!("[{{\"fromBlock\":\"{number}\",\"toBlock\":\"{number}\"}}]"),
     ];
-    builder.add_result("eth_getLogs", &filters, &logs);
-    let transfer = world::decode_fixed(world::TRANSFER);
+    builder.add_sample_result("eth_getLogs", &filters, &logs);
+    let transfer = world::decode_fixed_digits(world::TRANSFER);
     let transfers: Vec<_> = logs
         .iter()
         .filter(|log| log.topics.first() == Some(&transfer))
@@ -127,13 +128,13 @@ fn add_block(
     let filter = format!(
         "[{{\"fromBlock\":\"{number}\",\"toBlock\":\"{number}\",\"topics\":[\"{topic}\"]}}]"
     );
-    builder.add_result("eth_getLogs", &[filter], &transfers);
+    builder.add_sample_result("eth_getLogs", &[filter], &transfers);
 
     let traces = traces::block_traces(world, dice, block);
     let tracer = ",{\"tracer\":\"callTracer\"}";
-    builder.add_result("debug_traceBlockByNumber", &by_name(tracer), &traces);
-    builder.add_result("debug_traceBlockByHash", &by_hash(tracer), &traces);
-    builder.add_result(
+    builder.add_sample_result("debug_traceBlockByNumber", &by_name(tracer), &traces);
+    builder.add_sample_result("debug_traceBlockByHash", &by_hash(tracer), &traces);
+    builder.add_sample_result(
         "trace_block",
         &by_name(""),
         &traces::flatten_traces(block, &traces),
@@ -144,10 +145,10 @@ fn add_block(
         for ((transaction, receipt), trace) in singles.take(SINGLE_TRANSACTIONS) {
             let hash = hex_prefixed(&transaction.hash.0);
             let by_hash = [format!("[\"{hash}\"]")];
-            builder.add_result("eth_getTransactionByHash", &by_hash, transaction);
-            builder.add_result("eth_getTransactionReceipt", &by_hash, receipt);
+            builder.add_sample_result("eth_getTransactionByHash", &by_hash, transaction);
+            builder.add_sample_result("eth_getTransactionReceipt", &by_hash, receipt);
             let traced = [format!("[\"{hash}\"{tracer}]")];
-            builder.add_result("debug_traceTransaction", &traced, &trace.result);
+            builder.add_sample_result("debug_traceTransaction", &traced, &trace.result);
         }
     }
 }
@@ -155,13 +156,13 @@ fn add_block(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{CallLookupResult, CallSource};
+    use crate::rpc::{CallResponseSource, ReplayLookupResult};
 
     /// The compressed size at zlib's level 6 determines the meaning of a benchmark on this data.
     /// The bands were measured on recorded mainnet responses.
     #[test]
     fn sample_compresses_like_recorded_responses() {
-        let answers = generate_sample(1, false);
+        let answers = generate_sample_responses(1, false);
         let tracer = "{\"tracer\":\"callTracer\"}";
         let bands = [
             (
@@ -230,7 +231,8 @@ mod tests {
         ];
         for (method, params, size, low, high) in bands {
             let params: &RawValue = serde_json::from_str(&params).unwrap();
-            let CallLookupResult::Answer(answer) = answers.find_response(method, Some(params))
+            let ReplayLookupResult::Answer(answer) =
+                answers.find_response_to_call(method, Some(params))
             else {
                 panic!("{method} {params} has no answer");
             };
@@ -240,7 +242,7 @@ mod tests {
             assert!((low..high).contains(&ratio), "{method} {params}: {ratio}");
         }
         let sizes: Vec<usize> = answers
-            .list_responses()
+            .response_size_rows()
             .into_iter()
             .map(|row| row.2)
             .collect();
@@ -252,7 +254,7 @@ mod tests {
     fn sample_depends_only_on_the_seed() {
         let small = |seed| {
             let mut dice = SeededGenerator::new(seed);
-            let world = SampleParticipants::new(&mut dice);
+            let world = SampleAccounts::new(&mut dice);
             let block = Block::generate_block(&world, &mut dice, HEAD_NUMBER, 20_000);
             let traces = traces::block_traces(&world, &mut dice, &block);
             let flat = traces::flatten_traces(&block, &traces);

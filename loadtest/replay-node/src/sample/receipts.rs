@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use super::chain::{Transaction, TransactionKind};
-use super::values::{Address, HexData, Quantity, Word};
-use super::world::{self, SampleParticipants, SeededGenerator};
+use super::chain::{Transaction, TransactionPurpose};
+use super::values::{Address, HexSerializedBytes, Quantity, Word};
+use super::world::{self, SampleAccounts, SeededGenerator};
 
 const BLOOM_BYTES: usize = 256;
 
 /// A generated log of a transaction.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Log {
+pub struct ReceiptLog {
     pub address: Address,
     pub topics: Vec<Word>,
-    data: HexData,
+    data: HexSerializedBytes,
     block_number: Quantity<u64>,
     transaction_hash: Word,
     transaction_index: Quantity<u64>,
@@ -34,8 +34,8 @@ pub struct Receipt {
     effective_gas_price: Quantity<u64>,
     from: Address,
     pub gas_used: Quantity<u64>,
-    pub logs: Vec<Log>,
-    logs_bloom: HexData,
+    pub logs: Vec<ReceiptLog>,
+    logs_bloom: HexSerializedBytes,
     status: Quantity<u8>,
     to: Option<Address>,
     transaction_hash: Word,
@@ -48,7 +48,7 @@ pub struct Receipt {
 type LogEvent = (Address, Vec<Word>, Vec<Word>);
 
 pub fn block_receipts(
-    world: &SampleParticipants,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     transactions: &[Transaction],
 ) -> Vec<Receipt> {
@@ -57,17 +57,18 @@ pub fn block_receipts(
     transactions
         .iter()
         .map(|transaction| {
-            let failed = transaction.kind != TransactionKind::Payment && dice.is_within_percent(3);
+            let failed =
+                transaction.kind != TransactionPurpose::Payment && dice.is_within_percent(3);
             let events = match failed {
                 true => Vec::new(),
                 false => transaction_logs(world, dice, transaction),
             };
             let logs = events.into_iter().map(|(address, topics, words)| {
                 log_index += 1;
-                Log {
+                ReceiptLog {
                     address,
                     topics,
-                    data: HexData(words.iter().flat_map(|word| word.0).collect()),
+                    data: HexSerializedBytes(words.iter().flat_map(|word| word.0).collect()),
                     block_number: transaction.block_number,
                     transaction_hash: transaction.hash,
                     transaction_index: transaction.transaction_index,
@@ -76,16 +77,16 @@ pub fn block_receipts(
                     removed: false,
                 }
             });
-            let logs: Vec<Log> = logs.collect();
+            let logs: Vec<ReceiptLog> = logs.collect();
             let gas_used = match transaction.kind {
-                TransactionKind::Payment => 21_000,
+                TransactionPurpose::Payment => 21_000,
                 _ => transaction.gas.0 * dice.number_between(40, 95) / 100,
             };
             cumulative += gas_used;
             Receipt {
                 block_hash: transaction.block_hash,
                 block_number: transaction.block_number,
-                contract_address: transaction.to.is_none().then(|| dice.decode_fixed()),
+                contract_address: transaction.to.is_none().then(|| dice.decode_fixed_hex()),
                 cumulative_gas_used: Quantity(cumulative),
                 effective_gas_price: transaction.gas_price,
                 from: transaction.from,
@@ -103,36 +104,36 @@ pub fn block_receipts(
 }
 
 fn transaction_logs(
-    world: &SampleParticipants,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     transaction: &Transaction,
 ) -> Vec<LogEvent> {
     let from = transaction.from;
     let to = transaction.to.unwrap_or(from);
     match transaction.kind {
-        TransactionKind::Payment | TransactionKind::Deployment => Vec::new(),
-        TransactionKind::TokenTransfer => vec![transfer_log(
+        TransactionPurpose::Payment | TransactionPurpose::Deployment => Vec::new(),
+        TransactionPurpose::TokenTransfer => vec![transfer_log(
             to,
             from,
             world.random_account(dice),
             dice.random_amount(),
         )],
-        TransactionKind::Approval => {
+        TransactionPurpose::Approval => {
             let topics = vec![
-                world::decode_fixed(world::APPROVAL),
+                world::decode_fixed_digits(world::APPROVAL),
                 from.into(),
                 world.random_router(dice).into(),
             ];
             vec![(to, topics, vec![world.random_word(dice)])]
         }
-        TransactionKind::Swap => {
+        TransactionPurpose::Swap => {
             let mut events = Vec::new();
             for _ in 0..dice.number_between(1, 3) {
-                events.extend(swap_logs(world, dice, to, from));
+                events.extend(token_swap_logs(world, dice, to, from));
             }
             events
         }
-        TransactionKind::Call => (0..dice.number_below(5))
+        TransactionPurpose::Call => (0..dice.number_below(5))
             .map(|_| {
                 let mut topics = vec![world.random_topic(dice)];
                 topics.extend(
@@ -149,8 +150,8 @@ fn transaction_logs(
 
 /// Generates the logs of one pool's swap: two transfers, the swap, and before version 3 the
 /// pool's new reserves.
-fn swap_logs(
-    world: &SampleParticipants,
+fn token_swap_logs(
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     router: Address,
     caller: Address,
@@ -158,30 +159,34 @@ fn swap_logs(
     let pool = world.random_contract(dice);
     let (sold, bought) = (dice.random_balance(), dice.random_balance());
     let mut events = vec![
-        transfer_log(world.random_token(dice), pool, caller, bought),
-        transfer_log(world.random_token(dice), caller, pool, sold),
+        transfer_log(world.random_token_contract(dice), pool, caller, bought),
+        transfer_log(world.random_token_contract(dice), caller, pool, sold),
     ];
     let parties = [router.into(), caller.into()];
     if dice.is_within_percent(50) {
         let reserves = vec![dice.random_balance().into(), dice.random_balance().into()];
-        events.push((pool, vec![world::decode_fixed(world::SYNC)], reserves));
+        events.push((
+            pool,
+            vec![world::decode_fixed_digits(world::SYNC)],
+            reserves,
+        ));
         let amounts = [sold, 0, 0, bought].map(Word::from).to_vec();
         events.push((
             pool,
-            [&[world::decode_fixed(world::SWAP_V2)], &parties[..]].concat(),
+            [&[world::decode_fixed_digits(world::SWAP_V2)], &parties[..]].concat(),
             amounts,
         ));
     } else {
         let amounts = vec![
             sold.into(),
-            negative_word(bought),
+            negative_number_word(bought),
             dice.random_amount().into(),
             dice.random_amount().into(),
             u128::from(dice.number_below(200_000)).into(),
         ];
         events.push((
             pool,
-            [&[world::decode_fixed(world::SWAP_V3)], &parties[..]].concat(),
+            [&[world::decode_fixed_digits(world::SWAP_V3)], &parties[..]].concat(),
             amounts,
         ));
     }
@@ -189,12 +194,16 @@ fn swap_logs(
 }
 
 fn transfer_log(token: Address, from: Address, to: Address, amount: u128) -> LogEvent {
-    let topics = vec![world::decode_fixed(world::TRANSFER), from.into(), to.into()];
+    let topics = vec![
+        world::decode_fixed_digits(world::TRANSFER),
+        from.into(),
+        to.into(),
+    ];
     (token, topics, vec![amount.into()])
 }
 
 /// Returns a signed word: a negative number, with ones in place of leading zeros.
-fn negative_word(amount: u128) -> Word {
+fn negative_number_word(amount: u128) -> Word {
     let mut word = Word::from(amount.wrapping_neg());
     word.0[..16].fill(0xff);
     word
@@ -202,7 +211,7 @@ fn negative_word(amount: u128) -> Word {
 
 /// Sets three bits for each address and topic, as in the yellow paper, but with any hash: only
 /// the number of set bits matters.
-fn compute_bloom(logs: &[Log]) -> HexData {
+fn compute_bloom(logs: &[ReceiptLog]) -> HexSerializedBytes {
     let mut bloom = vec![0; BLOOM_BYTES];
     for log in logs {
         set_bits(&mut bloom, &log.address.0);
@@ -210,7 +219,7 @@ fn compute_bloom(logs: &[Log]) -> HexData {
             set_bits(&mut bloom, &topic.0);
         }
     }
-    HexData(bloom)
+    HexSerializedBytes(bloom)
 }
 
 fn set_bits(bloom: &mut [u8], item: &[u8]) {
@@ -224,12 +233,12 @@ fn set_bits(bloom: &mut [u8], item: &[u8]) {
     }
 }
 
-pub fn union_of_blooms(receipts: &[Receipt]) -> HexData {
+pub fn union_of_blooms(receipts: &[Receipt]) -> HexSerializedBytes {
     let mut union = vec![0; BLOOM_BYTES];
     for receipt in receipts {
         for (all, one) in union.iter_mut().zip(&receipt.logs_bloom.0) {
             *all |= one;
         }
     }
-    HexData(union)
+    HexSerializedBytes(union)
 }

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::beacon;
 use super::chain::random_code;
-use super::values::{hex_prefixed, Address, FixedBytes, HexData, Quantity, Word};
-use super::world::{SampleParticipants, SeededGenerator};
-use super::{SampleBuilder, HEAD_NUMBER};
+use super::values::{hex_prefixed, Address, FixedBytes, HexSerializedBytes, Quantity, Word};
+use super::world::{SampleAccounts, SeededGenerator};
+use super::{SampleResponsesBuilder, HEAD_NUMBER};
 use crate::responses::RecordedResponse;
 
 const NO_PARAMS: &str = "[]";
@@ -30,7 +30,7 @@ struct FeeHistory {
 #[serde(rename_all = "camelCase")]
 struct AccountProof {
     address: Address,
-    account_proof: Vec<HexData>,
+    account_proof: Vec<HexSerializedBytes>,
     balance: Quantity<u128>,
     code_hash: Word,
     nonce: Quantity<u64>,
@@ -39,29 +39,29 @@ struct AccountProof {
 }
 
 pub fn add_small_responses(
-    builder: &mut SampleBuilder,
-    world: &SampleParticipants,
+    builder: &mut SampleResponsesBuilder,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
 ) {
     let none = [NO_PARAMS.to_owned()];
-    builder.add_result("eth_chainId", &none, &"0x1");
-    builder.add_result("net_version", &none, &"1");
-    builder.add_result("net_peerCount", &none, &"0x32");
-    builder.add_result("eth_syncing", &none, &false);
-    builder.add_result("eth_blockNumber", &none, &Quantity(HEAD_NUMBER));
-    builder.add_result("eth_gasPrice", &none, &Quantity(12_345_678_901u64));
-    builder.add_result("eth_maxPriorityFeePerGas", &none, &Quantity(50_000_000u64));
-    builder.add_result(
+    builder.add_sample_result("eth_chainId", &none, &"0x1");
+    builder.add_sample_result("net_version", &none, &"1");
+    builder.add_sample_result("net_peerCount", &none, &"0x32");
+    builder.add_sample_result("eth_syncing", &none, &false);
+    builder.add_sample_result("eth_blockNumber", &none, &Quantity(HEAD_NUMBER));
+    builder.add_sample_result("eth_gasPrice", &none, &Quantity(12_345_678_901u64));
+    builder.add_sample_result("eth_maxPriorityFeePerGas", &none, &Quantity(50_000_000u64));
+    builder.add_sample_result(
         "web3_clientVersion",
         &none,
         &"Geth/v1.15.11-stable/linux-amd64/go1.24.2",
     );
     // Some nodes omit the result of a method that returns nothing: the smallest possible
     // response, 24 B.
-    if let Ok(void) = RecordedResponse::from_response(r#"{"jsonrpc":"2.0","id":1}"#) {
+    if let Ok(void) = RecordedResponse::from_recorded_json(r#"{"jsonrpc":"2.0","id":1}"#) {
         builder.add_answer("debug_freeOSMemory", &none, void);
     }
-    builder.add_result(
+    builder.add_sample_result(
         "eth_estimateGas",
         &[r#"[{"to":"0xdac17f958d2ee523a2206206994597c13d831ec7"}]"#.to_owned()],
         &"0x5208",
@@ -71,44 +71,48 @@ pub fn add_small_responses(
             format!("[\"{blocks:#x}\",\"latest\",[10,50,90]]"),
             format!("[{blocks},\"latest\",[10,50,90]]"),
         ];
-        builder.add_result("eth_feeHistory", &params, &fee_history(dice, blocks));
+        builder.add_sample_result("eth_feeHistory", &params, &fee_history(dice, blocks));
     }
     for subject in 0..ACCOUNT_COUNT {
         add_account(builder, world, dice, subject);
     }
-    add_pages(builder, dice);
+    add_small_beacon_pages(builder, dice);
     beacon::add_beacon_pages(builder, dice);
 }
 
 fn add_account(
-    builder: &mut SampleBuilder,
-    world: &SampleParticipants,
+    builder: &mut SampleResponsesBuilder,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     subject: usize,
 ) {
     let contract = match subject {
-        0 => super::world::decode_fixed("dac17f958d2ee523a2206206994597c13d831ec7"),
+        0 => super::world::decode_fixed_digits("dac17f958d2ee523a2206206994597c13d831ec7"),
         _ => world.random_contract(dice),
     };
     let address = hex_prefixed(&contract.0);
     let latest = [format!("[\"{address}\",\"latest\"]")];
-    builder.add_result("eth_getBalance", &latest, &Quantity(dice.random_amount()));
-    builder.add_result(
+    builder.add_sample_result("eth_getBalance", &latest, &Quantity(dice.random_amount()));
+    builder.add_sample_result(
         "eth_getTransactionCount",
         &latest,
         &Quantity(dice.number_below(5000)),
     );
     // Contracts of 1.5 to 24 KB, the limit.
     let size = [11_000, 24_500, 1_500, 5_000][subject % 4];
-    builder.add_result("eth_getCode", &latest, &HexData(random_code(dice, size)));
+    builder.add_sample_result(
+        "eth_getCode",
+        &latest,
+        &HexSerializedBytes(random_code(dice, size)),
+    );
     let slot = [format!("[\"{address}\",\"0x0\",\"latest\"]")];
-    builder.add_result("eth_getStorageAt", &slot, &Word::from(dice.random_amount()));
+    builder.add_sample_result("eth_getStorageAt", &slot, &Word::from(dice.random_amount()));
     let call = [format!(
         "[{{\"to\":\"{address}\",\"data\":\"0x18160ddd\"}},\"latest\"]"
     )];
-    builder.add_result("eth_call", &call, &Word::from(dice.random_amount()));
+    builder.add_sample_result("eth_call", &call, &Word::from(dice.random_amount()));
     let proof = [format!("[\"{address}\",[],\"latest\"]")];
-    builder.add_result("eth_getProof", &proof, &account_proof(dice, contract));
+    builder.add_sample_result("eth_getProof", &proof, &account_proof(dice, contract));
 }
 
 fn fee_history(dice: &mut SeededGenerator, blocks: u64) -> FeeHistory {
@@ -138,34 +142,34 @@ fn account_proof(dice: &mut SeededGenerator, address: Address) -> AccountProof {
             node.extend(dice.random_bytes(32));
         }
         node.resize(node.len() + 17 - children, 0x80);
-        HexData(node)
+        HexSerializedBytes(node)
     };
-    let mut account_proof: Vec<HexData> = (0..7).map(|_| branch(dice, 16)).collect();
+    let mut account_proof: Vec<HexSerializedBytes> = (0..7).map(|_| branch(dice, 16)).collect();
     account_proof.push(branch(dice, 4));
-    account_proof.push(HexData(dice.random_bytes(110)));
+    account_proof.push(HexSerializedBytes(dice.random_bytes(110)));
     AccountProof {
         address,
         account_proof,
         balance: Quantity(dice.random_amount()),
-        code_hash: dice.decode_fixed(),
+        code_hash: dice.decode_fixed_hex(),
         nonce: Quantity(1),
-        storage_hash: dice.decode_fixed(),
+        storage_hash: dice.decode_fixed_hex(),
         storage_proof: [],
     }
 }
 
 /// Adds responses of the Beacon API.
-fn add_pages(builder: &mut SampleBuilder, dice: &mut SeededGenerator) {
+fn add_small_beacon_pages(builder: &mut SampleResponsesBuilder, dice: &mut SeededGenerator) {
     let mut add = |path: &str, page: serde_json::Value| {
         builder
             .answers
-            .insert_page(path.to_owned(), &page.to_string());
+            .insert_replay_page(path.to_owned(), &page.to_string());
     };
     add(
         "/eth/v1/node/version",
         json!({"data": {"version": "Lighthouse/v7.0.1/x86_64-linux"}}),
     );
-    let root = |dice: &mut SeededGenerator| hex_prefixed(&dice.decode_fixed::<32>().0);
+    let root = |dice: &mut SeededGenerator| hex_prefixed(&dice.decode_fixed_hex::<32>().0);
     add(
         "/eth/v1/beacon/states/head/finality_checkpoints",
         json!({"execution_optimistic": false, "finalized": false, "data": {
@@ -184,8 +188,8 @@ fn add_pages(builder: &mut SampleBuilder, dice: &mut SeededGenerator) {
 }
 
 fn validator_json(dice: &mut SeededGenerator, index: u64) -> serde_json::Value {
-    let FixedBytes(key) = dice.decode_fixed::<48>();
-    let credentials = [&[1][..], &[0; 11], &dice.decode_fixed::<20>().0].concat();
+    let FixedBytes(key) = dice.decode_fixed_hex::<48>();
+    let credentials = [&[1][..], &[0; 11], &dice.decode_fixed_hex::<20>().0].concat();
     let balance = dice.number_between(32_000_000_000, 32_060_000_000);
     json!({
         "index": index.to_string(),

@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
-use super::chain::{self, Block, Transaction, TransactionKind};
-use super::values::{Address, HexData, Quantity, Word};
-use super::world::{SampleParticipants, SeededGenerator};
+use super::chain::{self, Block, Transaction, TransactionPurpose};
+use super::values::{Address, HexSerializedBytes, Quantity, Word};
+use super::world::{SampleAccounts, SeededGenerator};
 
 const BALANCE_OF: [u8; 4] = [0x70, 0xa0, 0x82, 0x31];
 const GET_RESERVES: [u8; 4] = [0x09, 0x02, 0xf1, 0xac];
@@ -21,9 +21,9 @@ pub struct TracedCall {
     gas_used: Quantity<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<Address>,
-    input: HexData,
+    input: HexSerializedBytes,
     #[serde(skip_serializing_if = "is_empty")]
-    output: HexData,
+    output: HexSerializedBytes,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     calls: Vec<TracedCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct TracedCall {
     kind: &'static str,
 }
 
-fn is_empty(data: &HexData) -> bool {
+fn is_empty(data: &HexSerializedBytes) -> bool {
     data.0.is_empty()
 }
 
@@ -46,7 +46,7 @@ pub struct TransactionTrace {
 
 /// Returns the call traces of a block, in the order of its transactions.
 pub fn block_traces(
-    world: &SampleParticipants,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     block: &Block,
 ) -> Vec<TransactionTrace> {
@@ -62,32 +62,35 @@ pub fn block_traces(
 }
 
 fn trace_transaction(
-    world: &SampleParticipants,
+    world: &SampleAccounts,
     dice: &mut SeededGenerator,
     transaction: &Transaction,
     gas_used: u64,
 ) -> TracedCall {
-    let to = transaction.to.unwrap_or_else(|| dice.decode_fixed());
+    let to = transaction.to.unwrap_or_else(|| dice.decode_fixed_hex());
     let mut tracer = CallTraceGenerator {
         world,
         dice,
         gas: transaction.gas.0,
     };
     let (calls, output) = match transaction.kind {
-        TransactionKind::Payment => (Vec::new(), HexData::default()),
-        TransactionKind::TokenTransfer | TransactionKind::Approval => (
-            tracer.proxy_calls(to, &transaction.input),
-            HexData(Word::from(1).0.to_vec()),
+        TransactionPurpose::Payment => (Vec::new(), HexSerializedBytes::default()),
+        TransactionPurpose::TokenTransfer | TransactionPurpose::Approval => (
+            tracer.proxy_contract_calls(to, &transaction.input),
+            HexSerializedBytes(Word::from(1).0.to_vec()),
         ),
-        TransactionKind::Swap => {
+        TransactionPurpose::Swap => {
             let pools = tracer.dice.number_between(2, 7);
             let calls = (0..pools)
-                .flat_map(|_| tracer.pool_calls(to, transaction.from))
+                .flat_map(|_| tracer.liquidity_pool_calls(to, transaction.from))
                 .collect();
             (calls, tracer.random_output(1, 3))
         }
-        TransactionKind::Call => (tracer.nested_calls(to, 4), tracer.random_output(0, 4)),
-        TransactionKind::Deployment => (Vec::new(), HexData(chain::random_code(tracer.dice, 5500))),
+        TransactionPurpose::Call => (tracer.nested_calls(to, 4), tracer.random_output(0, 4)),
+        TransactionPurpose::Deployment => (
+            Vec::new(),
+            HexSerializedBytes(chain::random_code(tracer.dice, 5500)),
+        ),
     };
     TracedCall {
         from: transaction.from,
@@ -108,7 +111,7 @@ fn trace_transaction(
 
 /// The generator of the calls of one transaction.
 struct CallTraceGenerator<'a> {
-    world: &'a SampleParticipants,
+    world: &'a SampleAccounts,
     dice: &'a mut SeededGenerator,
     gas: u64,
 }
@@ -120,7 +123,7 @@ impl CallTraceGenerator<'_> {
         from: Address,
         to: Address,
         input: Vec<u8>,
-        output: HexData,
+        output: HexSerializedBytes,
     ) -> TracedCall {
         // Gas decreases from call to call.
         self.gas -= self.gas / self.dice.number_between(20, 60);
@@ -129,7 +132,7 @@ impl CallTraceGenerator<'_> {
             gas: Quantity(self.gas),
             gas_used: Quantity(self.dice.number_between(300, 60_000)),
             to: Some(to),
-            input: HexData(input),
+            input: HexSerializedBytes(input),
             output,
             calls: Vec::new(),
             value: (kind == "CALL").then_some(Quantity(0)),
@@ -137,11 +140,11 @@ impl CallTraceGenerator<'_> {
         }
     }
 
-    fn random_output(&mut self, low: u64, high: u64) -> HexData {
+    fn random_output(&mut self, low: u64, high: u64) -> HexSerializedBytes {
         let words = chain::random_words(self.world, self.dice, low, high);
         let mut output: Vec<u8> = words.iter().flat_map(|word| word.0).collect();
         self.add_incompressible(&mut output);
-        HexData(output)
+        HexSerializedBytes(output)
     }
 
     /// Occasionally adds data that does not compress: signatures, proofs, packed orders.
@@ -153,12 +156,16 @@ impl CallTraceGenerator<'_> {
     }
 
     /// Returns the calls of a proxy contract: the same call with the implementation's code.
-    fn proxy_calls(&mut self, proxy: Address, input: &HexData) -> Vec<TracedCall> {
+    fn proxy_contract_calls(
+        &mut self,
+        proxy: Address,
+        input: &HexSerializedBytes,
+    ) -> Vec<TracedCall> {
         if self.dice.is_within_percent(55) {
             return Vec::new();
         }
         let implementation = self.world.random_contract(self.dice);
-        let output = HexData(Word::from(1).0.to_vec());
+        let output = HexSerializedBytes(Word::from(1).0.to_vec());
         vec![self.call(
             "DELEGATECALL",
             proxy,
@@ -169,10 +176,10 @@ impl CallTraceGenerator<'_> {
     }
 
     /// Returns the calls of a router at one pool.
-    fn pool_calls(&mut self, router: Address, caller: Address) -> Vec<TracedCall> {
+    fn liquidity_pool_calls(&mut self, router: Address, caller: Address) -> Vec<TracedCall> {
         let (pool, token) = (
             self.world.random_contract(self.dice),
-            self.world.random_token(self.dice),
+            self.world.random_token_contract(self.dice),
         );
         let bought = self.dice.random_balance();
         let reserves: Vec<u8> = [
@@ -188,7 +195,7 @@ impl CallTraceGenerator<'_> {
             router,
             pool,
             GET_RESERVES.to_vec(),
-            HexData(reserves),
+            HexSerializedBytes(reserves),
         );
         let paid = self.token_call(router, token, pool, bought);
         let words = [
@@ -203,9 +210,9 @@ impl CallTraceGenerator<'_> {
             router,
             pool,
             chain::encode_call(POOL_SWAP, &words),
-            HexData::default(),
+            HexSerializedBytes::default(),
         );
-        let other = self.world.random_token(self.dice);
+        let other = self.world.random_token_contract(self.dice);
         swap.calls = vec![
             self.token_call(pool, other, caller, bought),
             self.balance_call(pool, token, pool),
@@ -222,15 +229,15 @@ impl CallTraceGenerator<'_> {
         amount: u128,
     ) -> TracedCall {
         let input = chain::encode_call(TRANSFER, &[to.into(), amount.into()]);
-        let output = HexData(Word::from(1).0.to_vec());
+        let output = HexSerializedBytes(Word::from(1).0.to_vec());
         let mut call = self.call("CALL", from, token, input, output);
-        call.calls = self.proxy_calls(token, &call.input.clone());
+        call.calls = self.proxy_contract_calls(token, &call.input.clone());
         call
     }
 
     fn balance_call(&mut self, from: Address, token: Address, owner: Address) -> TracedCall {
         let input = chain::encode_call(BALANCE_OF, &[owner.into()]);
-        let output = HexData(Word::from(self.dice.random_balance()).0.to_vec());
+        let output = HexSerializedBytes(Word::from(self.dice.random_balance()).0.to_vec());
         self.call("STATICCALL", from, token, input, output)
     }
 
@@ -263,7 +270,7 @@ pub struct FlatTrace<'a> {
     action: TraceAction<'a>,
     block_hash: Word,
     block_number: u64,
-    result: TraceResult<'a>,
+    result: FlatTraceResult<'a>,
     subtraces: usize,
     trace_address: Vec<usize>,
     transaction_hash: Word,
@@ -279,7 +286,7 @@ struct TraceAction<'a> {
     call_type: String,
     from: Address,
     gas: Quantity<u64>,
-    input: &'a HexData,
+    input: &'a HexSerializedBytes,
     to: Option<Address>,
     value: Quantity<u128>,
 }
@@ -287,9 +294,9 @@ struct TraceAction<'a> {
 /// The outputs of a traced call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct TraceResult<'a> {
+struct FlatTraceResult<'a> {
     gas_used: Quantity<u64>,
-    output: &'a HexData,
+    output: &'a HexSerializedBytes,
 }
 
 /// Flattens traces to one entry per call, parents before their children.
@@ -327,7 +334,7 @@ fn push_flat<'a>(
         },
         block_hash: block.header.hash,
         block_number: block.header.number.0,
-        result: TraceResult {
+        result: FlatTraceResult {
             gas_used: call.gas_used,
             output: &call.output,
         },

@@ -39,9 +39,9 @@ impl<const N: usize> fmt::Display for FixedBytes<N> {
 
 /// Bytes of any length, serialized as `0x` and all hex digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HexData(pub Vec<u8>);
+pub struct HexSerializedBytes(pub Vec<u8>);
 
-impl Serialize for HexData {
+impl Serialize for HexSerializedBytes {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&hex_prefixed(&self.0))
     }
@@ -117,7 +117,7 @@ mod tests {
             "\"0x0001\""
         );
         assert_eq!(
-            serde_json::to_string(&HexData::default()).unwrap(),
+            serde_json::to_string(&HexSerializedBytes::default()).unwrap(),
             "\"0x\""
         );
     }

@@ -67,7 +67,7 @@ impl SeededGenerator {
         (square * square * len as f64) as usize
     }
 
-    pub fn decode_fixed<const N: usize>(&mut self) -> FixedBytes<N> {
+    pub fn decode_fixed_hex<const N: usize>(&mut self) -> FixedBytes<N> {
         let mut bytes = [0; N];
         self.0.fill_bytes(&mut bytes);
         FixedBytes(bytes)
@@ -105,26 +105,26 @@ impl SeededGenerator {
 
 /// The accounts and contracts among which the sample's transactions take place.
 #[derive(Debug)]
-pub struct SampleParticipants {
+pub struct SampleAccounts {
     accounts: Vec<Address>,
     contracts: Vec<Address>,
     selectors: Vec<FixedBytes<4>>,
     topics: Vec<Word>,
 }
 
-impl SampleParticipants {
+impl SampleAccounts {
     pub fn new(dice: &mut SeededGenerator) -> Self {
         let named = TOKENS
             .iter()
             .chain(&ROUTERS)
-            .map(|digits| decode_fixed(digits));
+            .map(|digits| decode_fixed_digits(digits));
         let mut contracts: Vec<Address> = named.collect();
-        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.decode_fixed::<20>()));
+        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.decode_fixed_hex::<20>()));
         Self {
-            accounts: (0..ACCOUNTS).map(|_| dice.decode_fixed()).collect(),
+            accounts: (0..ACCOUNTS).map(|_| dice.decode_fixed_hex()).collect(),
             contracts,
-            selectors: (0..SELECTORS).map(|_| dice.decode_fixed()).collect(),
-            topics: (0..SELECTORS).map(|_| dice.decode_fixed()).collect(),
+            selectors: (0..SELECTORS).map(|_| dice.decode_fixed_hex()).collect(),
+            topics: (0..SELECTORS).map(|_| dice.decode_fixed_hex()).collect(),
         }
     }
 
@@ -133,7 +133,7 @@ impl SampleParticipants {
         if dice.is_within_percent(50) {
             self.accounts[dice.skewed_index(self.accounts.len())]
         } else {
-            dice.decode_fixed()
+            dice.decode_fixed_hex()
         }
     }
 
@@ -142,7 +142,7 @@ impl SampleParticipants {
     }
 
     /// Returns a token, mostly one of the large ones.
-    pub fn random_token(&self, dice: &mut SeededGenerator) -> Address {
+    pub fn random_token_contract(&self, dice: &mut SeededGenerator) -> Address {
         if dice.is_within_percent(65) {
             self.contracts[dice.number_below(TOKENS.len() as u64) as usize]
         } else {
@@ -172,13 +172,13 @@ impl SampleParticipants {
             60..=69 => Word::from(self.random_account(dice)),
             70..=92 => Word::from(dice.random_amount()),
             93..=95 => FixedBytes([0xff; 32]),
-            _ => dice.decode_fixed(),
+            _ => dice.decode_fixed_hex(),
         }
     }
 }
 
 /// Decodes one of the constants above.
-pub fn decode_fixed<const N: usize>(digits: &str) -> FixedBytes<N> {
+pub fn decode_fixed_digits<const N: usize>(digits: &str) -> FixedBytes<N> {
     let mut bytes = [0; N];
     // The constants have the right length; the test below decodes each.
     let read = hex::decode_to_slice(digits, &mut bytes);
@@ -193,10 +193,10 @@ mod tests {
     #[test]
     fn constants_are_decoded_completely() {
         for digits in TOKENS.iter().chain(&ROUTERS) {
-            assert_eq!(hex::encode(decode_fixed::<20>(digits).0), *digits);
+            assert_eq!(hex::encode(decode_fixed_digits::<20>(digits).0), *digits);
         }
         for digits in [TRANSFER, APPROVAL, SWAP_V2, SWAP_V3, SYNC] {
-            assert_eq!(hex::encode(decode_fixed::<32>(digits).0), digits);
+            assert_eq!(hex::encode(decode_fixed_digits::<32>(digits).0), digits);
         }
     }
 

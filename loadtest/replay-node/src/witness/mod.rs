@@ -14,9 +14,9 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-pub use self::pieces::WitnessPieces;
+pub use self::pieces::WitnessPieceIterator;
 use self::pool::WitnessItemPool;
-use crate::body_slices::BodySlices;
+use crate::body_slices::SharedBodySlices;
 use crate::page::BodyFormat;
 
 /// A list of an execution witness, by its member name.
@@ -46,7 +46,7 @@ impl WitnessList {
     }
 
     /// Returns the number of trie nodes per item of this list: the ratio in recorded witnesses.
-    fn nodes_per_item(self) -> u64 {
+    fn trie_nodes_per_item(self) -> u64 {
         match self {
             WitnessList::State => 1,
             WitnessList::Codes => 77,
@@ -96,7 +96,7 @@ const METHODS: [(&str, WitnessFormat); 12] = [
 
 impl WitnessFormat {
     /// Returns the form of a method's response, or `None` if the method does not return a witness.
-    pub fn from_method(method: &str) -> Option<Self> {
+    pub fn from_witness_method(method: &str) -> Option<Self> {
         let known = METHODS.iter().find(|(name, _)| *name == method);
         known.map(|(_, shape)| *shape)
     }
@@ -119,13 +119,13 @@ impl WitnessFormat {
 
 /// The approximate bytes of a witness in JSON: `1500000`, `500M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WitnessSize(pub u64);
+pub struct WitnessByteSize(pub u64);
 
-impl WitnessSize {
+impl WitnessByteSize {
     const MOST: u64 = 8_000_000_000;
 }
 
-impl FromStr for WitnessSize {
+impl FromStr for WitnessByteSize {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -145,13 +145,13 @@ impl FromStr for WitnessSize {
 #[derive(Clone, Debug)]
 pub struct WitnessGenerator {
     pool: Arc<WitnessItemPool>,
-    size: WitnessSize,
+    size: WitnessByteSize,
     /// Number of calls of each of [`METHODS`].
     calls_by_method: Arc<[AtomicU64; METHODS.len()]>,
 }
 
 impl WitnessGenerator {
-    pub fn new(seed: u64, size: WitnessSize) -> Self {
+    pub fn new(seed: u64, size: WitnessByteSize) -> Self {
         Self {
             pool: Arc::new(WitnessItemPool::new(seed)),
             size,
@@ -160,7 +160,7 @@ impl WitnessGenerator {
     }
 
     /// Counts a call.
-    pub fn count_call(&self, method: &str) {
+    pub fn count_witness_call(&self, method: &str) {
         let methods = METHODS.iter().zip(self.calls_by_method.iter());
         for (_, calls) in methods.filter(|((name, _), _)| *name == method) {
             calls.fetch_add(1, Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl WitnessGenerator {
     }
 
     /// Returns a generator of another size that shares the pool.
-    pub fn with_size(&self, size: WitnessSize) -> Self {
+    pub fn with_size(&self, size: WitnessByteSize) -> Self {
         Self {
             size,
             ..self.clone()
@@ -181,14 +181,19 @@ impl WitnessGenerator {
     }
 
     /// Returns the response to a call in pieces of `piece` bytes.
-    pub fn response_pieces(&self, shape: WitnessFormat, id: &str, piece: usize) -> WitnessPieces {
-        WitnessPieces::new(self, shape, id, piece)
+    pub fn response_pieces(
+        &self,
+        shape: WitnessFormat,
+        id: &str,
+        piece: usize,
+    ) -> WitnessPieceIterator {
+        WitnessPieceIterator::new(self, shape, id, piece)
     }
 
     /// Returns the complete response to a call.
-    pub fn complete_response(&self, shape: WitnessFormat, id: &str) -> BodySlices {
+    pub fn build_complete_response(&self, shape: WitnessFormat, id: &str) -> SharedBodySlices {
         let mut pieces = self.response_pieces(shape, id, usize::MAX);
-        BodySlices::from(pieces.next().unwrap_or_default())
+        SharedBodySlices::from(pieces.next().unwrap_or_default())
     }
 }
 
@@ -210,11 +215,11 @@ impl WitnessLengths {
         while nodes == 0 || json < witness.size.0 {
             for (at, list) in LISTS.into_iter().enumerate() {
                 let number = counts.items[at];
-                if nodes % list.nodes_per_item() == 0 && number < list.max_items() {
+                if nodes % list.trie_nodes_per_item() == 0 && number < list.max_items() {
                     let digits = witness.pool.pool_item(list, number).len() as u64;
                     counts.items[at] += 1;
                     counts.digits[at] += digits;
-                    counts.rlp[at] += digits / 2 + rlp_prefix(list, digits / 2);
+                    counts.rlp[at] += digits / 2 + rlp_prefix_length(list, digits / 2);
                     // with `"0x",`
                     json += digits + 5;
                 }
@@ -226,7 +231,7 @@ impl WitnessLengths {
 }
 
 /// Returns the length of an item's RLP prefix: headers are lists already.
-fn rlp_prefix(list: WitnessList, len: u64) -> u64 {
+fn rlp_prefix_length(list: WitnessList, len: u64) -> u64 {
     match list {
         WitnessList::Headers => 0,
         _ => rlp_length_prefix(0x80, len).len() as u64,
@@ -252,7 +257,7 @@ mod tests {
 
     #[test]
     fn size_is_parsed_with_its_suffix_and_limited() {
-        let read = |text: &str| text.parse::<WitnessSize>().ok().map(|size| size.0);
+        let read = |text: &str| text.parse::<WitnessByteSize>().ok().map(|size| size.0);
         assert_eq!(read("1500"), Some(1500));
         assert_eq!(read("2k"), Some(2000));
         assert_eq!(read("500M"), Some(500_000_000));

@@ -3,8 +3,8 @@
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    rlp_length_prefix, rlp_prefix, WitnessFormat, WitnessGenerator, WitnessLengths, WitnessList,
-    LISTS,
+    rlp_length_prefix, rlp_prefix_length, WitnessFormat, WitnessGenerator, WitnessLengths,
+    WitnessList, LISTS,
 };
 
 const RLP_ORDER: [WitnessList; 4] = [
@@ -24,7 +24,7 @@ const STATUS_END: &str = r#""latestValidHash":"0xd4e56740f876aef8c010b86a40d5f56
 /// An iterator that generates a response with a witness in pieces of one length; the last may be
 /// shorter.
 #[derive(Debug)]
-pub struct WitnessPieces {
+pub struct WitnessPieceIterator {
     witness: WitnessGenerator,
     counts: WitnessLengths,
     shape: WitnessFormat,
@@ -38,7 +38,7 @@ pub struct WitnessPieces {
     offset: u64,
 }
 
-impl WitnessPieces {
+impl WitnessPieceIterator {
     pub(super) fn new(
         witness: &WitnessGenerator,
         shape: WitnessFormat,
@@ -61,7 +61,7 @@ impl WitnessPieces {
             offset: 0,
         };
         this.append_opening(id);
-        this.remaining_bytes = this.made.len() as u64 + this.body_length();
+        this.remaining_bytes = this.made.len() as u64 + this.length_after_opening();
         if piece == usize::MAX {
             this.made.reserve(this.remaining_bytes as usize);
         }
@@ -69,7 +69,7 @@ impl WitnessPieces {
     }
 
     /// Returns the number of bytes that are not generated yet.
-    pub fn remaining_bytes(&self) -> u64 {
+    pub fn ungenerated_bytes(&self) -> u64 {
         self.remaining_bytes
     }
 
@@ -87,7 +87,7 @@ impl WitnessPieces {
         match self.shape {
             WitnessFormat::Object => self.made.extend_from_slice(b"{"),
             WitnessFormat::Rlp => {
-                let head = hex::encode(rlp_length_prefix(0xc0, self.rlp_len()));
+                let head = hex::encode(rlp_length_prefix(0xc0, self.lists_rlp_length()));
                 let begin = format!(r#"{STATUS}"witness":"0x{head}"#);
                 self.made.extend_from_slice(begin.as_bytes());
             }
@@ -114,7 +114,7 @@ impl WitnessPieces {
         let mut begins = SSZ_ORDER.len() as u64 * OFFSET;
         for list in SSZ_ORDER {
             self.put_offset(begins);
-            begins += self.ssz_len(list);
+            begins += self.list_ssz_length(list);
         }
     }
 
@@ -123,7 +123,7 @@ impl WitnessPieces {
     }
 
     /// Returns the length of a list in SSZ.
-    fn ssz_len(&self, list: WitnessList) -> u64 {
+    fn list_ssz_length(&self, list: WitnessList) -> u64 {
         let at = list as usize;
         OFFSET * self.counts.items[at] + self.counts.digits[at] / 2
     }
@@ -147,20 +147,23 @@ impl WitnessPieces {
     }
 
     /// Returns the length of the four lists in RLP.
-    fn rlp_len(&self) -> u64 {
+    fn lists_rlp_length(&self) -> u64 {
         let of = |len: &u64| rlp_length_prefix(0xc0, *len).len() as u64 + len;
         self.counts.rlp.iter().map(of).sum()
     }
 
     /// Returns the number of bytes that follow the output of
     /// [`append_opening`](Self::append_opening).
-    fn body_length(&self) -> u64 {
+    fn length_after_opening(&self) -> u64 {
         let end = self.closing_text().len() as u64;
         let counts = &self.counts;
         match self.shape {
             WitnessFormat::Status => end,
-            WitnessFormat::Rlp => 2 * self.rlp_len() + end,
-            WitnessFormat::Ssz => SSZ_ORDER.into_iter().map(|list| self.ssz_len(list)).sum(),
+            WitnessFormat::Rlp => 2 * self.lists_rlp_length() + end,
+            WitnessFormat::Ssz => SSZ_ORDER
+                .into_iter()
+                .map(|list| self.list_ssz_length(list))
+                .sum(),
             WitnessFormat::Object | WitnessFormat::Nested => {
                 let of = |(place, list): (usize, &WitnessList)| {
                     let at = *list as usize;
@@ -176,7 +179,7 @@ impl WitnessPieces {
     }
 
     /// Appends the next item, or the delimiters of a list; returns false at the end.
-    fn append_next(&mut self) -> bool {
+    fn append_next_witness_item(&mut self) -> bool {
         let Some(list) = self.list_order().get(self.list).copied() else {
             return false;
         };
@@ -184,7 +187,7 @@ impl WitnessPieces {
         match self.shape {
             WitnessFormat::Rlp => self.append_rlp(list, number),
             WitnessFormat::Ssz => {
-                self.append_ssz(list, number, count);
+                self.append_ssz_offset_or_item(list, number, count);
                 // the offsets precede the items
                 count *= 2;
             }
@@ -212,7 +215,9 @@ impl WitnessPieces {
             _ => self.made.extend_from_slice(b","),
         }
         self.made.extend_from_slice(b"\"0x");
-        self.witness.pool.write(list, number, &mut self.made);
+        self.witness
+            .pool
+            .append_pool_item_hex(list, number, &mut self.made);
         self.made.extend_from_slice(b"\"");
     }
 
@@ -222,10 +227,10 @@ impl WitnessPieces {
     }
 
     /// Appends one of `count` offsets, and after them one of the items.
-    fn append_ssz(&mut self, list: WitnessList, number: u64, count: u64) {
+    fn append_ssz_offset_or_item(&mut self, list: WitnessList, number: u64, count: u64) {
         if number >= count {
             let pool = &self.witness.pool;
-            return pool.write_bytes(list, number - count, &mut self.made);
+            return pool.append_pool_item_bytes(list, number - count, &mut self.made);
         }
         if number == 0 {
             self.offset = OFFSET * count;
@@ -240,15 +245,17 @@ impl WitnessPieces {
             self.made.extend_from_slice(hex::encode(head).as_bytes());
         }
         let len = self.witness.pool.pool_item(list, number).len() as u64 / 2;
-        if rlp_prefix(list, len) > 0 {
+        if rlp_prefix_length(list, len) > 0 {
             let head = rlp_length_prefix(0x80, len);
             self.made.extend_from_slice(hex::encode(head).as_bytes());
         }
-        self.witness.pool.write(list, number, &mut self.made);
+        self.witness
+            .pool
+            .append_pool_item_hex(list, number, &mut self.made);
     }
 }
 
-impl Iterator for WitnessPieces {
+impl Iterator for WitnessPieceIterator {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -263,7 +270,7 @@ impl Iterator for WitnessPieces {
         if self.made.len() < self.piece && self.piece != usize::MAX {
             self.made.reserve(self.piece + MOST_ITEM);
         }
-        while self.made.len() < self.piece && self.append_next() {}
+        while self.made.len() < self.piece && self.append_next_witness_item() {}
         let len = self.made.len().min(self.piece);
         self.remaining_bytes -= len as u64;
         Some(self.made.split_to(len).freeze())
@@ -276,10 +283,14 @@ mod tests {
     use sszip_core::ssz::{json_to_ssz, Fork, Preset, Schema};
 
     use super::*;
-    use crate::witness::WitnessSize;
+    use crate::witness::WitnessByteSize;
 
     fn whole(witness: &WitnessGenerator, shape: WitnessFormat) -> Vec<u8> {
-        Vec::from(witness.complete_response(shape, "\"x\"").to_single_slice())
+        Vec::from(
+            witness
+                .build_complete_response(shape, "\"x\"")
+                .to_single_slice(),
+        )
     }
 
     /// Returns the items of an RLP list and the bytes after it; strings without their prefixes,
@@ -316,9 +327,9 @@ mod tests {
 
     #[test]
     fn announced_length_equals_the_length_of_all_pieces() {
-        let pool = WitnessGenerator::new(3, WitnessSize(0));
+        let pool = WitnessGenerator::new(3, WitnessByteSize(0));
         for size in [0, 1, 1000, 30_000, 150_000] {
-            let witness = pool.with_size(WitnessSize(size));
+            let witness = pool.with_size(WitnessByteSize(size));
             for shape in [
                 WitnessFormat::Object,
                 WitnessFormat::Rlp,
@@ -330,7 +341,7 @@ mod tests {
                 for piece in [1, 7, 1000, 1 << 18] {
                     let pieces = witness.response_pieces(shape, "\"x\"", piece);
                     assert_eq!(
-                        pieces.remaining_bytes(),
+                        pieces.ungenerated_bytes(),
                         whole.len() as u64,
                         "{size} {shape:?}"
                     );
@@ -346,16 +357,20 @@ mod tests {
 
     #[test]
     fn witness_has_approximately_the_requested_size() {
-        let pool = WitnessGenerator::new(3, WitnessSize(0));
+        let pool = WitnessGenerator::new(3, WitnessByteSize(0));
         for size in [100_000, 3_000_000] {
-            let len = whole(&pool.with_size(WitnessSize(size)), WitnessFormat::Object).len() as u64;
+            let len = whole(
+                &pool.with_size(WitnessByteSize(size)),
+                WitnessFormat::Object,
+            )
+            .len() as u64;
             assert!((size..size + 60_000).contains(&len), "{len}");
         }
     }
 
     #[test]
     fn witness_in_rlp_has_the_items_of_the_object() {
-        let witness = WitnessGenerator::new(3, WitnessSize(400_000));
+        let witness = WitnessGenerator::new(3, WitnessByteSize(400_000));
         let object: Value =
             serde_json::from_slice(&whole(&witness, WitnessFormat::Object)).unwrap();
         let status: Value = serde_json::from_slice(&whole(&witness, WitnessFormat::Rlp)).unwrap();
@@ -382,7 +397,7 @@ mod tests {
         let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
         let ty = schema.find_type("PayloadStatusWithWitness").unwrap();
         for size in [0, 400_000] {
-            let witness = WitnessGenerator::new(3, WitnessSize(size));
+            let witness = WitnessGenerator::new(3, WitnessByteSize(size));
             let object: Value =
                 serde_json::from_slice(&whole(&witness, WitnessFormat::Object)).unwrap();
             let nested = whole(&witness, WitnessFormat::Nested);
@@ -401,7 +416,7 @@ mod tests {
     fn witness_depends_only_on_the_seed() {
         let of = |seed| {
             whole(
-                &WitnessGenerator::new(seed, WitnessSize(5000)),
+                &WitnessGenerator::new(seed, WitnessByteSize(5000)),
                 WitnessFormat::Object,
             )
         };

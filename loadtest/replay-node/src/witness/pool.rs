@@ -53,37 +53,40 @@ impl WitnessItemPool {
 
     /// Returns the pool item for this number of a list, without its unique digits.
     pub fn pool_item(&self, list: WitnessList, number: u64) -> &str {
-        &self.lists[list as usize][self.pool_index(list, number)]
+        &self.lists[list as usize][self.pool_item_index(list, number)]
     }
 
     /// Returns the index of the pool item for this number.
-    fn pool_index(&self, list: WitnessList, number: u64) -> usize {
+    fn pool_item_index(&self, list: WitnessList, number: u64) -> usize {
         let items = self.lists[list as usize].len() as u64;
         (splitmix_finalize(self.seed ^ (number << 2 | list as u64)) % items) as usize
     }
 
     /// Returns the unique digits of an item.
-    fn unique_digits(&self, list: WitnessList, number: u64) -> impl Iterator<Item = u8> {
+    fn digits_unique_to_item(&self, list: WitnessList, number: u64) -> impl Iterator<Item = u8> {
         let own = splitmix_finalize(!self.seed ^ (number << 2 | list as u64));
         (0..UNIQUE_DIGITS.len()).map(move |at| (own >> (4 * at)) as u8 & 15)
     }
 
     /// Appends the item's bytes with its unique digits.
-    pub fn write_bytes(&self, list: WitnessList, number: u64, to: &mut BytesMut) {
+    pub fn append_pool_item_bytes(&self, list: WitnessList, number: u64, to: &mut BytesMut) {
         let begin = to.len() + UNIQUE_DIGITS.start / 2;
-        to.extend_from_slice(&self.bytes[list as usize][self.pool_index(list, number)]);
+        to.extend_from_slice(&self.bytes[list as usize][self.pool_item_index(list, number)]);
         let own = &mut to[begin..][..UNIQUE_DIGITS.len() / 2];
         own.fill(0);
-        for (at, digit) in self.unique_digits(list, number).enumerate() {
+        for (at, digit) in self.digits_unique_to_item(list, number).enumerate() {
             own[at / 2] = own[at / 2] << 4 | digit;
         }
     }
 
     /// Appends the item's hex digits with its unique digits.
-    pub fn write(&self, list: WitnessList, number: u64, to: &mut BytesMut) {
+    pub fn append_pool_item_hex(&self, list: WitnessList, number: u64, to: &mut BytesMut) {
         let item = self.pool_item(list, number).as_bytes();
         let mut digits = [0; UNIQUE_DIGITS.end - UNIQUE_DIGITS.start];
-        for (place, digit) in digits.iter_mut().zip(self.unique_digits(list, number)) {
+        for (place, digit) in digits
+            .iter_mut()
+            .zip(self.digits_unique_to_item(list, number))
+        {
             *place = b"0123456789abcdef"[usize::from(digit)];
         }
         to.extend_from_slice(&item[..UNIQUE_DIGITS.start]);
@@ -165,7 +168,7 @@ mod tests {
         for list in LISTS {
             for number in 0..5000 {
                 let mut item = BytesMut::new();
-                pool.write(list, number, &mut item);
+                pool.append_pool_item_hex(list, number, &mut item);
                 assert_eq!(item.len(), pool.pool_item(list, number).len());
                 assert!(seen.insert(item), "{list:?} {number}");
             }

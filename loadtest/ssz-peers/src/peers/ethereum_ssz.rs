@@ -6,8 +6,8 @@ use ssz_types::typenum::{Shleft, Unsigned, U, U1};
 use ssz_types::{BitList, BitVector, FixedVector, VariableList};
 use tree_hash::TreeHash;
 
-use super::{JsonConversion, PeerValue, TypeCodec};
-use crate::json::{self, hex, hexes, itself, list, uint, uint256, uints, Hex};
+use super::{PeerJsonFunctions, PeerSszCodec, PeerTypeCodec};
+use crate::json::{self, hex, hexes, itself, list, uint, uint256, uints, HexConvertible};
 
 type List<T, N> = VariableList<T, N>;
 type Vector<T, N> = FixedVector<T, N>;
@@ -20,7 +20,7 @@ type Bytes32 = [u8; 32];
 type Bytes48 = [u8; 48];
 type Bytes96 = [u8; 96];
 type Bytes256 = [u8; 256];
-type Uint256 = ruint::aliases::U256;
+type Uint256Conversion = ruint::aliases::U256;
 
 #[allow(non_camel_case_types)]
 type DEPOSIT_PROOF_LENGTH = U<{ super::DEPOSIT_PROOF_LENGTH }>;
@@ -45,7 +45,7 @@ macro_rules! structs {
                 $(#[serde(with = $json)] pub $field: $ty,)*
             }
 
-            impl PeerValue for $name {
+            impl PeerSszCodec for $name {
                 fn decode_ssz(ssz: &[u8]) -> Result<Self, String> {
                     Self::from_ssz_bytes(ssz).map_err(|error| format!("{error:?}"))
                 }
@@ -60,8 +60,8 @@ macro_rules! structs {
             }
         )*
 
-        pub(super) fn codecs() -> &'static [TypeCodec] {
-            const { &[$(TypeCodec::for_type::<$name>(stringify!($name), Some(JsonConversion::for_type::<$name>())),)*] }
+        pub(super) fn codecs() -> &'static [PeerTypeCodec] {
+            const { &[$(PeerTypeCodec::for_type::<$name>(stringify!($name), Some(PeerJsonFunctions::for_type::<$name>())),)*] }
         }
     };
 }
@@ -69,24 +69,24 @@ macro_rules! structs {
 limits!(constants);
 containers!(structs);
 
-impl<N: Unsigned> Hex for VariableList<u8, N> {
-    fn from_digits(digits: &str) -> Option<Self> {
+impl<N: Unsigned> HexConvertible for VariableList<u8, N> {
+    fn from_hex_digits(digits: &str) -> Option<Self> {
         Self::new(const_hex::decode(digits).ok()?).ok()
     }
 
-    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize_hex_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         json::write_hex(self, serializer)
     }
 }
 
 macro_rules! bits {
     ($ty:ident) => {
-        impl<N: Unsigned + Clone> Hex for $ty<N> {
-            fn from_digits(digits: &str) -> Option<Self> {
+        impl<N: Unsigned + Clone> HexConvertible for $ty<N> {
+            fn from_hex_digits(digits: &str) -> Option<Self> {
                 Self::from_ssz_bytes(&const_hex::decode(digits).ok()?).ok()
             }
 
-            fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            fn serialize_hex_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 json::write_hex(&ssz::Encode::as_ssz_bytes(self), serializer)
             }
         }

@@ -4,8 +4,8 @@ use libssz_merkle::Sha2Hasher;
 use libssz_types::{SszBitlist, SszBitvector, SszList, SszVector};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{JsonConversion, PeerValue, TypeCodec, DEPOSIT_PROOF_LENGTH};
-use crate::json::{self, hex, hexes, itself, list, uint, uint256, uints, Hex};
+use super::{PeerJsonFunctions, PeerSszCodec, PeerTypeCodec, DEPOSIT_PROOF_LENGTH};
+use crate::json::{self, hex, hexes, itself, list, uint, uint256, uints, HexConvertible};
 
 type List<T, const N: usize> = SszList<T, N>;
 type Vector<T, const N: usize> = SszVector<T, N>;
@@ -20,7 +20,7 @@ type Bytes96 = [u8; 96];
 type Bytes256 = [u8; 256];
 /// The crate has 256-bit numbers only through ethereum_types; little-endian, the array has the
 /// same bytes and root.
-type Uint256 = [u8; 32];
+type Uint256Conversion = [u8; 32];
 
 macro_rules! constants {
     ($($name:ident = $power:literal,)*) => {
@@ -39,7 +39,7 @@ macro_rules! structs {
                 $(#[serde(with = $json)] pub $field: $ty,)*
             }
 
-            impl PeerValue for $name {
+            impl PeerSszCodec for $name {
                 fn decode_ssz(ssz: &[u8]) -> Result<Self, String> {
                     libssz::SszDecode::from_ssz_bytes(ssz).map_err(|error| format!("{error:?}"))
                 }
@@ -54,8 +54,8 @@ macro_rules! structs {
             }
         )*
 
-        pub(super) fn codecs() -> &'static [TypeCodec] {
-            const { &[$(TypeCodec::for_type::<$name>(stringify!($name), Some(JsonConversion::for_type::<$name>())),)*] }
+        pub(super) fn codecs() -> &'static [PeerTypeCodec] {
+            const { &[$(PeerTypeCodec::for_type::<$name>(stringify!($name), Some(PeerJsonFunctions::for_type::<$name>())),)*] }
         }
     };
 }
@@ -63,24 +63,24 @@ macro_rules! structs {
 limits!(constants);
 containers!(structs);
 
-impl<const N: usize> Hex for SszList<u8, N> {
-    fn from_digits(digits: &str) -> Option<Self> {
+impl<const N: usize> HexConvertible for SszList<u8, N> {
+    fn from_hex_digits(digits: &str) -> Option<Self> {
         const_hex::decode(digits).ok()?.try_into().ok()
     }
 
-    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize_hex_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         json::write_hex(self, serializer)
     }
 }
 
 macro_rules! bits {
     ($ty:ident) => {
-        impl<const N: usize> Hex for $ty<N> {
-            fn from_digits(digits: &str) -> Option<Self> {
+        impl<const N: usize> HexConvertible for $ty<N> {
+            fn from_hex_digits(digits: &str) -> Option<Self> {
                 libssz::SszDecode::from_ssz_bytes(&const_hex::decode(digits).ok()?).ok()
             }
 
-            fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            fn serialize_hex_text<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 json::write_hex(&libssz::SszEncode::to_ssz(self), serializer)
             }
         }

@@ -10,7 +10,7 @@ pub mod libssz;
 pub mod ssz_rs;
 
 /// A value of a container type that a compared SSZ crate (peer) encodes and decodes.
-pub trait PeerValue: Sized {
+pub trait PeerSszCodec: Sized {
     /// Decodes SSZ.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl JsonLibrary {
     ///
     /// # Errors
     /// Returns the library's error as text.
-    pub fn read<T: DeserializeOwned>(self, json: &[u8]) -> Result<T, String> {
+    pub fn parse_peer_json<T: DeserializeOwned>(self, json: &[u8]) -> Result<T, String> {
         match self {
             Self::SerdeJson => serde_json::from_slice(json).map_err(|error| error.to_string()),
             Self::SonicRs => sonic_rs::from_slice(json).map_err(|error| error.to_string()),
@@ -52,7 +52,7 @@ impl JsonLibrary {
     ///
     /// # Errors
     /// Returns the library's error as text; the compared types cause none.
-    pub fn write<T: Serialize>(self, value: &T) -> Result<Vec<u8>, String> {
+    pub fn serialize_to_json<T: Serialize>(self, value: &T) -> Result<Vec<u8>, String> {
         match self {
             Self::SerdeJson => serde_json::to_vec(value).map_err(|error| error.to_string()),
             Self::SonicRs => sonic_rs::to_vec(value).map_err(|error| error.to_string()),
@@ -70,7 +70,7 @@ impl fmt::Display for JsonLibrary {
 }
 
 /// The functions of one peer for one container type, without the Rust type.
-pub struct TypeCodec {
+pub struct PeerTypeCodec {
     /// Name of the type, equal to the struct's.
     pub name: &'static str,
     /// Decodes SSZ and encodes the value again.
@@ -78,29 +78,32 @@ pub struct TypeCodec {
     /// Decodes SSZ and returns the root of the value.
     pub root: fn(&[u8]) -> Result<[u8; 32], String>,
     /// JSON functions, if the peer has any here.
-    pub json: Option<JsonConversion>,
+    pub json: Option<PeerJsonFunctions>,
 }
 
 /// The conversions between JSON and SSZ through a peer's struct.
 #[derive(Clone, Copy)]
-pub struct JsonConversion {
+pub struct PeerJsonFunctions {
     /// Converts JSON to SSZ.
     pub to_ssz: fn(&[u8], JsonLibrary) -> Result<Vec<u8>, String>,
     /// Converts SSZ to JSON.
     pub from_ssz: fn(&[u8], JsonLibrary) -> Result<Vec<u8>, String>,
 }
 
-impl JsonConversion {
-    const fn for_type<T: PeerValue + Serialize + DeserializeOwned>() -> Self {
+impl PeerJsonFunctions {
+    const fn for_type<T: PeerSszCodec + Serialize + DeserializeOwned>() -> Self {
         Self {
-            to_ssz: |json, serde| Ok(serde.read::<T>(json)?.encode_ssz()),
-            from_ssz: |ssz, serde| serde.write(&T::decode_ssz(ssz)?),
+            to_ssz: |json, serde| Ok(serde.parse_peer_json::<T>(json)?.encode_ssz()),
+            from_ssz: |ssz, serde| serde.serialize_to_json(&T::decode_ssz(ssz)?),
         }
     }
 }
 
-impl TypeCodec {
-    const fn for_type<T: PeerValue>(name: &'static str, json: Option<JsonConversion>) -> Self {
+impl PeerTypeCodec {
+    const fn for_type<T: PeerSszCodec>(
+        name: &'static str,
+        json: Option<PeerJsonFunctions>,
+    ) -> Self {
         Self {
             name,
             recode: |ssz| Ok(T::decode_ssz(ssz)?.encode_ssz()),
@@ -111,7 +114,7 @@ impl TypeCodec {
 }
 
 /// Returns all peers by name, with their types.
-pub fn all_peers() -> [(&'static str, &'static [TypeCodec]); 3] {
+pub fn peer_codecs_by_name() -> [(&'static str, &'static [PeerTypeCodec]); 3] {
     // functions, so that the generated code is compiled once, with this crate
     [
         ("libssz", libssz::codecs()),

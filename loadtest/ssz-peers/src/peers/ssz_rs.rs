@@ -2,7 +2,7 @@
 
 use ssz_rs::prelude::*;
 
-use super::{PeerValue, TypeCodec, DEPOSIT_PROOF_LENGTH};
+use super::{PeerSszCodec, PeerTypeCodec, DEPOSIT_PROOF_LENGTH};
 
 type ByteList<const N: usize> = List<u8, N>;
 type Bytes4 = [u8; 4];
@@ -12,7 +12,7 @@ type Bytes32 = [u8; 32];
 type Bytes48 = Vector<u8, 48>;
 type Bytes96 = Vector<u8, 96>;
 type Bytes256 = Vector<u8, 256>;
-type Uint256 = U256;
+type Uint256Conversion = U256;
 
 macro_rules! constants {
     ($($name:ident = $power:literal,)*) => {
@@ -29,7 +29,7 @@ macro_rules! structs {
                 $(pub $field: $ty,)*
             }
 
-            impl PeerValue for $name {
+            impl PeerSszCodec for $name {
                 fn decode_ssz(ssz: &[u8]) -> Result<Self, String> {
                     deserialize(ssz).map_err(|error| format!("{error:?}"))
                 }
@@ -47,8 +47,8 @@ macro_rules! structs {
             }
         )*
 
-        pub(super) fn codecs() -> &'static [TypeCodec] {
-            const { &[$(TypeCodec::for_type::<$name>(stringify!($name), None),)*] }
+        pub(super) fn codecs() -> &'static [PeerTypeCodec] {
+            const { &[$(PeerTypeCodec::for_type::<$name>(stringify!($name), None),)*] }
         }
     };
 }

@@ -35,7 +35,7 @@ pub struct ShownBlock {
 /// The unit in which a chain counts its blocks: block numbers, or slots of the Beacon API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum HeightKind {
+pub enum HeightUnit {
     /// Block numbers.
     #[default]
     Blocks,
@@ -48,7 +48,7 @@ pub enum HeightKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ChainState {
     /// Kind of the chain's heights.
-    pub heights: HeightKind,
+    pub heights: HeightUnit,
     /// Counter of epochs. It starts at the owner's start time in microseconds since 1970, so that
     /// no two owners use the same numbers.
     pub epoch: u64,
@@ -175,7 +175,7 @@ pub enum ChainChange {
 impl ChainState {
     /// Creates the state of a chain with no known block, for an owner that started `unix`
     /// milliseconds after 1970.
-    pub fn without_known_blocks(heights: HeightKind, unix: u64) -> Self {
+    pub fn new_without_blocks(heights: HeightUnit, unix: u64) -> Self {
         let epoch = unix.saturating_mul(1_000).max(1);
         Self {
             heights,
@@ -324,7 +324,7 @@ impl ChainState {
 
     /// Records the height of a head that a response has reported. Returns whether it is higher than
     /// all known heads, and near enough to be believed.
-    pub(super) fn record_response_head(&mut self, height: u64) -> bool {
+    pub(super) fn record_reported_head_height(&mut self, height: u64) -> bool {
         if height == self.seen {
             self.unconfirmed = 0;
         }
@@ -345,7 +345,7 @@ impl ChainState {
     }
 
     /// Whether `news` differs from this state only by a newer head and by shown blocks.
-    pub(super) fn is_on_same_branch(&self, news: &Self) -> bool {
+    pub(super) fn is_only_extended_by(&self, news: &Self) -> bool {
         self.epoch <= news.epoch
             && self.epoch >= news.since
             && self.head <= news.head

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{BodySink, CacheEntry, CompressionGate, EntryPayload};
-use crate::gzip::open_stream::{compress_to_open_stream, OpenStream};
-use crate::gzip::splice::{GzipMember, SlicedBody};
+use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
+use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
 
 /// One response of a batch response that is being assembled: an entry with the id of its call, or a
 /// response as text. White space after it is dropped.
@@ -66,7 +66,7 @@ pub fn assemble_gzip_batch(
 }
 
 /// Assembles the batch response for a client that accepts gzip only: the body is gzip in any case.
-pub fn assemble_gzip_only_batch(
+pub fn assemble_batch_for_gzip_only(
     elements: &[BatchResponseElement],
     gate: CompressionGate,
 ) -> Option<SlicedBody> {
@@ -89,14 +89,14 @@ fn assemble_batch_member(
     if !always && !has_coded && length < gate.min_length {
         return assemble_identity_batch(elements);
     }
-    let own = copied_batch_length(elements, CacheEntry::compressed_length);
-    let mut member = GzipMember::with_capacity(elements.len() + 1, own)?;
-    write_batch_array(&mut member, elements, |member, _, open| {
-        compress_pending_text(member, gate)?;
+    let own = bytes_copied_into_batch(elements, CacheEntry::compressed_length);
+    let mut member = GzipMemberBuilder::with_capacity(elements.len() + 1, own)?;
+    write_batch_response_array(&mut member, elements, |member, _, open| {
+        compress_unfinished_text(member, gate)?;
         member.append_open_stream(open)
     })?;
-    compress_pending_text(&mut member, gate)?;
-    let body = member.finish_member()?;
+    compress_unfinished_text(&mut member, gate)?;
+    let body = member.finish_gzip_member()?;
     if always || has_coded || body.byte_length() < length {
         Some(body)
     } else {
@@ -107,19 +107,22 @@ fn assemble_batch_member(
 /// Assembles the batch response of `elements`, in their order, for a client that accepts identity.
 /// Returns `None` if memory is refused.
 pub fn assemble_identity_batch(elements: &[BatchResponseElement]) -> Option<SlicedBody> {
-    let mut body = SlicedBody::empty_identity();
-    body.reserve_own(copied_batch_length(elements, CacheEntry::identity_length))?;
-    write_batch_array(&mut body, elements, |body, entry, _| {
+    let mut body = SlicedBody::empty_identity_body();
+    body.reserve_owned_buffer(bytes_copied_into_batch(
+        elements,
+        CacheEntry::identity_length,
+    ))?;
+    write_batch_response_array(&mut body, elements, |body, entry, _| {
         body.append_shared(&entry.identity_payload()?)
     })?;
     Some(body)
 }
 
 /// Writes the array; `coded` writes the payloads of compressed entries.
-fn write_batch_array<S: BodySink>(
+fn write_batch_response_array<S: BodySink>(
     to: &mut S,
     elements: &[BatchResponseElement],
-    mut coded: impl FnMut(&mut S, &CacheEntry, &OpenStream) -> Option<()>,
+    mut coded: impl FnMut(&mut S, &CacheEntry, &OpenDeflateStream) -> Option<()>,
 ) -> Option<()> {
     for (n, element) in elements.iter().enumerate() {
         to.append_bytes(if n == 0 { b"[" } else { b"," })?;
@@ -133,7 +136,7 @@ fn write_batch_array<S: BodySink>(
                 }
             }
             BatchResponseElement::Stored(entry, id) => {
-                entry.write_response(to, id, true, |to| match entry.stored_payload() {
+                entry.assemble_response_into(to, id, true, |to| match entry.stored_payload() {
                     EntryPayload::Raw(bytes) => to.append_bytes(bytes),
                     EntryPayload::Open(open) => coded(to, entry, open),
                 })?;
@@ -145,7 +148,7 @@ fn write_batch_array<S: BodySink>(
 
 /// Number of bytes that are copied into a batch: brackets, commas, texts, ids, and the copied parts
 /// of payloads.
-fn copied_batch_length(
+fn bytes_copied_into_batch(
     elements: &[BatchResponseElement],
     payload: impl Fn(&CacheEntry) -> usize,
 ) -> usize {
@@ -154,11 +157,11 @@ fn copied_batch_length(
             usize::try_from(element.element_length()).unwrap_or(usize::MAX)
         }
         BatchResponseElement::Stored(entry, id) => {
-            let around = entry.envelope_bytes().envelope_length() + id.len();
+            let around = entry.response_envelope().envelope_length() + id.len();
             around
                 + match entry.stored_payload() {
                     EntryPayload::Raw(bytes) => bytes.len(),
-                    EntryPayload::Open(_) => SlicedBody::copied_length(payload(entry)),
+                    EntryPayload::Open(_) => SlicedBody::bytes_copied_when_shared(payload(entry)),
                 }
         }
     });
@@ -166,13 +169,13 @@ fn copied_batch_length(
 }
 
 /// Compresses the text that is being written, if that makes it smaller.
-fn compress_pending_text(member: &mut GzipMember, gate: CompressionGate) -> Option<()> {
-    let text = member.unfinished_text();
+fn compress_unfinished_text(member: &mut GzipMemberBuilder, gate: CompressionGate) -> Option<()> {
+    let text = member.pending_plain_text();
     if (text.len() as u64) < gate.min_length {
         return Some(());
     }
     match compress_to_open_stream(text, gate.level).filter(|open| open.bytes.len() < text.len()) {
-        Some(open) => member.replace_unfinished_text(&open),
+        Some(open) => member.replace_pending_with_compressed(&open),
         None => Some(()),
     }
 }

@@ -22,8 +22,8 @@ use super::class::LifetimeClass;
 use super::response_directives::StaleDirectives;
 use super::{use_stale, CacheKey, CacheNamespace};
 use crate::bytes::SharedBytes;
-use crate::gzip::open_stream::{compress_to_open_stream_reusing, OpenStream};
-use crate::gzip::splice::{GzipMember, SlicedBody};
+use crate::gzip::open_stream::{open_stream_reusing_buffer, OpenDeflateStream};
+use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
 use crate::lock::lock_ignoring_poison;
 use crate::memory::{MemoryBudget, MemoryReservation};
 
@@ -54,7 +54,7 @@ pub struct EnvelopeBytes {
 
 impl EnvelopeBytes {
     /// Creates an envelope without bytes, for a body that is all payload: the response to a GET.
-    pub fn empty_envelope() -> Self {
+    pub fn envelope_without_bytes() -> Self {
         Self {
             id: ResponseIdPosition::None,
             before: Box::default(),
@@ -91,7 +91,7 @@ pub enum EntryPayload {
     /// Uncompressed: too short to be compressed, or not made smaller by it.
     Raw(SharedBytes),
     /// Compressed.
-    Open(OpenStream),
+    Open(OpenDeflateStream),
 }
 
 impl EntryPayload {
@@ -191,7 +191,7 @@ pub struct CacheEntry {
     is_stale_allowed: AtomicBool,
     /// Number of the last invalidation before the request was sent to the node.
     invalidation_number: u64,
-    /// [`NamespaceChain::tip_expiry_count`] of its chain at that time.
+    /// [`NamespaceChain::shown_block_expiry_count`] of its chain at that time.
     tip_ends: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,
@@ -222,7 +222,7 @@ const MIN_RESERVED: u64 = 64 << 10;
 /// The result of [`CacheEntry::reserve_identity_bytes`]: whether identity bytes may be sent, and their
 /// reservation.
 #[derive(Debug)]
-pub enum IdentityReservation {
+pub enum IdentityReservationResult {
     /// The bytes need no reservation.
     NotReserved,
     /// The reservation, which the caller keeps until the bytes are sent.
@@ -247,9 +247,9 @@ trait BodySink {
     fn append_bytes(&mut self, more: &[u8]) -> Option<()>;
 }
 
-impl BodySink for GzipMember {
+impl BodySink for GzipMemberBuilder {
     fn append_bytes(&mut self, more: &[u8]) -> Option<()> {
-        GzipMember::append_text(self, more)
+        GzipMemberBuilder::append_plain_text(self, more)
     }
 }
 
@@ -268,12 +268,12 @@ impl CacheEntry {
         gate: CompressionGate,
         meta: EntryMetadata,
     ) -> Option<Self> {
-        Self::from_fetched_result_in(envelope, result, gate, meta, &mut Vec::new())
+        Self::from_fetched_result_reusing(envelope, result, gate, meta, &mut Vec::new())
     }
 
     /// Creates an entry like [`compress_payload`](Self::from_fetched_result), with `room` as working
     /// memory.
-    pub fn from_fetched_result_in(
+    pub fn from_fetched_result_reusing(
         envelope: EnvelopeBytes,
         result: &[u8],
         gate: CompressionGate,
@@ -284,7 +284,7 @@ impl CacheEntry {
         let coded = if length < gate.min_length {
             None
         } else {
-            Some(compress_to_open_stream_reusing(result, gate.level, room)?)
+            Some(open_stream_reusing_buffer(result, gate.level, room)?)
                 .filter(|open| open.bytes.len() < result.len())
         };
         let payload = match coded {
@@ -321,11 +321,12 @@ impl CacheEntry {
     pub(in crate::cache) fn empty_at(sent_at: u64) -> Self {
         let payload = EntryPayload::Raw(Vec::new().into());
         let meta = EntryMetadata::default();
-        Self::new(EnvelopeBytes::empty_envelope(), payload, meta).with_lifetime(sent_at, 0)
+        Self::new(EnvelopeBytes::envelope_without_bytes(), payload, meta)
+            .with_stored_time_and_ttl(sent_at, 0)
     }
 
     /// Returns the bytes of the response around its id and its payload.
-    pub fn envelope_bytes(&self) -> &EnvelopeBytes {
+    pub fn response_envelope(&self) -> &EnvelopeBytes {
         &self.envelope_bytes
     }
 
@@ -346,44 +347,44 @@ impl CacheEntry {
 
     /// Sets the times of an entry that is stored at `now` and fresh for `valid`, both in
     /// milliseconds.
-    pub fn with_lifetime(mut self, now: u64, valid: u64) -> Self {
+    pub fn with_stored_time_and_ttl(mut self, now: u64, valid: u64) -> Self {
         self.response_metadata.stored_at = now;
         self.response_metadata.expires_at = now.saturating_add(valid);
         self
     }
 
-    /// Sets the number of the last [invalidation](super::process::invalidations::TargetInvalidations)
+    /// Sets the number of the last [invalidation](super::process::invalidations::InvalidatedRequestTargets)
     /// before the request.
     pub fn with_invalidation_number(mut self, changes: u64) -> Self {
         self.invalidation_number = changes;
         self
     }
 
-    /// Sets the [`NamespaceChain::tip_expiry_count`] of its chain before the request.
-    pub fn with_tip_expiry_count(mut self, tip_ends: u64) -> Self {
+    /// Sets the [`NamespaceChain::shown_block_expiry_count`] of its chain before the request.
+    pub fn with_shown_block_expiry_count(mut self, tip_ends: u64) -> Self {
         self.tip_ends = tip_ends;
         self
     }
 
-    /// Number of the last [invalidation](super::process::invalidations::TargetInvalidations) before the
+    /// Number of the last [invalidation](super::process::invalidations::InvalidatedRequestTargets) before the
     /// request was sent to the node.
-    pub fn invalidation_number(&self) -> u64 {
+    pub fn invalidation_number_at_dispatch(&self) -> u64 {
         self.invalidation_number
     }
 
     /// Marks the entry to be compared with the same resource in its other format before it is sent.
-    pub fn mark_format_unchecked(mut self) -> Self {
+    pub fn mark_for_format_comparison(mut self) -> Self {
         self.uncompared = AtomicBool::new(true);
         self
     }
 
     /// Whether the entry has still to be compared with its other format.
-    pub fn is_format_unchecked(&self) -> bool {
+    pub fn needs_format_comparison(&self) -> bool {
         self.uncompared.load(Ordering::Relaxed)
     }
 
     /// Records that the entry was compared with its other format, and may be sent.
-    pub fn mark_format_checked(&self) {
+    pub fn mark_format_compared(&self) {
         self.uncompared.store(false, Ordering::Relaxed);
     }
 
@@ -401,12 +402,14 @@ impl CacheEntry {
         let mut entry = self.with_chain_dependency(chains);
         if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.response_metadata.follows) {
             // set first, so that an end meanwhile is not missed
-            entry.tip_ends = chain.tip_expiry_count();
+            entry.tip_ends = chain.shown_block_expiry_count();
             let is_about_head = matches!(
                 entry.response_metadata.class,
                 LifetimeClass::Tip | LifetimeClass::Nothing
             );
-            if is_about_head && chain.is_below_tip_floor(epoch, entry.response_metadata.height) {
+            if is_about_head
+                && chain.is_entry_below_tip_floor(epoch, entry.response_metadata.height)
+            {
                 return None;
             }
         }
@@ -422,7 +425,7 @@ impl CacheEntry {
             epoch,
             self.response_metadata.height,
         );
-        Some(stamp.with_tip_expiry_count(self.tip_ends))
+        Some(stamp.with_shown_block_expiry_count(self.tip_ends))
     }
 
     /// Whether the entry is valid on its chain, regardless of its lifetime.
@@ -433,9 +436,9 @@ impl CacheEntry {
 
     /// Whether the entry may answer a request with this dispatch mark, though a newer response may
     /// exist.
-    pub fn is_valid_for_dispatch(&self, mark: Option<&DispatchMark>) -> bool {
+    pub fn may_answer_dispatched_request(&self, mark: Option<&DispatchMark>) -> bool {
         let stamp = self.chain_dependency();
-        stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.is_valid_for_dispatch(mark)))
+        stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.may_answer_dispatched_request(mark)))
     }
 
     /// Whether no block that the entry depends on was replaced; there may be a newer head.
@@ -446,7 +449,7 @@ impl CacheEntry {
 
     /// Returns a copy of the entry with the same body and these properties, such as the times after
     /// a revalidation.
-    pub fn with_entry_metadata(&self, meta: EntryMetadata) -> Self {
+    pub fn copy_with_metadata(&self, meta: EntryMetadata) -> Self {
         let mut other = Self::new(
             self.envelope_bytes.clone(),
             self.stored_payload.clone(),
@@ -553,7 +556,7 @@ impl CacheEntry {
     }
 
     /// Returns the response under `id` for a client that accepts identity. A compressed payload is
-    /// decoded, see [`bytes_to_decode`](Self::bytes_to_decode). From the second time on the decoded
+    /// decoded, see [`identity_bytes_to_decode`](Self::identity_bytes_to_decode). From the second time on the decoded
     /// bytes are cached, and [`memory_weight`](Self::memory_weight) grows by them. Returns `None`
     /// if memory is refused.
     pub fn response_for_identity_client(&self, id: &[u8]) -> Option<SlicedBody> {
@@ -563,7 +566,7 @@ impl CacheEntry {
 
     /// Number of bytes that [`response_for_identity_client`](Self::response_for_identity_client)
     /// has to decode if it is called now; 0 if they are cached or stored uncompressed.
-    pub fn bytes_to_decode(&self) -> u64 {
+    pub fn identity_bytes_to_decode(&self) -> u64 {
         let EntryPayload::Open(open) = &self.stored_payload else {
             return 0;
         };
@@ -582,14 +585,14 @@ impl CacheEntry {
         &self,
         budget: &MemoryBudget,
         limit: usize,
-    ) -> IdentityReservation {
+    ) -> IdentityReservationResult {
         let length = self.payload_length();
         if !self.is_compressed() || length < MIN_RESERVED {
-            return IdentityReservation::NotReserved;
+            return IdentityReservationResult::NotReserved;
         }
         let mut decoded = lock_ignoring_poison(&self.plain);
         if let Some(borrowed) = decoded.borrowed.upgrade() {
-            return IdentityReservation::Reserved(borrowed);
+            return IdentityReservationResult::Reserved(borrowed);
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         match budget.reserve_bytes(length, limit) {
@@ -599,9 +602,9 @@ impl CacheEntry {
                     _reservation: reservation,
                 });
                 decoded.borrowed = Arc::downgrade(&borrowed);
-                IdentityReservation::Reserved(borrowed)
+                IdentityReservationResult::Reserved(borrowed)
             }
-            None => IdentityReservation::Refused,
+            None => IdentityReservationResult::Refused,
         }
     }
 
@@ -610,22 +613,22 @@ impl CacheEntry {
     pub fn response_for_gzip_only_client(&self, id: &[u8]) -> Option<SlicedBody> {
         let copied = match &self.stored_payload {
             EntryPayload::Raw(bytes) => bytes.len(),
-            EntryPayload::Open(open) => SlicedBody::copied_length(open.bytes.len()),
+            EntryPayload::Open(open) => SlicedBody::bytes_copied_when_shared(open.bytes.len()),
         };
         let own = self.envelope_bytes.envelope_length() + id.len() + copied;
-        let mut member = GzipMember::with_capacity(2, own)?;
-        self.write_response(&mut member, id, false, |member| {
+        let mut member = GzipMemberBuilder::with_capacity(2, own)?;
+        self.assemble_response_into(&mut member, id, false, |member| {
             match &self.stored_payload {
-                EntryPayload::Raw(bytes) => member.append_text(bytes),
+                EntryPayload::Raw(bytes) => member.append_plain_text(bytes),
                 EntryPayload::Open(open) => member.append_open_stream(open),
             }
         })?;
-        member.finish_member()
+        member.finish_gzip_member()
     }
 
     /// Writes the response under `id`; `payload` writes its payload. With `trims` white space at
     /// the end is dropped.
-    fn write_response<S: BodySink>(
+    fn assemble_response_into<S: BodySink>(
         &self,
         to: &mut S,
         id: &[u8],
@@ -644,10 +647,10 @@ impl CacheEntry {
     }
 
     fn assemble_identity_response(&self, id: &[u8], payload: &SharedBytes) -> Option<SlicedBody> {
-        let mut body = SlicedBody::empty_identity();
-        let copied = SlicedBody::copied_length(payload.len());
-        body.reserve_own(self.envelope_bytes.envelope_length() + id.len() + copied)?;
-        self.write_response(&mut body, id, false, |body| body.append_shared(payload))?;
+        let mut body = SlicedBody::empty_identity_body();
+        let copied = SlicedBody::bytes_copied_when_shared(payload.len());
+        body.reserve_owned_buffer(self.envelope_bytes.envelope_length() + id.len() + copied)?;
+        self.assemble_response_into(&mut body, id, false, |body| body.append_shared(payload))?;
         Some(body)
     }
 
@@ -668,7 +671,7 @@ impl CacheEntry {
         let bytes = match there {
             Some(bytes) => bytes,
             // without the lock: other requests may need gzip, or the length
-            None => SharedBytes::from(open.inflate()?),
+            None => SharedBytes::from(open.decompress_open_stream()?),
         };
         let mut decoded = lock_ignoring_poison(&self.plain);
         // another thread may have decoded the same payload
@@ -703,12 +706,12 @@ impl CacheEntry {
     pub fn decode_payload(&self) -> Option<SharedBytes> {
         match &self.stored_payload {
             EntryPayload::Raw(bytes) => Some(bytes.clone()),
-            EntryPayload::Open(open) => Some(SharedBytes::from(open.inflate()?)),
+            EntryPayload::Open(open) => Some(SharedBytes::from(open.decompress_open_stream()?)),
         }
     }
 
     /// Drops the cached identity bytes for good, for a tier that has no space for both codings.
-    pub(super) fn disable_identity_cache(&self) {
+    pub(super) fn disable_identity_bytes_cache(&self) {
         lock_ignoring_poison(&self.plain).cache = IdentityBytesCache::Disabled;
     }
 

@@ -9,7 +9,7 @@
 
 use super::wire::SerializedEntryHead;
 use crate::bytes::SharedBytes;
-use crate::gzip::open_stream::{compress_to_open_stream, OpenStream};
+use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
 
 /// Level of libdeflate.
 const RECOMPRESSION_LEVEL: u8 = 9;
@@ -18,13 +18,13 @@ const RECOMPRESSION_LEVEL: u8 = 9;
 const MAX_LENGTH: u64 = 8 << 20;
 
 /// Whether [`recompress_entry`] may make an entry's bytes smaller. It takes no time.
-pub fn is_recompressible(bytes: &[u8]) -> bool {
+pub fn is_entry_recompressible(bytes: &[u8]) -> bool {
     SerializedEntryHead::parse_entry_head(bytes)
-        .is_some_and(|(head, _)| recompressible_payload(&head).is_some())
+        .is_some_and(|(head, _)| recompressible_checksum_and_length(&head).is_some())
 }
 
 /// Returns checksum and length of a payload that may be recompressed.
-fn recompressible_payload(head: &SerializedEntryHead<'_>) -> Option<(u32, u64)> {
+fn recompressible_checksum_and_length(head: &SerializedEntryHead<'_>) -> Option<(u32, u64)> {
     let (crc, length) = head.coded?;
     (!head.recompressed && length <= MAX_LENGTH).then_some((crc, length))
 }
@@ -36,8 +36,8 @@ fn recompressible_payload(head: &SerializedEntryHead<'_>) -> Option<(u32, u64)> 
 /// are no valid entry of this version, or if memory is refused.
 pub fn recompress_entry(bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
-    let (crc, length) = recompressible_payload(&head)?;
-    let coded = recompress_stream(&OpenStream::new(
+    let (crc, length) = recompressible_checksum_and_length(&head)?;
+    let coded = recompress_open_stream(&OpenDeflateStream::new(
         SharedBytes::try_copy_from(payload)?,
         crc,
         length,
@@ -46,24 +46,24 @@ pub fn recompress_entry(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the shorter of a stream and its recompression.
-fn recompress_stream(before: &OpenStream) -> Option<OpenStream> {
+fn recompress_open_stream(before: &OpenDeflateStream) -> Option<OpenDeflateStream> {
     // checked against CRC and length
-    let plain = before.inflate()?;
+    let plain = before.decompress_open_stream()?;
     let after = compress_to_open_stream(&plain, RECOMPRESSION_LEVEL)?;
     if after.bytes.len() >= before.bytes.len() {
         return Some(before.clone());
     }
     let is_same = (after.crc, after.length) == (before.crc, before.length)
-        && after.inflate().as_ref() == Some(&plain);
+        && after.decompress_open_stream().as_ref() == Some(&plain);
     is_same.then_some(after)
 }
 
 fn encode_recompressed_entry(
     mut head: SerializedEntryHead<'_>,
-    coded: &OpenStream,
+    coded: &OpenDeflateStream,
 ) -> Option<Vec<u8>> {
     head.recompressed = true;
-    let head = head.serialize_head()?;
+    let head = head.serialize_entry_head()?;
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(head.len() + coded.bytes.len())
@@ -75,7 +75,7 @@ fn encode_recompressed_entry(
 
 #[cfg(test)]
 mod tests {
-    use super::{is_recompressible, recompress_entry, MAX_LENGTH};
+    use super::{is_entry_recompressible, recompress_entry, MAX_LENGTH};
     use crate::cache::entry::wire::{decode_cache_entry, EncodedEntry};
     use crate::cache::entry::{
         CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
@@ -121,12 +121,12 @@ mod tests {
             let result = result(length);
             for entry in [entry(&result, 1), entry(&result, 1).mark_for_strict_check()] {
                 let bytes = bytes_of(&entry);
-                assert!(is_recompressible(&bytes));
+                assert!(is_entry_recompressible(&bytes));
                 let again = recompress_entry(&bytes).unwrap();
                 assert!(again.len() < bytes.len(), "{length}");
                 assert_eq!(again.len(), again.capacity());
                 let read = decode_cache_entry(&again, 0, 0, 0).unwrap();
-                assert_eq!(read.envelope_bytes(), entry.envelope_bytes());
+                assert_eq!(read.response_envelope(), entry.response_envelope());
                 assert_eq!(
                     read.response_metadata().fields,
                     entry.response_metadata().fields
@@ -137,7 +137,7 @@ mod tests {
                 let EntryPayload::Open(open) = read.stored_payload() else {
                     panic!();
                 };
-                assert_eq!(open.inflate().unwrap(), result);
+                assert_eq!(open.decompress_open_stream().unwrap(), result);
             }
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn entry_is_recompressed_only_once() {
         let again = recompress_entry(&bytes_of(&entry(&result(5_000), 1))).unwrap();
-        assert!(!is_recompressible(&again) && recompress_entry(&again).is_none());
+        assert!(!is_entry_recompressible(&again) && recompress_entry(&again).is_none());
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             b"body".to_vec(),
             Vec::new(),
         ] {
-            assert!(!is_recompressible(&bytes) && recompress_entry(&bytes).is_none());
+            assert!(!is_entry_recompressible(&bytes) && recompress_entry(&bytes).is_none());
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
                 let EntryPayload::Open(open) = read.stored_payload() else {
                     panic!();
                 };
-                assert_eq!(open.inflate().unwrap(), result(5_000));
+                assert_eq!(open.decompress_open_stream().unwrap(), result(5_000));
             }
         }
         let cut = &bytes[..bytes.len() - 1];

@@ -14,7 +14,7 @@ pub const MAX_METHOD_LENGTH: usize = 255;
 /// The properties of an entry that the owner and the store read, as they do not parse its bytes:
 /// class, namespace, method, block, generation and epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct StoreAttributes {
+pub struct StoredEntryAttributes {
     /// Class, which limits the lifetime and decides whether the entry may be on disk.
     pub class: LifetimeClass,
     /// Namespace of the entry.
@@ -32,10 +32,10 @@ pub struct StoreAttributes {
     pub height: Option<u64>,
 }
 
-impl StoreAttributes {
+impl StoredEntryAttributes {
     /// Returns the attributes with which a process sends an entry to the owner. Returns `None` if
     /// the owner protocol can't carry the method name, as it has spaces or is not printable ASCII.
-    pub fn for_entry(
+    pub fn attributes_for_entry(
         entry: &CacheEntry,
         namespace: CacheNamespace,
         method: Option<&[u8]>,
@@ -94,7 +94,7 @@ pub enum PurgeScope {
 
 impl PurgeScope {
     /// Whether the scope covers an entry.
-    pub fn covers_entry(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+    pub fn covers_entry(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         match self {
             Self::Everything => true,
             Self::Namespace(namespace) => about.namespace == *namespace,
@@ -121,13 +121,13 @@ impl PurgeScope {
 mod tests {
     use super::*;
 
-    fn about() -> StoreAttributes {
-        StoreAttributes {
+    fn about() -> StoredEntryAttributes {
+        StoredEntryAttributes {
             class: LifetimeClass::Immutable,
             namespace: [1; 16],
             method: Some("eth_call".into()),
             block: Some(10),
-            ..StoreAttributes::default()
+            ..StoredEntryAttributes::default()
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
         ] {
             assert_eq!(scope.covers_entry(&key, &about()), covers, "{scope:?}");
         }
-        let page = StoreAttributes {
+        let page = StoredEntryAttributes {
             method: None,
             block: None,
             ..about()

@@ -61,7 +61,11 @@ impl CacheEntry {
     /// # Errors
     /// Returns the errors of [`check_if_unchecked`](Self::check_strictly_once), and
     /// [`Reason::Memory`] if the budget is used up.
-    pub fn check_strictly_within(&self, budget: &MemoryBudget, limit: usize) -> Result<(), Reason> {
+    pub fn check_strictly_within_budget(
+        &self,
+        budget: &MemoryBudget,
+        limit: usize,
+    ) -> Result<(), Reason> {
         if !self.needs_strict_check() {
             return Ok(());
         }
@@ -97,8 +101,8 @@ impl CacheEntry {
                 .and_then(|plain| plain.try_to_vec());
             plain.ok_or(Reason::Memory)?
         };
-        let answer =
-            response::parse_response(&body).map_err(|error| Reason::from_response_error(&error))?;
+        let answer = response::parse_jsonrpc_response(&body)
+            .map_err(|error| Reason::reason_of_parse_error(&error))?;
         match self.matches_envelope(&answer, &body) {
             Some(true) => Ok(()),
             _ => Err(Reason::Malformed),
@@ -109,7 +113,7 @@ impl CacheEntry {
         let CallOutcomeSpan::Result(result) = &answer.outcome else {
             return None;
         };
-        let envelope = self.envelope_bytes();
+        let envelope = self.response_envelope();
         let before = envelope.before.len();
         let (id, other) = match envelope.id {
             ResponseIdPosition::BeforeResult => (&answer.id, result),
@@ -128,7 +132,7 @@ impl CacheEntry {
 /// Returns the bytes of an entry with the flag of a checked one, if it
 /// [passes](CacheEntry::passes_strict_check) the check.
 #[cfg(feature = "store")]
-pub(crate) fn checked_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn strictly_check_entry_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     // the times have no effect
     let entry = wire::decode_cache_entry(bytes, 0, 0, 0)?;
     if !entry.passes_strict_check() {

@@ -12,7 +12,7 @@ use super::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPo
 use crate::bytes::{try_copy_bytes, SharedBytes};
 use crate::cache::class::LifetimeClass;
 use crate::cache::response_directives;
-use crate::gzip::open_stream::OpenStream;
+use crate::gzip::open_stream::OpenDeflateStream;
 use crate::negotiate::media_type;
 
 /// Magic and version. The version changes with every change of the format; bytes of another version
@@ -72,10 +72,10 @@ impl<'a> SerializedEntryHead<'a> {
     }
 
     /// Serializes the bytes before the payload. Returns `None` if memory is refused.
-    pub(super) fn serialize_head(&self) -> Option<Vec<u8>> {
+    pub(super) fn serialize_entry_head(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes
-            .try_reserve_exact(HEAD_OFFSET + self.max_serialized_length())
+            .try_reserve_exact(HEAD_OFFSET + self.max_serialized_head_length())
             .ok()?;
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[0; HEAD_OFFSET - MAGIC.len()]);
@@ -90,7 +90,7 @@ impl<'a> SerializedEntryHead<'a> {
 impl SerializedEntryHead<'_> {
     /// Whether this may be sent as the head of a response with that payload: a final status,
     /// headers that a cache may store (RFC 9111, 3 and 3.1), and a possible length.
-    fn is_valid_head(&self, payload: &[u8]) -> bool {
+    fn is_sendable_with_payload(&self, payload: &[u8]) -> bool {
         let has_body = !payload.is_empty() || !self.before.is_empty();
         let can_have_body = !matches!(self.meta.status, 204 | 205);
         let is_field = |&(name, value): &(&[u8], &[u8])| {
@@ -110,7 +110,7 @@ impl SerializedEntryHead<'_> {
     }
 
     /// Upper bound of the serialized length.
-    fn max_serialized_length(&self) -> usize {
+    fn max_serialized_head_length(&self) -> usize {
         let fields = self.fields.iter();
         let fields: usize = fields
             .map(|(name, value)| name.len() + value.len() + 2 * MAX_NUMBER_LENGTH)
@@ -132,7 +132,7 @@ pub struct EncodedEntry {
 impl EncodedEntry {
     /// Serializes an entry for the owner or the store. Returns `None` if memory is refused.
     pub fn from_entry(entry: &CacheEntry) -> Option<Self> {
-        let (meta, envelope) = (entry.response_metadata(), entry.envelope_bytes());
+        let (meta, envelope) = (entry.response_metadata(), entry.response_envelope());
         let (coded, payload) = match entry.stored_payload() {
             EntryPayload::Raw(bytes) => (None, bytes),
             EntryPayload::Open(open) => (Some((open.crc, open.length)), &open.bytes),
@@ -152,7 +152,7 @@ impl EncodedEntry {
             recompressed: false,
         };
         Some(Self {
-            head: head.serialize_head()?,
+            head: head.serialize_entry_head()?,
             payload: payload.clone(),
         })
     }
@@ -173,12 +173,12 @@ pub fn decode_cache_entry(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Optio
 /// Decodes an entry like [`decode_cache_entry`], without copying a long payload.
 pub fn decode_owned_entry(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
     let (start, entry_with) = read_entry_head(&bytes, now, age, fresh)?;
-    Some(entry_with(SharedBytes::try_from_offset(bytes, start)?))
+    Some(entry_with(SharedBytes::try_tail_from_offset(bytes, start)?))
 }
 
 /// Returns the length of the identity payload in bytes, as the head specifies it, if the entry is
 /// [unchecked](CacheEntry::needs_strict_check).
-pub fn unchecked_payload_length(bytes: &[u8]) -> Option<u64> {
+pub fn payload_length_if_unchecked(bytes: &[u8]) -> Option<u64> {
     if bytes.get(FLAGS_OFFSET)? & UNCHECKED_FLAG == 0 {
         return None;
     }
@@ -204,7 +204,7 @@ pub fn as_immutable_entry(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
     let meta = head.meta.to_mut();
     meta.class = LifetimeClass::Immutable;
     (meta.block_number, meta.height) = (Some(block), Some(block));
-    let mut other = head.serialize_head()?;
+    let mut other = head.serialize_entry_head()?;
     other.try_reserve_exact(payload.len()).ok()?;
     other.extend_from_slice(payload);
     Some(other)
@@ -219,7 +219,7 @@ fn read_entry_head(
     fresh: u64,
 ) -> Option<(usize, impl FnOnce(SharedBytes) -> CacheEntry)> {
     let (head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
-    if !head.is_valid_head(payload) {
+    if !head.is_sendable_with_payload(payload) {
         return None;
     }
     let start = bytes.len() - payload.len();
@@ -241,7 +241,7 @@ fn read_entry_head(
     let entry_with = move |payload| {
         let payload = match coded {
             None => EntryPayload::Raw(payload),
-            Some((crc, length)) => EntryPayload::Open(OpenStream::new(payload, crc, length)),
+            Some((crc, length)) => EntryPayload::Open(OpenDeflateStream::new(payload, crc, length)),
         };
         let entry = CacheEntry::new(envelope, payload, meta);
         match unread {
@@ -255,7 +255,7 @@ fn read_entry_head(
 #[cfg(test)]
 mod tests {
     use super::{
-        clear_unchecked_flag, decode_cache_entry, decode_owned_entry, unchecked_payload_length,
+        clear_unchecked_flag, decode_cache_entry, decode_owned_entry, payload_length_if_unchecked,
         EncodedEntry,
     };
     use crate::bytes::SharedBytes;
@@ -264,7 +264,7 @@ mod tests {
         CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
     };
     use crate::cache::response_directives::StaleDirectives;
-    use crate::gzip::open_stream::OpenStream;
+    use crate::gzip::open_stream::OpenDeflateStream;
 
     fn envelope(id: ResponseIdPosition) -> EnvelopeBytes {
         EnvelopeBytes {
@@ -323,7 +323,7 @@ mod tests {
                 CacheEntry::from_fetched_result(envelope(id), b"null", gate(1000), meta()).unwrap(),
                 CacheEntry::from_fetched_result(envelope(id), &long, gate(0), meta()).unwrap(),
                 CacheEntry::from_fetched_result(
-                    EnvelopeBytes::empty_envelope(),
+                    EnvelopeBytes::envelope_without_bytes(),
                     b"",
                     gate(1000),
                     empty(),
@@ -341,10 +341,10 @@ mod tests {
             let whole = decode_owned_entry(bytes_of(&entry), 11_000, 500, 700).unwrap();
             assert_eq!(bytes_of(&whole), bytes_of(&read));
             assert_eq!(
-                (whole.envelope_bytes(), whole.response_metadata()),
-                (read.envelope_bytes(), read.response_metadata())
+                (whole.response_envelope(), whole.response_metadata()),
+                (read.response_envelope(), read.response_metadata())
             );
-            assert_eq!(read.envelope_bytes(), entry.envelope_bytes());
+            assert_eq!(read.response_envelope(), entry.response_envelope());
             let expected = EntryMetadata {
                 stored_at: 10_500,
                 expires_at: 11_700,
@@ -362,15 +362,15 @@ mod tests {
         for entry in entries() {
             let read = decode_cache_entry(&bytes_of(&entry), 0, 0, 0).unwrap();
             assert!(!read.needs_strict_check());
-            assert_eq!(unchecked_payload_length(&bytes_of(&entry)), None);
+            assert_eq!(payload_length_if_unchecked(&bytes_of(&entry)), None);
             let (read, entry) = (bytes_of(&entry), entry.mark_for_strict_check());
             let unread = bytes_of(&entry);
             assert!(decode_cache_entry(&unread, 0, 0, 0)
                 .unwrap()
                 .needs_strict_check());
             let length =
-                entry.response_length(b"") - entry.envelope_bytes().envelope_length() as u64;
-            assert_eq!(unchecked_payload_length(&unread), Some(length));
+                entry.response_length(b"") - entry.response_envelope().envelope_length() as u64;
+            assert_eq!(payload_length_if_unchecked(&unread), Some(length));
             assert_eq!(clear_unchecked_flag(&unread), Some(read));
         }
     }
@@ -404,7 +404,7 @@ mod tests {
                 level: 1,
             };
             let entry = CacheEntry::from_fetched_result(
-                EnvelopeBytes::empty_envelope(),
+                EnvelopeBytes::envelope_without_bytes(),
                 b"null",
                 gate,
                 meta,
@@ -464,9 +464,10 @@ mod tests {
     #[test]
     fn entry_with_an_impossible_payload_length_is_not_decoded() {
         for (length, is_valid) in [(4128, true), (4129, false), (u64::MAX, false)] {
-            let open = OpenStream::new(SharedBytes::try_copy_from(b"abcd").unwrap(), 1, length);
+            let open =
+                OpenDeflateStream::new(SharedBytes::try_copy_from(b"abcd").unwrap(), 1, length);
             let entry = CacheEntry::new(
-                EnvelopeBytes::empty_envelope(),
+                EnvelopeBytes::envelope_without_bytes(),
                 EntryPayload::Open(open),
                 meta(),
             );

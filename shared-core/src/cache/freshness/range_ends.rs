@@ -1,12 +1,12 @@
 //! The blocks that a call names, and the class of the least final one.
 
 use super::super::class::LifetimeClass;
-use crate::jsonrpc::block_reference::{self, BlockRangeEnd, BlockReference, BlockTag};
+use crate::jsonrpc::block_reference::{self, BlockRangeBound, BlockReference, BlockTag};
 use crate::jsonrpc::methods::{MethodRow, ResultBlockPosition};
 
 /// The blocks on which the response to a call depends, by the block references that the call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BlockDependency {
+pub(super) enum CallBlockDependency {
     /// The head.
     Head,
     /// The safe or finalized block, alone or as an end of a range. It moves without a new head,
@@ -28,7 +28,7 @@ pub(super) enum BlockDependency {
     Transaction(Option<[u8; 32]>),
 }
 
-impl BlockDependency {
+impl CallBlockDependency {
     pub(super) fn dependency_for_call(method: &MethodRow, params: Option<&[u8]>) -> Self {
         match block_reference::call_block_reference(method, params) {
             BlockReference::InResult => {
@@ -51,46 +51,48 @@ pub(super) fn class_by_finality(reference: BlockReference) -> Option<LifetimeCla
 
 /// Returns the class and the dependency of a block reference. A range is as final as the less final
 /// of its ends.
-fn reference_dependency(reference: BlockReference) -> Option<(LifetimeClass, BlockDependency)> {
+fn reference_dependency(reference: BlockReference) -> Option<(LifetimeClass, CallBlockDependency)> {
     Some(match reference {
         BlockReference::Hash {
             hash,
             require_canonical,
         } => match require_canonical {
-            false => (LifetimeClass::Immutable, BlockDependency::Block(hash)),
-            true => (LifetimeClass::Unfinalized, BlockDependency::Block(hash)),
+            false => (LifetimeClass::Immutable, CallBlockDependency::Block(hash)),
+            true => (LifetimeClass::Unfinalized, CallBlockDependency::Block(hash)),
         },
-        BlockReference::Number(number) => {
-            (LifetimeClass::Unfinalized, BlockDependency::Number(number))
-        }
-        BlockReference::Tag(BlockTag::Latest) => (LifetimeClass::Tip, BlockDependency::Head),
-        BlockReference::Tag(tag) => range_dependency([BlockRangeEnd::Tag(tag); 2])?,
+        BlockReference::Number(number) => (
+            LifetimeClass::Unfinalized,
+            CallBlockDependency::Number(number),
+        ),
+        BlockReference::Tag(BlockTag::Latest) => (LifetimeClass::Tip, CallBlockDependency::Head),
+        BlockReference::Tag(tag) => range_dependency([BlockRangeBound::Tag(tag); 2])?,
         BlockReference::Range { from, to } => range_dependency([from, to])?,
         // a method by finality that depends on no block
         BlockReference::InResult | BlockReference::None | BlockReference::Invalid => return None,
     })
 }
 
-fn range_dependency(ends: [BlockRangeEnd; 2]) -> Option<(LifetimeClass, BlockDependency)> {
-    let has = |tag| ends.contains(&BlockRangeEnd::Tag(tag));
+fn range_dependency(ends: [BlockRangeBound; 2]) -> Option<(LifetimeClass, CallBlockDependency)> {
+    let has = |tag| ends.contains(&BlockRangeBound::Tag(tag));
     let numbers = ends.iter().filter_map(|end| match end {
-        BlockRangeEnd::Number(number) => Some(*number),
-        BlockRangeEnd::Tag(_) => None,
+        BlockRangeBound::Number(number) => Some(*number),
+        BlockRangeBound::Tag(_) => None,
     });
     let last = numbers.max();
     // the least final first
     Some(match last {
         _ if has(BlockTag::Pending) => return None,
         _ if has(BlockTag::Safe) || has(BlockTag::Finalized) => {
-            (LifetimeClass::Tip, BlockDependency::MovingTag)
+            (LifetimeClass::Tip, CallBlockDependency::MovingTag)
         }
         _ if has(BlockTag::Latest) && has(BlockTag::Earliest) => {
-            (LifetimeClass::Tip, BlockDependency::Earliest(last))
+            (LifetimeClass::Tip, CallBlockDependency::Earliest(last))
         }
-        _ if has(BlockTag::Latest) => (LifetimeClass::Tip, BlockDependency::None),
-        _ if has(BlockTag::Earliest) => {
-            (LifetimeClass::Unfinalized, BlockDependency::Earliest(last))
-        }
-        last => (LifetimeClass::Unfinalized, BlockDependency::UpTo(last?)),
+        _ if has(BlockTag::Latest) => (LifetimeClass::Tip, CallBlockDependency::None),
+        _ if has(BlockTag::Earliest) => (
+            LifetimeClass::Unfinalized,
+            CallBlockDependency::Earliest(last),
+        ),
+        last => (LifetimeClass::Unfinalized, CallBlockDependency::UpTo(last?)),
     })
 }

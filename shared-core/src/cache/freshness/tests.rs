@@ -3,11 +3,11 @@ mod ends;
 use std::sync::{Arc, LazyLock};
 
 use super::{
-    CacheLifetimes, CallLifetimeRules, ClassificationInput, FinalityUpgrade, LifetimeClass,
+    CacheLifetimes, CallLifetimeRules, FinalityUpgrade, LifetimeClass, ResponseClassificationInput,
     ResultOrError,
 };
-use crate::cache::chain::{ChainChange, ChainState, DispatchMark, HeightKind, NamespaceChain};
-use crate::jsonrpc::method_spec::{format_method_row, MethodSpecs};
+use crate::cache::chain::{ChainChange, ChainState, DispatchMark, HeightUnit, NamespaceChain};
+use crate::jsonrpc::method_spec::{method_row_to_words, MethodSpecs};
 use crate::jsonrpc::methods;
 
 /// Abbreviations in the rows of tables.
@@ -24,7 +24,7 @@ const WORDS: [(&str, &str); 3] = [
 ];
 
 /// Splits a table into the columns of each row.
-fn rows<const N: usize>(text: &str) -> impl Iterator<Item = [String; N]> + '_ {
+fn split_table_rows<const N: usize>(text: &str) -> impl Iterator<Item = [String; N]> + '_ {
     let rows = text.lines().map(str::trim);
     let rows = rows.filter(|row| !row.is_empty() && !row.starts_with("//"));
     rows.map(|row| {
@@ -41,9 +41,9 @@ fn expand(text: &str) -> String {
     words.fold(text.into(), |text, (word, whole)| text.replace(word, whole))
 }
 
-fn known(params: &str) -> ClassificationInput<'_> {
+fn known(params: &str) -> ResponseClassificationInput<'_> {
     static VALID: LazyLock<CacheLifetimes> = LazyLock::new(CacheLifetimes::default);
-    ClassificationInput {
+    ResponseClassificationInput {
         params: Some(params.as_bytes()),
         mark: None,
         valid: &VALID,
@@ -52,12 +52,12 @@ fn known(params: &str) -> ClassificationInput<'_> {
 
 fn prospect(method: &str, params: &str) -> Option<CallLifetimeRules> {
     let known = known(params);
-    CallLifetimeRules::rules_for_call(method.as_bytes(), known.params, known.valid)
+    CallLifetimeRules::lifetime_rules_for_call(method.as_bytes(), known.params, known.valid)
 }
 
 /// Formats a classification as in the rows: class with block or height, or `no` if it is not
 /// stored.
-fn text(classified: Option<(LifetimeClass, Option<u64>)>) -> String {
+fn classification_text(classified: Option<(LifetimeClass, Option<u64>)>) -> String {
     match classified {
         Some((class, Some(number))) => format!("{} {number}", class.name()),
         Some((class, None)) => class.name().into(),
@@ -91,9 +91,9 @@ fn class_is_determined_by_the_block_reference() {
         eth_newFilter | [] | no
         eth_getFilterChanges | [] | no
         nobody_knowsThis | [] | no"#;
-    for [method, params, expected] in rows(table) {
+    for [method, params, expected] in split_table_rows(table) {
         let class = prospect(&method, &params).map(|prospect| (prospect.class, None));
-        assert_eq!(text(class), expected, "{method} {params}");
+        assert_eq!(classification_text(class), expected, "{method} {params}");
     }
 }
 
@@ -115,59 +115,71 @@ fn block_of_a_response_is_read_from_the_call_or_the_result() {
         // the block is added to a batch of another chain some hours later
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":null} | unfinalized 1
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":"0x1"} | immutable 1"#;
-    for [method, params, result, expected] in rows(table) {
-        let judged = prospect(&method, &params)
-            .and_then(|prospect| prospect.classify_result(result.as_bytes(), known(&params)));
+    for [method, params, result, expected] in split_table_rows(table) {
+        let judged = prospect(&method, &params).and_then(|prospect| {
+            prospect.classify_fetched_result(result.as_bytes(), known(&params))
+        });
         let block = judged.map(|judged| (judged.class, judged.block));
-        assert_eq!(text(block), expected, "{method} {params} {result}");
+        assert_eq!(
+            classification_text(block),
+            expected,
+            "{method} {params} {result}"
+        );
     }
 }
 
 /// Returns a dispatch mark with head 160, finalized block 96, and a reported head 161.
-fn mark() -> DispatchMark {
-    let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 1_000);
+fn sample_dispatch_mark() -> DispatchMark {
+    let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 1_000);
     state.apply_chain_change(ChainChange::ChainVerified(true));
     state.apply_chain_change(ChainChange::Head(160));
     state.apply_chain_change(ChainChange::Final(Some(96)));
     state.seen = 161;
-    NamespaceChain::new(state).dispatch_mark()
+    NamespaceChain::new(state).chain_mark_at_dispatch()
 }
 
 /// Returns the default lifetimes with a method row of an operator.
-fn with_method_row(method: &str, words: &str) -> CacheLifetimes {
+fn lifetimes_with_method_row(method: &str, words: &str) -> CacheLifetimes {
     let mut rows = MethodSpecs::default();
     let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
-    rows.add_row(method.as_bytes(), &words).unwrap();
-    CacheLifetimes::default().with_method_rows(Arc::new(rows))
+    rows.add_method_row(method.as_bytes(), &words).unwrap();
+    CacheLifetimes::default().with_operator_method_rows(Arc::new(rows))
 }
 
 /// Classifies the result of each row, on a chain that is followed, and compares class and height.
 /// An operator's method with an equal method row is classified equally.
-fn judge_all(table: &str, mark: &DispatchMark) {
-    for [method, params, result, expected] in rows(table) {
-        let known = ClassificationInput {
+fn assert_rows_classified(table: &str, mark: &DispatchMark) {
+    for [method, params, result, expected] in split_table_rows(table) {
+        let known = ResponseClassificationInput {
             mark: Some(mark),
             ..known(&params)
         };
         let judged = prospect(&method, &params)
-            .and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
+            .and_then(|prospect| prospect.classify_fetched_result(result.as_bytes(), known));
         let classified = judged.map(|judged| {
             assert_eq!(judged.valid, known.valid.lifetime_for_class(judged.class));
             (judged.class, judged.height)
         });
-        assert_eq!(text(classified), expected, "{method} {params} {result}");
-        let words = format_method_row(methods::method_row(method.as_bytes()));
+        assert_eq!(
+            classification_text(classified),
+            expected,
+            "{method} {params} {result}"
+        );
+        let words = method_row_to_words(methods::find_method_row(method.as_bytes()));
         let theirs = method.replacen(method.split('_').next().unwrap(), "acme", 1);
-        let valid = with_method_row(&theirs, &words);
-        let known = ClassificationInput {
+        let valid = lifetimes_with_method_row(&theirs, &words);
+        let known = ResponseClassificationInput {
             valid: &valid,
             ..known
         };
-        let prospect =
-            CallLifetimeRules::rules_for_call(theirs.as_bytes(), known.params, known.valid);
-        let again =
-            prospect.and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
-        let hashless = |judged: super::CacheClassification| {
+        let prospect = CallLifetimeRules::lifetime_rules_for_call(
+            theirs.as_bytes(),
+            known.params,
+            known.valid,
+        );
+        let again = prospect
+            .and_then(|prospect| prospect.classify_fetched_result(result.as_bytes(), known));
+        let hashless = |judged: super::ResponseClassification| {
             (judged.class, judged.height, judged.block, judged.if_final)
         };
         assert_eq!(
@@ -218,7 +230,7 @@ fn response_about_a_finalized_block_is_immutable() {
         eth_getTransactionReceipt | [HASH] | {"blockNumber":"0x61","blockHash":OTHER,"transactionHash":HASH} | unfinalized 97
         debug_traceTransaction | [HASH] | {} | unfinalized
         eth_chainId | [] | "0x1" | immutable"#;
-    judge_all(table, &mark());
+    assert_rows_classified(table, &sample_dispatch_mark());
 }
 
 #[test]
@@ -241,7 +253,7 @@ fn result_that_the_node_may_complete_later_is_not_immutable() {
         eth_getBlockByHash | [HASH] | {"number":"0xa0","hash":HASH} | immutable 160
         eth_getBlockByHash | [HASH] | {"number":"0xa1","hash":HASH} | tip 161
         eth_getBlockByNumber | ["0xa1",true] | {"number":"0xa1","hash":HASH} | tip 161"#;
-    judge_all(table, &mark());
+    assert_rows_classified(table, &sample_dispatch_mark());
 }
 
 #[test]
@@ -268,7 +280,7 @@ fn client_specific_methods_are_classified_by_their_block() {
         eth_getRawTransactionByBlockHashAndIndex | [HASH] | "0x" | no
         eth_getRawTransactionByHash | [HASH] | "0x" | no
         eth_getRawTransactionByHash | [HASH] | "0x02" | unfinalized"#;
-    judge_all(table, &mark());
+    assert_rows_classified(table, &sample_dispatch_mark());
 }
 
 #[test]
@@ -277,7 +289,7 @@ fn receipt_of_another_transaction_is_not_stored() {
         let params = expand(requested);
         let receipt = expand(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
         let prospect = prospect("eth_getTransactionReceipt", &params)?;
-        prospect.classify_result(receipt.as_bytes(), known(&params))
+        prospect.classify_fetched_result(receipt.as_bytes(), known(&params))
     };
     assert!(judged("[HASH]").is_some() && judged("[OTHER]").is_none());
 }
@@ -316,19 +328,24 @@ fn operator_method_is_classified_by_its_method_row() {
         class=immutable | ["latest"] | {} | immutable
         class=config | [] | {} | config
         class=none | ["0x60"] | {} | no"#;
-    let mark = mark();
-    for [words, params, result, expected] in rows(table) {
-        let valid = with_method_row("acme_x", &words);
-        let known = ClassificationInput {
+    let mark = sample_dispatch_mark();
+    for [words, params, result, expected] in split_table_rows(table) {
+        let valid = lifetimes_with_method_row("acme_x", &words);
+        let known = ResponseClassificationInput {
             params: Some(params.as_bytes()),
             mark: Some(&mark),
             valid: &valid,
         };
-        let prospect = CallLifetimeRules::rules_for_call(b"acme_x", known.params, known.valid);
-        let judged =
-            prospect.and_then(|prospect| prospect.classify_result(result.as_bytes(), known));
+        let prospect =
+            CallLifetimeRules::lifetime_rules_for_call(b"acme_x", known.params, known.valid);
+        let judged = prospect
+            .and_then(|prospect| prospect.classify_fetched_result(result.as_bytes(), known));
         let classified = judged.map(|judged| (judged.class, judged.height));
-        assert_eq!(text(classified), expected, "{words} {params} {result}");
+        assert_eq!(
+            classification_text(classified),
+            expected,
+            "{words} {params} {result}"
+        );
     }
 }
 
@@ -340,13 +357,14 @@ fn null_result_is_not_cached_if_the_result_names_the_block() {
         ("block=p[0]", 500),
         ("class=tip", 500),
     ] {
-        let valid = with_method_row("acme_x", words);
-        let known = ClassificationInput {
+        let valid = lifetimes_with_method_row("acme_x", words);
+        let known = ResponseClassificationInput {
             valid: &valid,
             ..known("[]")
         };
-        let prospect = CallLifetimeRules::rules_for_call(b"acme_x", known.params, &valid).unwrap();
-        let nothing = prospect.classify_empty(ResultOrError::Result(b"null"), known);
+        let prospect =
+            CallLifetimeRules::lifetime_rules_for_call(b"acme_x", known.params, &valid).unwrap();
+        let nothing = prospect.classify_as_empty_result(ResultOrError::Result(b"null"), known);
         assert_eq!(nothing.valid, lifetime, "{words}");
     }
 }
@@ -354,14 +372,15 @@ fn null_result_is_not_cached_if_the_result_names_the_block() {
 #[test]
 fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
     let judge = |range: &str, result: &str, valid: &CacheLifetimes| {
-        let mark = mark();
-        let known = ClassificationInput {
+        let mark = sample_dispatch_mark();
+        let known = ResponseClassificationInput {
             params: Some(range.as_bytes()),
             mark: Some(&mark),
             valid,
         };
-        let prospect = CallLifetimeRules::rules_for_call(b"trace_filter", known.params, valid)?;
-        let judged = prospect.classify_result(result.as_bytes(), known)?;
+        let prospect =
+            CallLifetimeRules::lifetime_rules_for_call(b"trace_filter", known.params, valid)?;
+        let judged = prospect.classify_fetched_result(result.as_bytes(), known)?;
         Some((judged.class, judged.valid, judged.if_repeated))
     };
     let mut valid = CacheLifetimes::default();
@@ -390,14 +409,14 @@ fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
 #[test]
 fn trace_has_an_upgrade_for_a_finalized_transaction() {
     let if_final = |method: &str, params: &str, result: &str, mark: Option<&DispatchMark>| {
-        let known = ClassificationInput {
+        let known = ResponseClassificationInput {
             mark,
             ..known(params)
         };
-        let judged = prospect(method, params)?.classify_result(result.as_bytes(), known);
+        let judged = prospect(method, params)?.classify_fetched_result(result.as_bytes(), known);
         judged.unwrap().if_final
     };
-    let (mark, params) = (mark(), expand("[HASH,{}]"));
+    let (mark, params) = (sample_dispatch_mark(), expand("[HASH,{}]"));
     let expected = FinalityUpgrade {
         transaction: *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xaa",
         last: 96,
@@ -422,12 +441,12 @@ fn trace_has_an_upgrade_for_a_finalized_transaction() {
 
 #[test]
 fn response_is_immutable_only_below_a_known_finalized_block() {
-    let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 1_000);
+    let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 1_000);
     let judge = |state: &ChainState, expected: &str| {
         let row = "eth_getBalance | [ADDR,\"0x60\"] | \"0x0\" | ";
-        judge_all(
+        assert_rows_classified(
             &format!("{row}{expected}"),
-            &NamespaceChain::new(state.clone()).dispatch_mark(),
+            &NamespaceChain::new(state.clone()).chain_mark_at_dispatch(),
         );
     };
     judge(&state, "unfinalized 96");
@@ -437,7 +456,7 @@ fn response_is_immutable_only_below_a_known_finalized_block() {
     state.apply_chain_change(ChainChange::ChainVerified(true));
     judge(&state, "immutable 96");
     // slots are other numbers than blocks
-    state.heights = HeightKind::Slots;
+    state.heights = HeightUnit::Slots;
     judge(&state, "unfinalized 96");
     state.apply_chain_change(ChainChange::Wrong(true));
     judge(&state, "no");
@@ -450,12 +469,12 @@ fn lifetimes_of_an_operator_override_the_defaults() {
     valid.set_method_lifetime(b"eth_gasPrice", 500).unwrap();
     valid.set_method_lifetime(b"my_method", 700).unwrap();
     let lifetime = |method: &str| {
-        let known = ClassificationInput {
+        let known = ResponseClassificationInput {
             valid: &valid,
             ..known("[]")
         };
-        let judged = CallLifetimeRules::rules_for_call(method.as_bytes(), None, &valid)?
-            .classify_result(b"1", known)?;
+        let judged = CallLifetimeRules::lifetime_rules_for_call(method.as_bytes(), None, &valid)?
+            .classify_fetched_result(b"1", known)?;
         Some(judged.valid)
     };
     assert_eq!(lifetime("eth_blockNumber"), None);
@@ -467,24 +486,25 @@ fn lifetimes_of_an_operator_override_the_defaults() {
 
 #[test]
 fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
-    let mark =
-        |heights| NamespaceChain::new(ChainState::without_known_blocks(heights, 0)).dispatch_mark();
+    let mark = |heights| {
+        NamespaceChain::new(ChainState::new_without_blocks(heights, 0)).chain_mark_at_dispatch()
+    };
     for (method, params, heights, is_other) in [
-        ("eth_blockNumber", "[]", HeightKind::Slots, true),
+        ("eth_blockNumber", "[]", HeightUnit::Slots, true),
         (
             "eth_getBalance",
             "[ADDR,\"latest\"]",
-            HeightKind::Slots,
+            HeightUnit::Slots,
             true,
         ),
         (
             "eth_getBalance",
             "[ADDR,\"latest\"]",
-            HeightKind::Blocks,
+            HeightUnit::Blocks,
             false,
         ),
-        ("eth_getBalance", "[ADDR,\"0x5\"]", HeightKind::Slots, false),
-        ("eth_chainId", "[]", HeightKind::Slots, false),
+        ("eth_getBalance", "[ADDR,\"0x5\"]", HeightUnit::Slots, false),
+        ("eth_chainId", "[]", HeightUnit::Slots, false),
     ] {
         let (params, mark) = (expand(params), mark(heights));
         let prospect = prospect(method, &params).unwrap();
@@ -493,12 +513,14 @@ fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
             is_other,
             "{method}"
         );
-        let known = ClassificationInput {
+        let known = ResponseClassificationInput {
             mark: Some(&mark),
             ..known(&params)
         };
         assert_eq!(
-            prospect.classify_result(b"\"0x9\"", known).is_none(),
+            prospect
+                .classify_fetched_result(b"\"0x9\"", known)
+                .is_none(),
             is_other,
             "{method}"
         );

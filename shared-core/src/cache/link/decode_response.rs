@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::background_queue::BackgroundQueue;
+use super::background_queue::OwnerBackgroundQueue;
 use super::message::OwnerReply;
-use super::owner_job::{LookupJob, OwnerJob};
+use super::owner_job::{LookupJob, QueuedOwnerRequest};
 use super::unclaimed_replies::KeyedEntries;
 use crate::bytes::try_push;
 use crate::cache::chain::NamespaceChains;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::FlightOutcome;
-use crate::cache::process::ProcessState;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::resource::other_format_key;
 use crate::cache::CacheKey;
 use crate::memory;
@@ -18,7 +18,7 @@ use crate::memory;
 /// The entry of an answer; `None`: it is none, or does not hold any more, or
 /// memory is short.
 pub(super) fn decode_entry(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     chains: &NamespaceChains,
     key: &CacheKey,
     answer: OwnerReply,
@@ -28,16 +28,16 @@ pub(super) fn decode_entry(
     if memory::is_memory_short() {
         return None;
     }
-    let Some(entry) = answer.into_cache_entry(now) else {
+    let Some(entry) = answer.decode_carried_entry(now) else {
         shared.count_invalid_entry();
         return None;
     };
-    let entry = observe_entry(entry, chains)?;
+    let entry = connect_entry_with_chain(entry, chains)?;
     // what was seen here may be on its way to the owner
     let entry = Some(entry).filter(CacheEntry::is_valid_on_chain)?;
     let hot = shared.hot_tier();
     let entry = match hot.and_then(|hot| hot.get_fresh_or_stale(&other_format_key(key))) {
-        Some(_) => entry.mark_format_unchecked(),
+        Some(_) => entry.mark_for_format_comparison(),
         None => entry,
     };
     let entry = Arc::new(entry);
@@ -49,7 +49,7 @@ pub(super) fn decode_entry(
 
 /// The entries of an answer to several look-ups.
 pub(super) fn decode_entries(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     chains: &NamespaceChains,
     answer: &OwnerReply,
     now: u64,
@@ -60,7 +60,7 @@ pub(super) fn decode_entries(
             shared.count_invalid_entry();
             continue;
         };
-        let Some(entry) = observe_entry(entry, chains) else {
+        let Some(entry) = connect_entry_with_chain(entry, chains) else {
             continue;
         };
         if entry.is_valid_on_chain() && !memory::is_memory_short() {
@@ -77,18 +77,18 @@ pub(super) fn decode_entries(
 
 /// An entry of the owner's may tell of a head that is news here. `None`: it is about a head
 /// that is known here to be over.
-fn observe_entry(entry: CacheEntry, chains: &NamespaceChains) -> Option<CacheEntry> {
+fn connect_entry_with_chain(entry: CacheEntry, chains: &NamespaceChains) -> Option<CacheEntry> {
     let entry = entry.with_owner_chain_dependency(chains)?;
     if let Some(stamp) = entry.chain_dependency() {
-        stamp.record_owner_entry();
+        stamp.record_entry_from_owner();
     }
     Some(entry)
 }
 
 /// The node is to be asked.
-pub(super) fn report_miss(
-    favours: &mut BackgroundQueue,
-    shared: &ProcessState,
+pub(super) fn resolve_lookup_as_miss(
+    favours: &mut OwnerBackgroundQueue,
+    shared: &ProcessCacheState,
     look_up: LookupJob,
 ) {
     if look_up.leases {
@@ -102,19 +102,19 @@ pub(super) fn report_miss(
         );
     }
     // if nobody is left who wants it
-    for key in shared.flights.take_ended_leases() {
-        favours.push(OwnerJob::ReleaseLease(key));
+    for key in shared.flights.take_returnable_leases() {
+        favours.push_owner_job(QueuedOwnerRequest::ReleaseLease(key));
     }
 }
 
 /// A lease came after whoever asked for it had gone on.
 pub(super) fn release_late_lease(
-    favours: &mut BackgroundQueue,
-    shared: &ProcessState,
+    favours: &mut OwnerBackgroundQueue,
+    shared: &ProcessCacheState,
     key: CacheKey,
 ) {
     // perhaps to fetch it
     if !shared.flights.record_flight_lease(&key) {
-        favours.push(OwnerJob::ReleaseLease(key));
+        favours.push_owner_job(QueuedOwnerRequest::ReleaseLease(key));
     }
 }

@@ -18,7 +18,7 @@ impl EventStreamParser {
     ///
     /// # Errors
     /// [`InvalidOwnerEvent`]: the rest is not to be trusted either.
-    pub(super) fn push(
+    pub(super) fn parse_event_bytes(
         &mut self,
         bytes: &[u8],
         mut event: impl FnMut(OwnerEvent),
@@ -70,7 +70,7 @@ mod tests {
         let mut events = EventStreamParser::default();
         let mut all = Vec::new();
         for piece in text.as_bytes().chunks(size) {
-            events.push(piece, |event| all.push(event))?;
+            events.parse_event_bytes(piece, |event| all.push(event))?;
         }
         Ok(all)
     }

@@ -29,7 +29,7 @@ const BURST: usize = 64 << 10;
 /// Requests, as they go over the wire.
 #[derive(Debug, Default)]
 pub(super) struct RequestWriter {
-    parts: Vec<OutgoingPiece>,
+    parts: Vec<OutgoingRequestPiece>,
     /// How many bytes of them are written, and how many there are.
     written: usize,
     length: usize,
@@ -37,7 +37,7 @@ pub(super) struct RequestWriter {
 
 /// Heads and what is copied, and then a piece that is not.
 #[derive(Debug, Default)]
-struct OutgoingPiece {
+struct OutgoingRequestPiece {
     own: Vec<u8>,
     shared: Option<SharedBytes>,
 }
@@ -66,9 +66,9 @@ impl RequestWriter {
             Some(rest) if rest.len() <= LITTLE => (&rest[..], None),
             rest => (&[][..], rest.clone()),
         };
-        let is_full = |last: &OutgoingPiece| last.shared.is_some();
+        let is_full = |last: &OutgoingRequestPiece| last.shared.is_some();
         if self.parts.last().is_none_or(is_full) {
-            try_push(&mut self.parts, OutgoingPiece::default())?;
+            try_push(&mut self.parts, OutgoingRequestPiece::default())?;
         }
         let last = self.parts.last_mut()?;
         let texts = texts.into_iter().map(str::as_bytes);
@@ -130,7 +130,7 @@ enum ReaderState {
 
 /// What the bytes that came amount to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ReceivedMessage {
+pub(super) enum OwnerReadResult {
     /// More are needed.
     More,
     /// A response is complete.
@@ -155,7 +155,7 @@ impl OwnerResponseReader {
 
     /// Room for what comes next: the bytes of a body are read to where they
     /// stay. `None` when memory is refused.
-    pub(super) fn read_buffer(&mut self) -> Option<&mut [std::mem::MaybeUninit<u8>]> {
+    pub(super) fn reserve_read_buffer(&mut self) -> Option<&mut [std::mem::MaybeUninit<u8>]> {
         let (buffer, wanted, most) = match &mut self.state {
             ReaderState::Head => (&mut self.buffer, HEAD_ROOM, usize::MAX),
             ReaderState::Body { response, length } => {
@@ -173,7 +173,7 @@ impl OwnerResponseReader {
         Some(&mut room[..most])
     }
 
-    /// `bytes` came into [`read_buffer`](Self::read_buffer).
+    /// `bytes` came into [`reserve_read_buffer`](Self::reserve_read_buffer).
     ///
     /// # Errors
     /// [`OwnerProtocolError`].
@@ -181,10 +181,10 @@ impl OwnerResponseReader {
     /// # Safety
     /// So many bytes of it are written.
     #[allow(unsafe_code)]
-    pub(super) unsafe fn bytes_read(
+    pub(super) unsafe fn handle_read_bytes(
         &mut self,
         bytes: usize,
-    ) -> Result<ReceivedMessage, OwnerProtocolError> {
+    ) -> Result<OwnerReadResult, OwnerProtocolError> {
         let buffer = match &mut self.state {
             ReaderState::Body { response, .. } => &mut response.body,
             _ => &mut self.buffer,
@@ -200,25 +200,25 @@ impl OwnerResponseReader {
     ///
     /// # Errors
     /// [`OwnerProtocolError`].
-    pub(super) fn next(&mut self) -> Result<ReceivedMessage, OwnerProtocolError> {
-        if matches!(self.state, ReaderState::Head) && !self.read_head()? {
-            return Ok(ReceivedMessage::More);
+    pub(super) fn next(&mut self) -> Result<OwnerReadResult, OwnerProtocolError> {
+        if matches!(self.state, ReaderState::Head) && !self.read_reply_head()? {
+            return Ok(OwnerReadResult::More);
         }
         match &mut self.state {
-            ReaderState::Head => Ok(ReceivedMessage::More),
+            ReaderState::Head => Ok(OwnerReadResult::More),
             ReaderState::Body { response, length } if response.body.len() == *length => {
                 let response = std::mem::take(response);
                 self.state = ReaderState::Head;
-                Ok(ReceivedMessage::Response(response))
+                Ok(OwnerReadResult::Response(response))
             }
-            ReaderState::Body { .. } => Ok(ReceivedMessage::More),
-            ReaderState::Events if self.buffer.is_empty() => Ok(ReceivedMessage::More),
-            ReaderState::Events => Ok(ReceivedMessage::Events(std::mem::take(&mut self.buffer))),
+            ReaderState::Body { .. } => Ok(OwnerReadResult::More),
+            ReaderState::Events if self.buffer.is_empty() => Ok(OwnerReadResult::More),
+            ReaderState::Events => Ok(OwnerReadResult::Events(std::mem::take(&mut self.buffer))),
         }
     }
 
     /// Whether it is complete.
-    fn read_head(&mut self) -> Result<bool, OwnerProtocolError> {
+    fn read_reply_head(&mut self) -> Result<bool, OwnerProtocolError> {
         let Some(head) = OwnerReplyHead::parse(&self.buffer)? else {
             return match self.buffer.len() < MAX_HEAD {
                 true => Ok(false),
@@ -296,7 +296,7 @@ impl OwnerReplyHead {
         for field in head.headers.iter() {
             match field.name.eq_ignore_ascii_case("content-length") {
                 true => length = Some(parse_decimal(field.value)?),
-                false => response.read_header(field.name, field.value)?,
+                false => response.parse_reply_header(field.name, field.value)?,
             }
         }
         let length = match (response.status, length) {
@@ -316,24 +316,24 @@ impl OwnerReplyHead {
 #[cfg(test)]
 mod tests {
     use super::{
-        OwnerProtocolError, OwnerReply, OwnerRequest, OwnerResponseReader, ReceivedMessage,
+        OwnerProtocolError, OwnerReadResult, OwnerReply, OwnerRequest, OwnerResponseReader,
         RequestWriter, LITTLE,
     };
 
     #[allow(unsafe_code)]
-    fn read(pieces: &[&[u8]]) -> Result<Vec<ReceivedMessage>, OwnerProtocolError> {
+    fn read(pieces: &[&[u8]]) -> Result<Vec<OwnerReadResult>, OwnerProtocolError> {
         let mut reader = OwnerResponseReader::new(1000);
         let mut all = Vec::new();
         for mut piece in pieces.iter().copied() {
             while !piece.is_empty() {
-                let room = reader.read_buffer().unwrap();
+                let room = reader.reserve_read_buffer().unwrap();
                 let (now, later) = piece.split_at(room.len().min(piece.len()));
                 for (to, from) in room.iter_mut().zip(now) {
                     to.write(*from);
                 }
                 // SAFETY: just written.
-                let mut read = unsafe { reader.bytes_read(now.len()) }?;
-                while read != ReceivedMessage::More {
+                let mut read = unsafe { reader.handle_read_bytes(now.len()) }?;
+                while read != OwnerReadResult::More {
                     all.push(read);
                     read = reader.next()?;
                 }
@@ -372,7 +372,10 @@ mod tests {
         let expected = "DELETE /here HTTP/1.1\r\nhost: sszip\r\n\r\n";
         assert_eq!(text(without), expected);
         let expected = "GET /v1/events?process=a HTTP/1.0\r\nhost: sszip\r\n\r\n";
-        assert_eq!(text(OwnerRequest::event_stream_request("a")), expected);
+        assert_eq!(
+            text(OwnerRequest::owner_event_stream_request("a")),
+            expected
+        );
     }
 
     const FOUND: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nsszip-fresh: 700\r\n\
@@ -381,7 +384,7 @@ mod tests {
     #[test]
     fn response_is_read_from_any_pieces() {
         let expected = || {
-            Ok(vec![ReceivedMessage::Response(OwnerReply {
+            Ok(vec![OwnerReadResult::Response(OwnerReply {
                 status: 200,
                 fresh: 700,
                 age: 3,
@@ -403,9 +406,9 @@ mod tests {
         let gone = b"HTTP/1.1 204 No Content\r\n\r\n";
         let all = read(&[miss, FOUND, gone]).unwrap();
         assert_eq!(all.len(), 3);
-        assert!(matches!(&all[0], ReceivedMessage::Response(miss)
+        assert!(matches!(&all[0], OwnerReadResult::Response(miss)
             if miss.granted == Some(true) && miss.status == 404));
-        assert!(matches!(&all[2], ReceivedMessage::Response(gone) if gone.status == 204));
+        assert!(matches!(&all[2], OwnerReadResult::Response(gone) if gone.status == 204));
         // at any position of the cut
         let whole = [&miss[..], FOUND, gone, FOUND].concat();
         for at in 0..whole.len() {
@@ -442,7 +445,7 @@ mod tests {
         for size in 1..stream.len() {
             let pieces: Vec<&[u8]> = stream.chunks(size).collect();
             let data = read(&pieces).unwrap().into_iter().map(|read| match read {
-                ReceivedMessage::Events(data) => data,
+                OwnerReadResult::Events(data) => data,
                 other => panic!("{other:?}"),
             });
             assert_eq!(

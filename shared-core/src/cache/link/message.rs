@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::bytes::{try_copy_bytes, SharedBytes};
 use crate::cache::chain::{ChainState, ShownBlock};
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire::{self, EncodedEntry};
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
@@ -56,7 +56,7 @@ impl OwnerRequest {
 
     /// Creates a lookup of a key, with a request for its lease.
     pub fn lookup_request(key: &CacheKey, lease: Option<LeaseRequestTerms<'_>>) -> Self {
-        let mut target = path_of("/v1/entries/", key, 96);
+        let mut target = path_with_key("/v1/entries/", key, 96);
         if let Some(lease) = lease {
             let (process, milliseconds) = (lease.process, lease.milliseconds);
             // to a string nothing else can happen
@@ -100,7 +100,7 @@ impl OwnerRequest {
     pub fn store_request(
         key: &CacheKey,
         entry: &CacheEntry,
-        about: &StoreAttributes,
+        about: &StoredEntryAttributes,
         if_final: Option<&FinalityUpgrade>,
         process: &str,
         now: u64,
@@ -108,7 +108,7 @@ impl OwnerRequest {
         let about_entry = entry.response_metadata();
         let fresh = about_entry.expires_at.checked_sub(now)?;
         let age = now.saturating_sub(about_entry.stored_at);
-        let mut message = Self::new("PUT", path_of("/v1/entries/", key, 0));
+        let mut message = Self::new("PUT", path_with_key("/v1/entries/", key, 0));
         let fields = &mut message.fields;
         fields.reserve(11);
         fields.push(("sszip-generation", about.generation.to_string()));
@@ -146,13 +146,13 @@ impl OwnerRequest {
 
     /// Creates a request that returns a lease.
     pub fn release_lease_request(key: &CacheKey, process: &str) -> Self {
-        let mut target = path_of("/v1/leases/", key, 80);
+        let mut target = path_with_key("/v1/leases/", key, 80);
         let _ = write!(target, "?process={process}");
         Self::new("DELETE", target)
     }
 
     /// Creates an acknowledgement of a purge.
-    pub fn acknowledge_request(generation: u64, process: &str) -> Self {
+    pub fn purge_acknowledgement_request(generation: u64, process: &str) -> Self {
         let target = format!("/v1/acknowledgements?process={process}");
         Self {
             body: generation.to_string().into(),
@@ -161,7 +161,7 @@ impl OwnerRequest {
     }
 
     /// Creates a report of a block of the chain behind that namespace that was shown to a client.
-    pub fn show_block_request(namespace: &CacheNamespace, sighting: ShownBlock) -> Self {
+    pub fn shown_block_report(namespace: &CacheNamespace, sighting: ShownBlock) -> Self {
         let (namespace, height) = (const_hex::encode(namespace), sighting.height);
         let kind = if sighting.is_block { "block" } else { "part" };
         let target = format!("/v1/heads?namespace={namespace}&height={height}&shown={kind}");
@@ -183,7 +183,7 @@ impl OwnerRequest {
     }
 
     /// Creates the request for the event stream.
-    pub fn event_stream_request(process: &str) -> Self {
+    pub fn owner_event_stream_request(process: &str) -> Self {
         Self {
             is_endless: true,
             ..Self::new("GET", format!("/v1/events?process={process}"))
@@ -227,7 +227,7 @@ pub struct OwnerReply {
     /// Purge generation when the reply was made.
     pub generation: Option<u64>,
     /// State of the chain that the request was [about](OwnerRequest::with_chain_query).
-    pub chain: Option<ChainStateAnnouncement>,
+    pub chain: Option<ChainStateNumber>,
     /// Full state of that chain, if the request did not have its number.
     pub state: Option<(CacheNamespace, Box<ChainState>)>,
     /// Body of the reply.
@@ -237,7 +237,7 @@ pub struct OwnerReply {
 /// The number of a chain's present state as a reply reports it, so that the process notices that
 /// its own is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChainStateAnnouncement {
+pub enum ChainStateNumber {
     /// The owner does not follow the chain.
     NotFollowed,
     /// Number of the chain's state. It grows with each change, beyond the numbers of an earlier
@@ -254,7 +254,11 @@ impl OwnerReply {
     ///
     /// # Errors
     /// Returns [`OwnerProtocolError`] if the value is invalid.
-    pub fn read_header(&mut self, name: &str, value: &[u8]) -> Result<(), OwnerProtocolError> {
+    pub fn parse_reply_header(
+        &mut self,
+        name: &str,
+        value: &[u8],
+    ) -> Result<(), OwnerProtocolError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("sszip-fresh") {
             self.fresh = parse_decimal(value)?;
@@ -266,8 +270,8 @@ impl OwnerReply {
             self.generation = Some(parse_decimal(value)?);
         } else if is("sszip-chain") {
             self.chain = Some(match value {
-                b"none" => ChainStateAnnouncement::NotFollowed,
-                _ => ChainStateAnnouncement::Number(parse_decimal(value)?),
+                b"none" => ChainStateNumber::NotFollowed,
+                _ => ChainStateNumber::Number(parse_decimal(value)?),
             });
         } else if is("sszip-chain-state") {
             match OwnerEvent::parse_owner_event(b"chain", value) {
@@ -281,7 +285,7 @@ impl OwnerReply {
     }
 
     /// Decodes the entry in the reply, at `now`.
-    pub fn into_cache_entry(self, now: u64) -> Option<CacheEntry> {
+    pub fn decode_carried_entry(self, now: u64) -> Option<CacheEntry> {
         let age = self.age.saturating_mul(1000);
         wire::decode_owned_entry(self.body, now, age, self.fresh)
     }
@@ -321,7 +325,7 @@ fn take_one(bytes: &[u8]) -> Option<(CacheKey, u64, &[u8], &[u8])> {
 }
 
 /// A path that ends with a key, and room for so many bytes after it.
-fn path_of(path: &str, key: &CacheKey, room: usize) -> String {
+fn path_with_key(path: &str, key: &CacheKey, room: usize) -> String {
     let hex = blake3::Hash::from_bytes(*key).to_hex();
     let mut target = String::with_capacity(path.len() + hex.len() + room);
     target.push_str(path);
@@ -333,7 +337,7 @@ fn path_of(path: &str, key: &CacheKey, room: usize) -> String {
 mod tests {
     use super::{OwnerReply, OwnerRequest};
     use crate::cache::class::LifetimeClass;
-    use crate::cache::entry::store_attributes::StoreAttributes;
+    use crate::cache::entry::store_attributes::StoredEntryAttributes;
     use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 
     fn entry(expires_at: u64) -> CacheEntry {
@@ -345,7 +349,7 @@ mod tests {
             ..EntryMetadata::default()
         };
         CacheEntry::new(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             EntryPayload::Raw(b"true".to_vec().into()),
             meta,
         )
@@ -353,7 +357,7 @@ mod tests {
 
     fn store(method: Option<&[u8]>, expires_at: u64) -> Option<OwnerRequest> {
         let entry = entry(expires_at);
-        let about = StoreAttributes::for_entry(&entry, [1; 16], method, 3)?;
+        let about = StoredEntryAttributes::attributes_for_entry(&entry, [1; 16], method, 3)?;
         OwnerRequest::store_request(&[0xab; 32], &entry, &about, None, "w-1", 1000)
     }
 
@@ -412,6 +416,6 @@ mod tests {
         assert_eq!(keys(&body), [1, 3]);
         // a truncated entry is missing
         assert_eq!(keys(&body[..body.len() - 1]), [1]);
-        assert!(answer(&encoded).into_cache_entry(1000).is_some());
+        assert!(answer(&encoded).decode_carried_entry(1000).is_some());
     }
 }

@@ -28,24 +28,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use self::background_queue::BackgroundQueue;
-use self::decode_response::report_miss;
+use self::background_queue::OwnerBackgroundQueue;
+use self::decode_response::resolve_lookup_as_miss;
 use self::event_stream::EventStreamParser;
 pub use self::http1::{serialize_owner_request as request_text, OwnerReplyHead};
-use self::http1::{OwnerResponseReader, ReceivedMessage, RequestWriter};
+use self::http1::{OwnerReadResult, OwnerResponseReader, RequestWriter};
 pub use self::message::{
-    ChainStateAnnouncement, LeaseRequestTerms, OwnerProtocolError, OwnerReply, OwnerRequest,
+    ChainStateNumber, LeaseRequestTerms, OwnerProtocolError, OwnerReply, OwnerRequest,
 };
 pub use self::owner_health::OwnerHealthChange;
-use self::owner_job::{LookupJob, OwnerJob};
+use self::owner_job::{LookupJob, QueuedOwnerRequest};
 pub use self::purge::{
     problem_document, purge_request_body as purge_request, OwnerAdminReply, PurgeQueryError,
 };
-use self::unclaimed_replies::UnclaimedReplies;
+use self::unclaimed_replies::UnclaimedOwnerReplies;
 use super::chain::NamespaceChains;
 use super::process::owner_client::OwnerClient;
-use super::process::wake::{EventLoopWaker, RequestWaiter};
-use super::process::ProcessState;
+use super::process::wake::{EventLoopWaker, WaitingRequestId};
+use super::process::ProcessCacheState;
 use super::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 use crate::time_constants::{link_silence, lookup_timeout, memory_lease};
@@ -105,9 +105,9 @@ impl Default for OwnerLinkLimits {
 /// The next action that the host has to carry out on one of the link's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkConnectionAction {
-    /// Open the connection, then call [`OwnerLink::connection_opened`].
+    /// Open the connection, then call [`OwnerLink::handle_connection_opened`].
     Connect(usize),
-    /// Call [`OwnerLink::write_pieces`] until nothing is left.
+    /// Call [`OwnerLink::pass_unwritten_pieces`] until nothing is left.
     Write(usize),
     /// Close the connection.
     Close(usize),
@@ -142,13 +142,13 @@ pub struct OwnerLink {
 struct LinkState {
     slots: Vec<OwnerConnection>,
     /// Requests that an exchange waits for.
-    requests: VecDeque<OwnerJob>,
+    requests: VecDeque<QueuedOwnerRequest>,
     /// Requests that no exchange waits for.
-    favours: BackgroundQueue,
+    favours: OwnerBackgroundQueue,
     needs: VecDeque<LinkConnectionAction>,
     /// Lookups of keys that another process fetches.
     pending: HashMap<CacheKey, LookupJob>,
-    claims: UnclaimedReplies,
+    claims: UnclaimedOwnerReplies,
     events: EventStreamParser,
     /// Whether the owner has sent `hello`.
     up: bool,
@@ -169,7 +169,7 @@ struct LinkState {
 struct OwnerConnection {
     stage: ConnectionState,
     /// The request that it is opened for, or the requests without a reply, in order.
-    jobs: VecDeque<OwnerJob>,
+    jobs: VecDeque<QueuedOwnerRequest>,
 }
 
 #[derive(Debug)]
@@ -192,9 +192,9 @@ struct OpenConnection {
 
 /// Requests that are sent together over a connection.
 #[derive(Default)]
-struct RequestBatch {
+struct PipelinedOwnerRequests {
     out: RequestWriter,
-    jobs: VecDeque<OwnerJob>,
+    jobs: VecDeque<QueuedOwnerRequest>,
 }
 
 impl OwnerLink {
@@ -223,7 +223,7 @@ impl OwnerLink {
     }
 
     /// Creates the link of this process, which has entries of at most `max_entry` bytes.
-    pub fn for_process(max_entry: u64) -> Self {
+    pub fn link_for_process(max_entry: u64) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let started = since.unwrap_or_default().as_nanos();
         let name = format!("{}-{started:x}", std::process::id());
@@ -236,7 +236,7 @@ impl OwnerLink {
     }
 
     /// Sets the timeout of later lookups in milliseconds.
-    pub fn set_lookup_deadline(&self, deadline: u64) {
+    pub fn set_lookup_timeout(&self, deadline: u64) {
         self.lookup_deadline.store(deadline, Ordering::Relaxed);
     }
 
@@ -246,11 +246,11 @@ impl OwnerLink {
     }
 
     /// Sets the waker of the thread that drives the connections: it is woken as `id` when a request
-    /// is queued on any thread, and [`next_action`](Self::next_action) has an action then. A host
+    /// is queued on any thread, and [`next_connection_action`](Self::next_connection_action) has an action then. A host
     /// that calls
-    /// [`next_action`](Self::next_action) after each call of its only thread needs no waker.
+    /// [`next_connection_action`](Self::next_connection_action) after each call of its only thread needs no waker.
     #[must_use]
-    pub fn with_driver_waker(self, waker: Arc<dyn EventLoopWaker>, id: usize) -> Self {
+    pub fn attach_driver_waker(self, waker: Arc<dyn EventLoopWaker>, id: usize) -> Self {
         Self {
             driver: Some((waker, id)),
             ..self
@@ -259,10 +259,10 @@ impl OwnerLink {
 
     /// Returns a change of the owner's health for the log. The host calls it after each
     /// [`send_and_expire`](Self::send_and_expire_requests).
-    pub fn take_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
+    pub fn take_owner_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
         let is_up = state.up;
-        state.known.record_reachability(is_up, now)
+        state.known.record_owner_reachability(is_up, now)
     }
 
     fn mark_queued(&self) {
@@ -274,7 +274,7 @@ impl OwnerLink {
 
     /// Removes a waiter of [`queue_purge`](Self::queue_purge) that no longer waits and must not be
     /// woken.
-    pub fn forget_waiter(&self, gone: RequestWaiter) {
+    pub fn forget_waiter(&self, gone: WaitingRequestId) {
         let mut state = lock_ignoring_poison(&self.state);
         state.claims.take_admin_reply(gone);
         state.forget_waiter(gone);
@@ -283,13 +283,13 @@ impl OwnerLink {
     /// Sends a purge, with a body of [`purge_request`]. `waiter` is woken when the purge is in
     /// effect everywhere or has failed, and [`take_reply`](Self::take_admin_reply)s the reply. Returns
     /// `false` if memory is refused.
-    pub fn queue_purge(&self, body: String, waiter: RequestWaiter, now: u64) -> bool {
+    pub fn queue_purge(&self, body: String, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if state.requests.try_reserve(1).is_err() {
             return false;
         }
         let patience = if state.up { PURGE } else { PURGE_PATIENCE };
-        state.requests.push_back(OwnerJob::Purge {
+        state.requests.push_back(QueuedOwnerRequest::Purge {
             body,
             waiter: Some(waiter),
             due: now.saturating_add(patience),
@@ -301,19 +301,21 @@ impl OwnerLink {
 
     /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_admin_reply)s. Returns
     /// `false` if the owner is not connected.
-    pub fn send_status_query(&self, waiter: RequestWaiter, now: u64) -> bool {
+    pub fn send_status_query(&self, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
         }
         let due = now.saturating_add(STATUS);
-        state.requests.push_back(OwnerJob::Status { waiter, due });
+        state
+            .requests
+            .push_back(QueuedOwnerRequest::Status { waiter, due });
         self.mark_queued();
         true
     }
 
     /// Returns the reply to a purge or a status query, or `None` if there is none.
-    pub fn take_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
+    pub fn take_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
         lock_ignoring_poison(&self.state)
             .claims
             .take_admin_reply(waiter)
@@ -321,7 +323,7 @@ impl OwnerLink {
 
     /// Returns the next action of the host, which calls it until `None` after each other call.
     /// `now` is in milliseconds of the host's clock, here and everywhere.
-    pub fn next_action(&self) -> Option<LinkConnectionAction> {
+    pub fn next_connection_action(&self) -> Option<LinkConnectionAction> {
         if self.stirred.load(Ordering::Acquire) {
             return Some(LinkConnectionAction::Tick);
         }
@@ -329,7 +331,13 @@ impl OwnerLink {
     }
 
     /// Reports that a connection was opened, or could not be opened.
-    pub fn connection_opened(&self, shared: &ProcessState, slot: usize, is_open: bool, now: u64) {
+    pub fn handle_connection_opened(
+        &self,
+        shared: &ProcessCacheState,
+        slot: usize,
+        is_open: bool,
+        now: u64,
+    ) {
         let mut state = lock_ignoring_poison(&self.state);
         let Some(place) = state.slots.get_mut(slot) else {
             return;
@@ -350,19 +358,19 @@ impl OwnerLink {
         if slot == EVENTS {
             state.events = EventStreamParser::default();
         }
-        let mut burst = RequestBatch::default();
+        let mut burst = PipelinedOwnerRequests::default();
         if let Some(job) = first {
-            self.add_job_to_batch(&mut state, shared, &mut burst, job, now);
+            self.add_job_to_request_batch(&mut state, shared, &mut burst, job, now);
         }
-        state.assign_batch(slot, burst, now);
-        self.assign_jobs(&mut state, shared, now);
+        state.assign_batch_to_connection(slot, burst, now);
+        self.assign_jobs_to_connections(&mut state, shared, now);
     }
 
     /// Reports that no owner listens: a connection was refused that was attempted after
     /// `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. It is called before
-    /// [`connection_opened`](Self::connection_opened). Entries in memory may be sent for a while
+    /// [`handle_connection_opened`](Self::handle_connection_opened). Entries in memory may be sent for a while
     /// then, although no owner permits it: no owner could report a purge as done.
-    pub fn connection_refused(&self, shared: &ProcessState, monotonic: u64) {
+    pub fn handle_connection_refused(&self, shared: &ProcessCacheState, monotonic: u64) {
         let mut state = lock_ignoring_poison(&self.state);
         if state.up {
             return;
@@ -370,7 +378,7 @@ impl OwnerLink {
         if !state.is_alone {
             state.is_alone = true;
             // no owner reports their changes
-            for (_, chain) in self.chains.all_chains() {
+            for (_, chain) in self.chains.snapshot_chains() {
                 chain.discard_owner_state();
             }
         }
@@ -387,7 +395,7 @@ impl OwnerLink {
 
     /// Passes the pieces that have to be written to a connection to `write`, which returns the
     /// number of bytes that it has written. There are no pieces if nothing has to be written.
-    pub fn write_pieces(
+    pub fn pass_unwritten_pieces(
         &self,
         slot: usize,
         write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize,
@@ -401,43 +409,49 @@ impl OwnerLink {
 
     /// Passes a buffer for bytes of a connection to `take`. Returns `false` if the connection has
     /// to be closed.
-    pub fn read_buffer(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
+    pub fn pass_read_buffer(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         let room = state
             .find_open_connection(slot)
-            .and_then(|open| open.reader.read_buffer());
+            .and_then(|open| open.reader.reserve_read_buffer());
         room.map(take).is_some()
     }
 
-    /// Reports bytes that were read into the buffer of [`read_buffer`](Self::read_buffer).
+    /// Reports bytes that were read into the buffer of [`pass_read_buffer`](Self::pass_read_buffer).
     ///
     /// # Safety
     /// The bytes are initialized, and `read_buffer` was not called since.
     #[allow(unsafe_code)]
-    pub unsafe fn bytes_read(&self, shared: &ProcessState, slot: usize, bytes: usize, now: u64) {
+    pub unsafe fn report_bytes_read(
+        &self,
+        shared: &ProcessCacheState,
+        slot: usize,
+        bytes: usize,
+        now: u64,
+    ) {
         let mut state = lock_ignoring_poison(&self.state);
         let Some(open) = state.find_open_connection(slot) else {
             return;
         };
         open.since = now;
         // SAFETY: the function's contract.
-        let mut read = unsafe { open.reader.bytes_read(bytes) };
+        let mut read = unsafe { open.reader.handle_read_bytes(bytes) };
         while self.handle_received_message(&mut state, shared, slot, read, now) {
             let Some(open) = state.find_open_connection(slot) else {
                 break;
             };
             read = open.reader.next();
         }
-        self.assign_jobs(&mut state, shared, now);
+        self.assign_jobs_to_connections(&mut state, shared, now);
     }
 
     /// Handles the input of a connection. Returns whether there may be more.
     fn handle_received_message(
         &self,
         state: &mut LinkState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         slot: usize,
-        read: Result<ReceivedMessage, OwnerProtocolError>,
+        read: Result<OwnerReadResult, OwnerProtocolError>,
         now: u64,
     ) -> bool {
         let Some(OwnerConnection {
@@ -448,18 +462,18 @@ impl OwnerLink {
             return false;
         };
         match read {
-            Ok(ReceivedMessage::More) => {
+            Ok(OwnerReadResult::More) => {
                 // a reply that has begun is not slower than the node's, as long as its bytes arrive
                 if let Some(job) = jobs.front_mut().filter(|_| open.reader.is_in_body()) {
-                    job.extend_deadline(self.lookup_deadline(now));
+                    job.extend_lookup_deadline(self.lookup_deadline(now));
                 }
                 false
             }
-            Ok(ReceivedMessage::Events(data)) if slot == EVENTS => {
-                self.receive_events(state, shared, &data, now);
+            Ok(OwnerReadResult::Events(data)) if slot == EVENTS => {
+                self.receive_owner_events(state, shared, &data, now);
                 true
             }
-            Ok(ReceivedMessage::Response(response)) if slot != EVENTS => match jobs.pop_front() {
+            Ok(OwnerReadResult::Response(response)) if slot != EVENTS => match jobs.pop_front() {
                 Some(job) => {
                     self.handle_reply(state, shared, job, response, now);
                     true
@@ -475,21 +489,21 @@ impl OwnerLink {
     }
 
     /// Reports that a connection was closed.
-    pub fn connection_closed(&self, shared: &ProcessState, slot: usize, now: u64) {
+    pub fn connection_closed(&self, shared: &ProcessCacheState, slot: usize, now: u64) {
         let mut state = lock_ignoring_poison(&self.state);
         self.handle_closed(&mut state, shared, slot, now);
-        self.assign_jobs(&mut state, shared, now);
+        self.assign_jobs_to_connections(&mut state, shared, now);
     }
 
     /// Sends queued requests, and ends those that have timed out. Returns the milliseconds until
     /// the next call if nothing else happens.
-    pub fn send_and_expire_requests(&self, shared: &ProcessState, now: u64) -> u64 {
+    pub fn send_and_expire_requests(&self, shared: &ProcessCacheState, now: u64) -> u64 {
         self.stirred.store(false, Ordering::Release);
         let mut state = lock_ignoring_poison(&self.state);
-        self.expire_late_jobs(&mut state, shared, now);
+        self.expire_late_owner_jobs(&mut state, shared, now);
         for slot in 0..state.slots.len() {
             let is_waited_for = match state.slots[slot].jobs.front() {
-                Some(OwnerJob::Purge { .. }) => false,
+                Some(QueuedOwnerRequest::Purge { .. }) => false,
                 Some(_) => true,
                 None => slot == EVENTS,
             };
@@ -500,25 +514,27 @@ impl OwnerLink {
         }
         if matches!(state.slots[EVENTS].stage, ConnectionState::Closed { retry_at } if retry_at <= now)
         {
-            state.open_for_job(EVENTS, OwnerJob::Listen);
+            state.open_connection_for_job(EVENTS, QueuedOwnerRequest::Listen);
         }
-        self.assign_jobs(&mut state, shared, now);
+        self.assign_jobs_to_connections(&mut state, shared, now);
         state.next_tick(now)
     }
 
     /// Queues a lookup again.
-    fn retry_lookup(&self, state: &mut LinkState, shared: &ProcessState, look_up: LookupJob) {
+    fn retry_lookup(&self, state: &mut LinkState, shared: &ProcessCacheState, look_up: LookupJob) {
         if state.requests.try_reserve(1).is_ok() {
-            state.requests.push_back(OwnerJob::LookUp(look_up));
+            state
+                .requests
+                .push_back(QueuedOwnerRequest::LookUp(look_up));
         } else {
-            report_miss(&mut state.favours, shared, look_up);
+            resolve_lookup_as_miss(&mut state.favours, shared, look_up);
         }
     }
 
     fn close_connection(
         &self,
         state: &mut LinkState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         slot: usize,
         now: u64,
     ) {
@@ -526,7 +542,13 @@ impl OwnerLink {
         self.handle_closed(state, shared, slot, now);
     }
 
-    fn handle_closed(&self, state: &mut LinkState, shared: &ProcessState, slot: usize, now: u64) {
+    fn handle_closed(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        slot: usize,
+        now: u64,
+    ) {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
@@ -537,16 +559,16 @@ impl OwnerLink {
         let jobs = std::mem::take(&mut place.jobs);
         // an owner may close an idle connection
         if !jobs.is_empty() {
-            self.retry_later(state, slot, now);
+            self.schedule_reconnect(state, slot, now);
         }
         for job in jobs {
-            self.fail_or_retry(state, shared, job);
+            self.fail_or_retry_job(state, shared, job);
         }
     }
 
     /// Delays the next attempt: an owner that is restarted is back within moments, and an absent
     /// one is not polled all the time.
-    fn retry_later(&self, state: &mut LinkState, slot: usize, now: u64) {
+    fn schedule_reconnect(&self, state: &mut LinkState, slot: usize, now: u64) {
         let mut wait = RETRY;
         if slot == EVENTS {
             state.failures = state.failures.saturating_add(1);
@@ -563,25 +585,38 @@ impl OwnerLink {
     }
 
     /// Repeats or fails a request whose connection broke.
-    fn fail_or_retry(&self, state: &mut LinkState, shared: &ProcessState, job: OwnerJob) {
+    fn fail_or_retry_job(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        job: QueuedOwnerRequest,
+    ) {
         match job {
-            OwnerJob::Purge { sent, .. }
+            QueuedOwnerRequest::Purge { sent, .. }
                 if sent < PURGE_SENT && state.requests.try_reserve(1).is_ok() =>
             {
                 state.requests.push_back(job);
             }
-            job => self.fail_job(state, shared, job),
+            job => self.fail_owner_job(state, shared, job),
         }
     }
 
     /// Fails a request without a reply.
-    fn fail_job(&self, state: &mut LinkState, shared: &ProcessState, job: OwnerJob) {
+    fn fail_owner_job(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        job: QueuedOwnerRequest,
+    ) {
         match job {
-            OwnerJob::LookUp(look_up) => report_miss(&mut state.favours, shared, look_up),
-            OwnerJob::LookUps { waiter, .. } | OwnerJob::Status { waiter, .. } => {
+            QueuedOwnerRequest::LookUp(look_up) => {
+                resolve_lookup_as_miss(&mut state.favours, shared, look_up)
+            }
+            QueuedOwnerRequest::LookUps { waiter, .. }
+            | QueuedOwnerRequest::Status { waiter, .. } => {
                 shared.wake_waiters([waiter]);
             }
-            OwnerJob::Purge {
+            QueuedOwnerRequest::Purge {
                 waiter: Some(waiter),
                 sent,
                 ..
@@ -593,26 +628,28 @@ impl OwnerLink {
                 }
                 shared.wake_waiters([waiter]);
             }
-            OwnerJob::Listen => {
+            QueuedOwnerRequest::Listen => {
                 state.up = false;
                 for (_, look_up) in std::mem::take(&mut state.pending) {
-                    report_miss(&mut state.favours, shared, look_up);
+                    resolve_lookup_as_miss(&mut state.favours, shared, look_up);
                 }
                 for job in std::mem::take(&mut state.requests) {
-                    self.fail_or_retry(state, shared, job);
+                    self.fail_or_retry_job(state, shared, job);
                 }
                 state.favours.clear();
             }
             // the entry may have arrived or not: other processes must not wait for it
-            OwnerJob::Store { key, .. } if state.up => {
-                state.favours.push(OwnerJob::ReleaseLease(key));
+            QueuedOwnerRequest::Store { key, .. } if state.up => {
+                state
+                    .favours
+                    .push_owner_job(QueuedOwnerRequest::ReleaseLease(key));
             }
-            OwnerJob::Store { .. }
-            | OwnerJob::ReleaseLease(_)
-            | OwnerJob::Acknowledge(_)
-            | OwnerJob::ShowBlock(..)
-            | OwnerJob::Expired(_) => {}
-            OwnerJob::Purge { .. } => {}
+            QueuedOwnerRequest::Store { .. }
+            | QueuedOwnerRequest::ReleaseLease(_)
+            | QueuedOwnerRequest::Acknowledge(_)
+            | QueuedOwnerRequest::ShowBlock(..)
+            | QueuedOwnerRequest::Expired(_) => {}
+            QueuedOwnerRequest::Purge { .. } => {}
         }
     }
 }

@@ -15,12 +15,12 @@ pub enum OwnerHealthChange {
 
 impl OwnerHealthChange {
     /// Whether the owner has become unusable, so that the change is logged as an error.
-    pub fn is_outage(self) -> bool {
+    pub fn is_owner_outage(self) -> bool {
         self != Self::Up
     }
 
     /// Returns the text for the log, which follows the owner's name.
-    pub fn health_log_text(self) -> &'static str {
+    pub fn owner_health_log_text(self) -> &'static str {
         match self {
             Self::Down => "does not respond; requests are sent to the node until it does",
             Self::Replaced => {
@@ -42,7 +42,7 @@ pub(super) struct OwnerHealth {
 
 impl OwnerHealth {
     /// What is to be said of an owner that is reached, or not.
-    pub(super) fn record_reachability(
+    pub(super) fn record_owner_reachability(
         &mut self,
         is_up: bool,
         now: u64,
@@ -68,21 +68,21 @@ mod tests {
     fn outage_is_reported_once_after_a_grace_time() {
         let mut known = OwnerHealth::default();
         for start in [0, 50_000] {
-            assert_eq!(known.record_reachability(false, start), None);
-            assert_eq!(known.record_reachability(false, start + 2_999), None);
+            assert_eq!(known.record_owner_reachability(false, start), None);
+            assert_eq!(known.record_owner_reachability(false, start + 2_999), None);
             assert_eq!(
-                known.record_reachability(false, start + 3_000),
+                known.record_owner_reachability(false, start + 3_000),
                 Some(OwnerHealthChange::Down)
             );
-            assert_eq!(known.record_reachability(false, start + 9_000), None);
+            assert_eq!(known.record_owner_reachability(false, start + 9_000), None);
             assert_eq!(
-                known.record_reachability(true, start + 10_000),
+                known.record_owner_reachability(true, start + 10_000),
                 Some(OwnerHealthChange::Up)
             );
-            assert_eq!(known.record_reachability(true, start + 20_000), None);
+            assert_eq!(known.record_owner_reachability(true, start + 20_000), None);
         }
         // a short outage is not reported
-        assert_eq!(known.record_reachability(false, 90_000), None);
-        assert_eq!(known.record_reachability(true, 91_000), None);
+        assert_eq!(known.record_owner_reachability(false, 90_000), None);
+        assert_eq!(known.record_owner_reachability(true, 91_000), None);
     }
 }

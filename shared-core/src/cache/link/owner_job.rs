@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::message::{LeaseRequestTerms, OwnerRequest};
 use crate::cache::chain::ShownBlock;
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::process::flights::FlightLeadership;
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::{CacheKey, CacheNamespace};
 
 /// For how long a lease is asked for, in milliseconds: some calls take a node
@@ -17,18 +17,18 @@ const LEASE: u64 = 60_000;
 
 /// One request to the owner.
 #[derive(Debug)]
-pub(super) enum OwnerJob {
+pub(super) enum QueuedOwnerRequest {
     LookUp(LookupJob),
     LookUps {
         keys: Vec<CacheKey>,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         due: u64,
         generation: u64,
     },
     Store {
         key: CacheKey,
         entry: Arc<CacheEntry>,
-        about: Box<StoreAttributes>,
+        about: Box<StoredEntryAttributes>,
         if_final: Option<FinalityUpgrade>,
     },
     ReleaseLease(CacheKey),
@@ -39,14 +39,14 @@ pub(super) enum OwnerJob {
     Purge {
         body: String,
         /// `None`: it has gone, and the purge is done all the same.
-        waiter: Option<RequestWaiter>,
+        waiter: Option<WaitingRequestId>,
         due: u64,
         /// How often it was sent.
         sent: u8,
     },
     /// What it knows of itself.
     Status {
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         due: u64,
     },
     /// The event stream.
@@ -79,9 +79,9 @@ impl LookupJob {
     }
 }
 
-impl OwnerJob {
+impl QueuedOwnerRequest {
     /// Nobody waits for it under that name any more.
-    pub(super) fn forget_waiter(&mut self, gone: RequestWaiter) {
+    pub(super) fn forget_waiter(&mut self, gone: WaitingRequestId) {
         match self {
             Self::LookUps { waiter, .. } | Self::Status { waiter, .. } if *waiter == gone => {
                 *self = Self::Expired(None);
@@ -116,14 +116,14 @@ impl OwnerJob {
             } => OwnerRequest::store_request(key, entry, about, if_final.as_ref(), process, now)?,
             Self::ReleaseLease(key) => OwnerRequest::release_lease_request(key, process),
             Self::Acknowledge(generation) => {
-                OwnerRequest::acknowledge_request(*generation, process)
+                OwnerRequest::purge_acknowledgement_request(*generation, process)
             }
             Self::ShowBlock(namespace, sighting) => {
-                OwnerRequest::show_block_request(namespace, *sighting)
+                OwnerRequest::shown_block_report(namespace, *sighting)
             }
             Self::Purge { body, .. } => OwnerRequest::purge_request(body)?,
             Self::Status { .. } => OwnerRequest::status_request(),
-            Self::Listen => OwnerRequest::event_stream_request(process),
+            Self::Listen => OwnerRequest::owner_event_stream_request(process),
             Self::Expired(_) => return None,
         })
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map};
 
-use crate::cache::vary_key::namespace_for_name;
+use crate::cache::vary_key::named_cache_namespace;
 
 pub use crate::cache::process::owner_client::OwnerAdminReply;
 
@@ -24,7 +24,7 @@ pub fn problem_document(status: u16, detail: &str) -> String {
 
 /// Asks for what a query says, with `send`, which may be refused memory. What comes
 /// of it, if that is known at once.
-pub(super) fn send_purge(
+pub(super) fn send_purge_from_query(
     query: &[u8],
     own: Option<&[u8]>,
     send: impl FnOnce(String) -> bool,
@@ -67,7 +67,7 @@ pub fn purge_request_body(query: &[u8], own: Option<&[u8]>) -> Result<String, Pu
         let parsed = match &*name {
             "everything" if value.is_empty() => json!(true),
             "everything" => return Err(bad("without a value")),
-            "namespace" => json!(const_hex::encode(namespace_for_name(value.as_bytes()))),
+            "namespace" => json!(const_hex::encode(named_cache_namespace(value.as_bytes()))),
             "method" if is_method(&value) => json!(value),
             "method" => return Err(bad("a JSON-RPC method name")),
             "blocks" => {
@@ -124,7 +124,7 @@ pub fn purge_request_body(query: &[u8], own: Option<&[u8]>) -> Result<String, Pu
         })?;
         request.insert(
             "namespace".into(),
-            json!(const_hex::encode(namespace_for_name(own))),
+            json!(const_hex::encode(named_cache_namespace(own))),
         );
     }
     serde_json::to_string(&request).map_err(|error| PurgeQueryError(error.to_string()))

@@ -2,63 +2,69 @@
 
 use std::sync::atomic::Ordering;
 
-use super::decode_response::{decode_entries, decode_entry, release_late_lease, report_miss};
+use super::decode_response::{
+    decode_entries, decode_entry, release_late_lease, resolve_lookup_as_miss,
+};
 use super::message::OwnerReply;
-use super::owner_job::{LookupJob, OwnerJob};
+use super::owner_job::{LookupJob, QueuedOwnerRequest};
 use super::{LinkState, OwnerLink, EVENTS};
 use crate::cache::chain::ChainState;
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::ProcessState;
+use crate::cache::process::ProcessCacheState;
 
 impl OwnerLink {
     /// The answer to a request.
     pub(super) fn handle_reply(
         &self,
         state: &mut LinkState,
-        shared: &ProcessState,
-        job: OwnerJob,
+        shared: &ProcessCacheState,
+        job: QueuedOwnerRequest,
         response: OwnerReply,
         now: u64,
     ) {
         match job {
-            OwnerJob::LookUp(look_up) => self.looked_up(state, shared, look_up, response, now),
-            OwnerJob::LookUps {
+            QueuedOwnerRequest::LookUp(look_up) => {
+                self.looked_up(state, shared, look_up, response, now)
+            }
+            QueuedOwnerRequest::LookUps {
                 waiter, generation, ..
             } => {
                 if response.status == 200 && generation == self.purge_generation() {
                     let entries = decode_entries(shared, &self.chains, &response, now);
-                    state.claims.insert_entries(waiter, entries, generation);
+                    state
+                        .claims
+                        .insert_found_entries(waiter, entries, generation);
                 }
                 shared.wake_waiters([waiter]);
             }
-            OwnerJob::Purge {
+            QueuedOwnerRequest::Purge {
                 waiter: Some(waiter),
                 ..
             }
-            | OwnerJob::Status { waiter, .. } => {
+            | QueuedOwnerRequest::Status { waiter, .. } => {
                 let reply = (response.status, response.body);
                 state.claims.insert_admin_reply(waiter, reply);
                 shared.wake_waiters([waiter]);
             }
-            OwnerJob::Expired(Some(key)) if response.granted == Some(true) => {
+            QueuedOwnerRequest::Expired(Some(key)) if response.granted == Some(true) => {
                 release_late_lease(&mut state.favours, shared, key);
             }
-            OwnerJob::Purge { .. }
-            | OwnerJob::Expired(_)
-            | OwnerJob::Store { .. }
-            | OwnerJob::ReleaseLease(_)
-            | OwnerJob::Acknowledge(_)
-            | OwnerJob::ShowBlock(..)
-            | OwnerJob::Listen => {}
+            QueuedOwnerRequest::Purge { .. }
+            | QueuedOwnerRequest::Expired(_)
+            | QueuedOwnerRequest::Store { .. }
+            | QueuedOwnerRequest::ReleaseLease(_)
+            | QueuedOwnerRequest::Acknowledge(_)
+            | QueuedOwnerRequest::ShowBlock(..)
+            | QueuedOwnerRequest::Listen => {}
         }
     }
 
     fn looked_up(
         &self,
         state: &mut LinkState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         mut look_up: LookupJob,
         response: OwnerReply,
         now: u64,
@@ -66,7 +72,9 @@ impl OwnerLink {
         if look_up.generation != self.purge_generation() {
             // it may be what was purged meanwhile
             if response.granted == Some(true) {
-                state.favours.push(OwnerJob::ReleaseLease(look_up.key));
+                state
+                    .favours
+                    .push_owner_job(QueuedOwnerRequest::ReleaseLease(look_up.key));
             }
             look_up.generation = self.purge_generation();
             self.retry_lookup(state, shared, look_up);
@@ -78,11 +86,11 @@ impl OwnerLink {
                     let answer = FlightOutcome::Answer(entry);
                     shared.wake_waiters(shared.flights.finish_flight(look_up.token, answer));
                 }
-                None => report_miss(&mut state.favours, shared, look_up),
+                None => resolve_lookup_as_miss(&mut state.favours, shared, look_up),
             },
             (404, Some(true)) => {
                 shared.flights.record_flight_lease(&look_up.key);
-                report_miss(&mut state.favours, shared, look_up);
+                resolve_lookup_as_miss(&mut state.favours, shared, look_up);
             }
             (404, Some(false)) if look_up.missed_event => {
                 look_up.missed_event = false;
@@ -91,21 +99,21 @@ impl OwnerLink {
             (404, Some(false)) if state.pending.try_reserve(1).is_ok() => {
                 state.pending.insert(look_up.key, look_up);
             }
-            _ => report_miss(&mut state.favours, shared, look_up),
+            _ => resolve_lookup_as_miss(&mut state.favours, shared, look_up),
         }
     }
 
     /// More of the event stream.
-    pub(super) fn receive_events(
+    pub(super) fn receive_owner_events(
         &self,
         state: &mut LinkState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         data: &[u8],
         now: u64,
     ) {
         let mut heard = Vec::new();
         let mut events = std::mem::take(&mut state.events);
-        let read = events.push(data, |event| heard.push(event));
+        let read = events.parse_event_bytes(data, |event| heard.push(event));
         state.events = events;
         for event in heard {
             self.apply_event(state, shared, event, now);
@@ -121,7 +129,7 @@ impl OwnerLink {
     fn apply_event(
         &self,
         state: &mut LinkState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         event: OwnerEvent,
         now: u64,
     ) {
@@ -130,7 +138,7 @@ impl OwnerLink {
                 if !state.was_up || generation != self.purge_generation() {
                     shared.purge_hot_tier(None);
                 }
-                for (_, chain) in self.chains.all_chains() {
+                for (_, chain) in self.chains.snapshot_chains() {
                     chain.discard_owner_state();
                 }
                 state.was_up = true;
@@ -145,7 +153,7 @@ impl OwnerLink {
                 self.until.store(until, Ordering::Release);
                 // all chains that it follows came before
                 if let Some(reported) = state.reported_chains.take() {
-                    self.chains.retain_namespaces(&reported);
+                    self.chains.retain_chains_of_namespaces(&reported);
                 }
             }
             OwnerEvent::Purge { generation, key } => {
@@ -153,7 +161,9 @@ impl OwnerLink {
                 self.generation.store(generation, Ordering::Release);
                 shared.purge_hot_tier(key);
                 if state.requests.try_reserve(1).is_ok() {
-                    state.requests.push_front(OwnerJob::Acknowledge(generation));
+                    state
+                        .requests
+                        .push_front(QueuedOwnerRequest::Acknowledge(generation));
                 } else {
                     // the owner can tell that nobody is there, too
                     self.close_connection(state, shared, EVENTS, now);
@@ -170,7 +180,7 @@ impl OwnerLink {
                 }
                 let jobs = state.slots.iter_mut().flat_map(|slot| &mut slot.jobs);
                 for job in jobs.chain(&mut state.requests) {
-                    if let OwnerJob::LookUp(look_up) = job {
+                    if let QueuedOwnerRequest::LookUp(look_up) = job {
                         look_up.missed_event |= look_up.key == key;
                     }
                 }
@@ -179,7 +189,7 @@ impl OwnerLink {
                 namespace,
                 state: news,
             } => {
-                let unknown = || ChainState::without_known_blocks(news.heights, 0);
+                let unknown = || ChainState::new_without_blocks(news.heights, 0);
                 self.chains
                     .get_or_add_chain(namespace, unknown)
                     .apply_owner_state(*news);

@@ -3,15 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::owner_job::{LookupJob, OwnerJob};
+use super::owner_job::{LookupJob, QueuedOwnerRequest};
 use super::{purge, LinkState, OwnerAdminReply, OwnerLink};
 use crate::cache::chain::{NamespaceChains, ShownBlock};
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::process::flights::FlightLeadership;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 
@@ -42,7 +42,7 @@ impl OwnerClient for OwnerLink {
             waits_in_vain: in_vain,
             missed_event: false,
         };
-        state.requests.push_back(OwnerJob::LookUp(job));
+        state.requests.push_back(QueuedOwnerRequest::LookUp(job));
         self.mark_queued();
         Ok(())
     }
@@ -51,14 +51,14 @@ impl OwnerClient for OwnerLink {
         &self,
         keys: Vec<CacheKey>,
         _: &CacheNamespace,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
         }
-        state.requests.push_back(OwnerJob::LookUps {
+        state.requests.push_back(QueuedOwnerRequest::LookUps {
             keys,
             waiter,
             due: self.lookup_deadline(now),
@@ -68,9 +68,11 @@ impl OwnerClient for OwnerLink {
         true
     }
 
-    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)> {
+    fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.state);
-        let found = state.claims.take_entries(waiter, self.purge_generation());
+        let found = state
+            .claims
+            .take_found_entries(waiter, self.purge_generation());
         found.unwrap_or_else(|| {
             state.forget_waiter(waiter);
             Vec::new()
@@ -81,11 +83,11 @@ impl OwnerClient for OwnerLink {
         &self,
         key: CacheKey,
         entry: Arc<CacheEntry>,
-        about: StoreAttributes,
+        about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
     ) {
         let about = Box::new(about);
-        self.do_favour(OwnerJob::Store {
+        self.do_favour(QueuedOwnerRequest::Store {
             key,
             entry,
             about,
@@ -94,7 +96,7 @@ impl OwnerClient for OwnerLink {
     }
 
     fn release_lease(&self, key: CacheKey) {
-        self.do_favour(OwnerJob::ReleaseLease(key));
+        self.do_favour(QueuedOwnerRequest::ReleaseLease(key));
     }
 
     fn report_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
@@ -103,7 +105,7 @@ impl OwnerClient for OwnerLink {
             // before look-ups: none is to find what is over
             state
                 .requests
-                .push_front(OwnerJob::ShowBlock(*namespace, sighting));
+                .push_front(QueuedOwnerRequest::ShowBlock(*namespace, sighting));
             self.mark_queued();
         }
     }
@@ -124,17 +126,17 @@ impl OwnerClient for OwnerLink {
         &self,
         query: &[u8],
         own: Option<&[u8]>,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> Option<OwnerAdminReply> {
-        purge::send_purge(query, own, |body| self.queue_purge(body, waiter, now))
+        purge::send_purge_from_query(query, own, |body| self.queue_purge(body, waiter, now))
     }
 
-    fn query_owner_status(&self, waiter: RequestWaiter, now: u64) -> bool {
+    fn query_owner_status(&self, waiter: WaitingRequestId, now: u64) -> bool {
         self.send_status_query(waiter, now)
     }
 
-    fn claim_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
+    fn claim_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
         let reply = self.take_admin_reply(waiter);
         if reply.is_none() {
             self.forget_waiter(waiter);
@@ -144,19 +146,19 @@ impl OwnerClient for OwnerLink {
 }
 
 impl OwnerLink {
-    fn do_favour(&self, job: OwnerJob) {
+    fn do_favour(&self, job: QueuedOwnerRequest) {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up {
             return;
         }
-        state.favours.push(job);
+        state.favours.push_owner_job(job);
         self.mark_queued();
     }
 }
 
 impl LinkState {
     /// Nobody waits under that name any more.
-    pub(super) fn forget_waiter(&mut self, gone: RequestWaiter) {
+    pub(super) fn forget_waiter(&mut self, gone: WaitingRequestId) {
         let Self {
             slots, requests, ..
         } = self;
@@ -164,6 +166,6 @@ impl LinkState {
         for job in requests.iter_mut().chain(busy) {
             job.forget_waiter(gone);
         }
-        requests.retain(|job| !matches!(job, OwnerJob::Expired(_)));
+        requests.retain(|job| !matches!(job, QueuedOwnerRequest::Expired(_)));
     }
 }

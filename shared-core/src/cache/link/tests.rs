@@ -2,15 +2,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{LinkConnectionAction, OwnerLink, OwnerLinkLimits, RETRY};
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire::EncodedEntry;
 use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 use crate::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::{EventLoopId, RequestWaiter, WokenRequestQueue};
-use crate::cache::process::ProcessState;
+use crate::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
+use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 
 use self::chains::SPACE;
@@ -27,13 +27,13 @@ mod together;
 const KEY: CacheKey = [7; 32];
 
 /// Returns a waiter of the only event loop.
-fn at(id: usize) -> RequestWaiter {
-    EventLoopId::default().waiter_with_id(id)
+fn test_waiter(id: usize) -> WaitingRequestId {
+    EventLoopId::default().waiter_of_request(id)
 }
 
 /// A host that carries bytes between a link and a script.
-struct Host {
-    shared: ProcessState,
+struct LinkTestHost {
+    shared: ProcessCacheState,
     queue: Arc<WokenRequestQueue>,
     link: Arc<OwnerLink>,
     now: u64,
@@ -43,7 +43,7 @@ struct Host {
     refuses: bool,
 }
 
-impl Host {
+impl LinkTestHost {
     fn new() -> Self {
         let host = Self::without_memory();
         host.shared.start_hot_tier(1 << 20, 1 << 20, 1);
@@ -55,7 +55,7 @@ impl Host {
     }
 
     fn with_connections(connections: usize) -> Self {
-        let shared = ProcessState::default();
+        let shared = ProcessCacheState::default();
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
         let bounds = OwnerLinkLimits {
@@ -64,7 +64,7 @@ impl Host {
             max_body: 10_000,
         };
         let link = Arc::new(OwnerLink::new("w-1".into(), bounds));
-        shared.connect_owner(link.clone());
+        shared.set_owner_client(link.clone());
         Self {
             shared,
             queue,
@@ -77,7 +77,7 @@ impl Host {
     }
 
     /// Creates a host whose owner has sent `hello`.
-    fn up() -> Self {
+    fn with_greeted_owner() -> Self {
         let mut host = Self::new();
         host.greet();
         host
@@ -85,25 +85,25 @@ impl Host {
 
     fn greet(&mut self) {
         self.run();
-        self.hello(0, 5000);
+        self.receive_hello_event(0, 5000);
         self.sent.clear();
     }
 
     /// Begins an event stream.
-    fn hello(&mut self, generation: u64, until: u64) {
+    fn receive_hello_event(&mut self, generation: u64, until: u64) {
         self.receive(0, b"HTTP/1.0 200 OK\r\n\r\n");
         let data = format!("{{\"version\":1,\"generation\":{generation},\"until\":{until}}}");
         self.event("hello", &data);
     }
 
     /// Breaks a connection.
-    fn lose(&mut self, slot: usize) {
+    fn break_connection(&mut self, slot: usize) {
         self.open.remove(&slot);
         self.link().connection_closed(&self.shared, slot, self.now);
     }
 
     /// Stores an entry in the memory of the process.
-    fn keep(&self, key: CacheKey, entry: CacheEntry) {
+    fn insert_into_hot_tier(&self, key: CacheKey, entry: CacheEntry) {
         self.shared.hot_tier().unwrap().insert(key, Arc::new(entry));
     }
 
@@ -116,10 +116,11 @@ impl Host {
     }
 
     /// Stores entries at the owner.
-    fn store(&mut self, keys: std::ops::Range<u8>) {
+    fn store_entries_at_owner(&mut self, keys: std::ops::Range<u8>) {
         for key in keys {
-            let entry = Arc::new(entry().with_lifetime(self.now, 10_000));
-            let about = StoreAttributes::for_entry(&entry, [0; 16], None, 0).unwrap();
+            let entry = Arc::new(entry().with_stored_time_and_ttl(self.now, 10_000));
+            let about =
+                StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
             self.link().store_at_owner([key; 32], entry, about, None);
         }
         self.run();
@@ -131,7 +132,7 @@ impl Host {
 
     fn run(&mut self) {
         for _ in 0..1000 {
-            match self.link().next_action() {
+            match self.link().next_connection_action() {
                 None => return,
                 Some(LinkConnectionAction::Tick) => {
                     self.link().send_and_expire_requests(&self.shared, self.now);
@@ -143,14 +144,18 @@ impl Host {
                     if !self.refuses {
                         assert!(self.open.insert(slot), "{slot} is open");
                     }
-                    self.link()
-                        .connection_opened(&self.shared, slot, !self.refuses, self.now);
+                    self.link().handle_connection_opened(
+                        &self.shared,
+                        slot,
+                        !self.refuses,
+                        self.now,
+                    );
                 }
                 Some(LinkConnectionAction::Write(slot)) => {
                     let mut bytes = Vec::new();
                     let mut more = true;
                     while more {
-                        self.link().write_pieces(slot, |pieces| {
+                        self.link().pass_unwritten_pieces(slot, |pieces| {
                             let before = bytes.len();
                             bytes.extend(pieces.flatten().take(30));
                             more = bytes.len() > before;
@@ -171,7 +176,7 @@ impl Host {
     fn receive(&mut self, slot: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let mut taken = 0;
-            let is_open = self.link().read_buffer(slot, |room| {
+            let is_open = self.link().pass_read_buffer(slot, |room| {
                 taken = room.len().min(bytes.len()).min(70);
                 for (to, from) in room.iter_mut().zip(&bytes[..taken]) {
                     to.write(*from);
@@ -181,7 +186,10 @@ impl Host {
                 break;
             }
             // SAFETY: just written.
-            unsafe { self.link().bytes_read(&self.shared, slot, taken, self.now) };
+            unsafe {
+                self.link()
+                    .report_bytes_read(&self.shared, slot, taken, self.now)
+            };
             bytes = &bytes[taken..];
         }
         self.run();
@@ -199,13 +207,18 @@ impl Host {
     }
 
     /// Looks `KEY` up for a waiter.
-    fn want(&mut self, waiter: usize, leases: bool) {
-        match self.shared.flights.join_flight(KEY, at(waiter)).unwrap() {
+    fn look_up_for_waiter(&mut self, waiter: usize, leases: bool) {
+        match self
+            .shared
+            .flights
+            .join_flight(KEY, test_waiter(waiter))
+            .unwrap()
+        {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
                 self.shared
                     .flights
-                    .follow_own_flight(&token, at(waiter))
+                    .follow_own_flight(&token, test_waiter(waiter))
                     .unwrap();
                 if let Err(token) = self
                     .link()
@@ -219,7 +232,7 @@ impl Host {
     }
 
     fn lead(&self, waiter: usize) -> Option<FlightLeadership> {
-        match self.shared.flights.claim_wakeup(at(waiter)) {
+        match self.shared.flights.claim_wakeup(test_waiter(waiter)) {
             Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             _ => None,
         }
@@ -230,14 +243,14 @@ impl Host {
     }
 
     fn answer(&self, waiter: usize) -> Option<Arc<CacheEntry>> {
-        match self.shared.flights.claim_wakeup(at(waiter)) {
+        match self.shared.flights.claim_wakeup(test_waiter(waiter)) {
             Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
             _ => None,
         }
     }
 
     /// Returns the requests since the last call.
-    fn requests(&mut self) -> Vec<(usize, String)> {
+    fn take_sent_requests(&mut self) -> Vec<(usize, String)> {
         std::mem::take(&mut self.sent)
             .into_iter()
             .flat_map(|(slot, text)| {
@@ -251,7 +264,7 @@ impl Host {
 
 fn entry() -> CacheEntry {
     CacheEntry::new(
-        EnvelopeBytes::empty_envelope(),
+        EnvelopeBytes::envelope_without_bytes(),
         EntryPayload::Raw(b"true".to_vec().into()),
         EntryMetadata::default(),
     )
@@ -271,7 +284,7 @@ fn found() -> Vec<u8> {
 }
 
 /// Returns the owner's reply to a lookup of several keys, with an entry of one key.
-fn found_of_all(key: CacheKey) -> Vec<u8> {
+fn batch_lookup_reply(key: CacheKey) -> Vec<u8> {
     let one = bytes_of(&entry());
     let mut body = key.to_vec();
     body.extend_from_slice(&500u64.to_be_bytes());
@@ -292,15 +305,16 @@ fn path() -> String {
 }
 
 /// Looks these keys up at the same time.
-fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
+fn look_up_all_keys(host: &mut LinkTestHost, keys: std::ops::Range<u8>) {
     for n in keys {
-        let Some(CoalescingRole::Leader(token)) = host.shared.flights.join_flight([n; 32], at(10))
+        let Some(CoalescingRole::Leader(token)) =
+            host.shared.flights.join_flight([n; 32], test_waiter(10))
         else {
             panic!()
         };
         host.shared
             .flights
-            .follow_own_flight(&token, at(usize::from(n)))
+            .follow_own_flight(&token, test_waiter(usize::from(n)))
             .unwrap();
         host.link()
             .lookup_at_owner([n; 32], token, &SPACE, true, false, host.now)

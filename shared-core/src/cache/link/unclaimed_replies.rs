@@ -5,31 +5,31 @@ use std::sync::Arc;
 
 use super::purge::OwnerAdminReply;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::CacheKey;
 
 /// Entries, and what they are under.
 pub(super) type KeyedEntries = Vec<(CacheKey, Arc<CacheEntry>)>;
 
 #[derive(Debug, Default)]
-pub(super) struct UnclaimedReplies {
-    admin_replies: HashMap<RequestWaiter, OwnerAdminReply>,
+pub(super) struct UnclaimedOwnerReplies {
+    admin_replies: HashMap<WaitingRequestId, OwnerAdminReply>,
     /// And purges up to which one were known then.
-    found: HashMap<RequestWaiter, (KeyedEntries, u64)>,
+    found: HashMap<WaitingRequestId, (KeyedEntries, u64)>,
 }
 
-impl UnclaimedReplies {
+impl UnclaimedOwnerReplies {
     /// What came of a purge, say; where memory is refused nothing is known of it.
-    pub(super) fn insert_admin_reply(&mut self, waiter: RequestWaiter, reply: OwnerAdminReply) {
+    pub(super) fn insert_admin_reply(&mut self, waiter: WaitingRequestId, reply: OwnerAdminReply) {
         if self.admin_replies.try_reserve(1).is_ok() {
             self.admin_replies.insert(waiter, reply);
         }
     }
 
     /// What a look-up of several keys has found when that was the last purge.
-    pub(super) fn insert_entries(
+    pub(super) fn insert_found_entries(
         &mut self,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         entries: KeyedEntries,
         generation: u64,
     ) {
@@ -38,14 +38,14 @@ impl UnclaimedReplies {
         }
     }
 
-    pub(super) fn take_admin_reply(&mut self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
+    pub(super) fn take_admin_reply(&mut self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
         self.admin_replies.remove(&waiter)
     }
 
     /// As long as that is the last purge still. `None`: nothing has come yet.
-    pub(super) fn take_entries(
+    pub(super) fn take_found_entries(
         &mut self,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         generation: u64,
     ) -> Option<KeyedEntries> {
         let (entries, known) = self.found.remove(&waiter)?;

@@ -5,7 +5,7 @@ use super::clock::ClockReading;
 use super::state::Owner;
 use super::state::OwnerTables;
 use super::tracker::ChainIdentity;
-use crate::cache::chain::{ChainChange, ChainState, HeightKind, ShownBlock};
+use crate::cache::chain::{ChainChange, ChainState, HeightUnit, ShownBlock};
 use crate::cache::entry::store_attributes::PurgeScope;
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::CacheNamespace;
@@ -14,28 +14,33 @@ use crate::lock::lock_ignoring_poison;
 impl Owner {
     /// Starts following the chain of a namespace: none of its blocks counts as final, and no entry
     /// outlives a reorganisation, except as [`apply_change`](Self::apply_chain_change) reports.
-    pub fn follow_chain(&self, namespace: CacheNamespace, heights: HeightKind, now: ClockReading) {
-        let unknown = || ChainState::without_known_blocks(heights, now.unix);
+    pub fn start_following_chain(
+        &self,
+        namespace: CacheNamespace,
+        heights: HeightUnit,
+        now: ClockReading,
+    ) {
+        let unknown = || ChainState::new_without_blocks(heights, now.unix);
         self.chains.get_or_add_chain(namespace, unknown);
-        self.publish_chain_state(&mut lock_ignoring_poison(&self.shared), &namespace);
+        self.queue_chain_state_event(&mut lock_ignoring_poison(&self.shared), &namespace);
     }
 
     /// Sets whether the stored entries of a followed chain wait for a check of its node, which may
     /// have another chain than under the last owner.
-    pub fn set_identity_unchecked(&self, namespace: &CacheNamespace, is_unchecked: bool) {
+    pub fn set_identity_check_pending(&self, namespace: &CacheNamespace, is_unchecked: bool) {
         if let Some(chain) = self.chains.get(namespace) {
-            chain.set_identity_unchecked(is_unchecked);
+            chain.set_identity_check_pending(is_unchecked);
         }
     }
 
     /// Applies a change that the chain's tracker has found to the published state of the chain, and
     /// notifies all processes.
     pub fn apply_chain_change(&self, namespace: &CacheNamespace, by: ChainChange) {
-        self.update_published_state(namespace, |state| state.apply_chain_change(by));
+        self.change_and_publish_chain_state(namespace, |state| state.apply_chain_change(by));
     }
 
     /// Changes the state of a chain, and notifies all processes if it differs.
-    fn update_published_state(
+    fn change_and_publish_chain_state(
         &self,
         namespace: &CacheNamespace,
         change: impl FnOnce(&mut ChainState),
@@ -45,13 +50,13 @@ impl Owner {
         };
         // serialized: no process receives the older state last
         let mut shared = lock_ignoring_poison(&self.shared);
-        let is_news = chain.update_chain_state(|state| {
+        let is_news = chain.modify_locked_chain_state(|state| {
             let before = state.clone();
             change(state);
             *state != before
         });
         if is_news {
-            self.publish_chain_state(&mut shared, namespace);
+            self.queue_chain_state_event(&mut shared, namespace);
         }
     }
 
@@ -63,7 +68,7 @@ impl Owner {
             .insert(namespace, is_followed)
             .is_none()
         {
-            let unknown = || ChainState::without_known_blocks(HeightKind::Blocks, now.unix);
+            let unknown = || ChainState::new_without_blocks(HeightUnit::Blocks, now.unix);
             self.chains.get_or_add_chain(namespace, unknown);
             self.apply_chain_change(&namespace, ChainChange::Wrong(true));
         }
@@ -83,7 +88,7 @@ impl Owner {
         for (namespace, is_followed) in covered {
             if let (Some(chain), false) = (self.chains.get(&namespace), is_followed) {
                 // as before: nothing reports another chain
-                chain.update_chain_state(|state| state.known = true);
+                chain.modify_locked_chain_state(|state| state.known = true);
             }
             self.apply_chain_change(&namespace, ChainChange::Wrong(false));
         }
@@ -97,7 +102,7 @@ impl Owner {
         };
         let mut shared = lock_ignoring_poison(&self.shared);
         if chain.record_block_from_process(sighting) {
-            self.publish_chain_state(&mut shared, namespace);
+            self.queue_chain_state_event(&mut shared, namespace);
         }
     }
 
@@ -109,14 +114,14 @@ impl Owner {
         blocks: impl Iterator<Item = (u64, [u8; 32])>,
     ) {
         if let Some(chain) = self.chains.get(namespace) {
-            chain.update_chain_state(|state| state.set_recent_blocks(blocks));
+            chain.modify_locked_chain_state(|state| state.set_recent_blocks(blocks));
         }
     }
 
     /// Records that the node of a chain has the chain of the namespace, with this identity;
     /// `None` if that is unknown. Notifies all processes.
     pub fn set_chain_identity(&self, namespace: &CacheNamespace, identity: Option<ChainIdentity>) {
-        self.update_published_state(namespace, |state| {
+        self.change_and_publish_chain_state(namespace, |state| {
             state.known = identity.is_some();
             state.chain_id = identity.and_then(|identity| identity.chain_id);
             state.genesis = identity.map(|identity| identity.genesis);
@@ -130,7 +135,7 @@ impl Owner {
         let namespaces = match scope {
             PurgeScope::Everything => self
                 .chains
-                .all_chains()
+                .snapshot_chains()
                 .into_iter()
                 .map(|(it, _)| it)
                 .collect(),
@@ -138,7 +143,7 @@ impl Owner {
             _ => Vec::new(),
         };
         for namespace in namespaces {
-            self.update_published_state(&namespace, |state| {
+            self.change_and_publish_chain_state(&namespace, |state| {
                 state.chain_id = None;
                 state.genesis = None;
             });
@@ -155,20 +160,24 @@ impl Owner {
             .published_numbers
             .get(namespace)
             .copied()?;
-        Some((number, chain.last_known_state()))
+        Some((number, chain.copy_chain_state()))
     }
 
     /// The highest head that the node of a chain, or a response to a client, has shown; `None` if
     /// the chain is not followed.
-    pub fn highest_head(&self, namespace: &CacheNamespace) -> Option<u64> {
-        Some(self.chains.get(namespace)?.last_known_state().seen)
+    pub fn highest_head_of_chain(&self, namespace: &CacheNamespace) -> Option<u64> {
+        Some(self.chains.get(namespace)?.copy_chain_state().seen)
     }
 
     /// Queues the present state of a chain for the event streams of all processes, under a new
     /// number.
-    pub(super) fn publish_chain_state(&self, shared: &mut OwnerTables, namespace: &CacheNamespace) {
+    pub(super) fn queue_chain_state_event(
+        &self,
+        shared: &mut OwnerTables,
+        namespace: &CacheNamespace,
+    ) {
         if let Some(chain) = self.chains.get(namespace) {
-            let state = Box::new(chain.last_known_state());
+            let state = Box::new(chain.copy_chain_state());
             // epochs of owners differ, and count microseconds
             let number = shared
                 .published_numbers

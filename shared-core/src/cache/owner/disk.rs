@@ -6,8 +6,10 @@ use std::sync::Arc;
 use super::clock::ClockReading;
 use super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use crate::bytes::try_copy_bytes;
-use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
-pub use crate::cache::store::{EntryRecordAttributes, ReadWouldBlock, StoreError, StoreStatus};
+use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
+pub use crate::cache::store::{
+    EntryRecordAttributes, ReadWouldBlock, StoreStatus, StoreWriteRejection,
+};
 use crate::cache::{CacheKey, CacheNamespace};
 
 /// An entry that a lookup in the store has found, with its times and its bytes.
@@ -95,13 +97,13 @@ pub trait OwnerStore: Send + Sync {
     /// not survive a crash.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreWriteRejection`].
     fn put_entry(
         &self,
         key: &CacheKey,
         header: &EntryRecordAttributes,
         body: &[u8],
-    ) -> Result<(), StoreError>;
+    ) -> Result<(), StoreWriteRejection>;
 
     /// Purges entries, and returns the new generation. [`get`](Self::read_entry) and
     /// [`is_purged`](Self::is_entry_purged) apply the purge afterwards, also after a crash or a power
@@ -109,50 +111,53 @@ pub trait OwnerStore: Send + Sync {
     /// [record](Self::read_chain_record) of its chain.
     ///
     /// # Errors
-    /// [`StoreError`]: the purge is in effect in this process only, and must be repeated.
-    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError>;
+    /// [`StoreWriteRejection`]: the purge is in effect in this process only, and must be repeated.
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection>;
 
     /// Reads the recorded identity and finality mark of a namespace's chain.
     ///
     /// # Errors
-    /// [`StoreError`]: the record cannot be read.
-    fn read_chain_record(&self, namespace: &CacheNamespace) -> Result<ChainRecord, StoreError>;
+    /// [`StoreWriteRejection`]: the record cannot be read.
+    fn read_chain_record(
+        &self,
+        namespace: &CacheNamespace,
+    ) -> Result<ChainRecord, StoreWriteRejection>;
 
     /// Records the chain identity of a namespace, and that none of its blocks is final, as durably
     /// as a purge.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreWriteRejection`].
     fn record_chain_identity(
         &self,
         namespace: &CacheNamespace,
         identity: &ChainIdentity,
-    ) -> Result<(), StoreError>;
+    ) -> Result<(), StoreWriteRejection>;
 
     /// Records the newest final block, or that no block is final. The record need not survive a
     /// crash, but an entry that is written later must not survive without it.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreWriteRejection`].
     fn record_finality_mark(
         &self,
         namespace: &CacheNamespace,
         mark: Option<&FinalityMark>,
-    ) -> Result<(), StoreError>;
+    ) -> Result<(), StoreWriteRejection>;
 
     /// Whether a purge covers an entry whose request was sent to the node under the generation in
     /// `about`. Never waits.
-    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool;
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool;
 
     /// Records a fill of `key`, and returns whether it was filled before: the entry is then worth
     /// a write to disk. Never waits.
-    fn record_fill(&self, key: &CacheKey, now: ClockReading) -> bool;
+    fn record_fill_for_admission(&self, key: &CacheKey, now: ClockReading) -> bool;
 
     /// Writes the memtables to disk, so that a crash does not lose them.
     ///
     /// # Errors
-    /// [`StoreError`].
-    fn flush_memtables(&self) -> Result<(), StoreError>;
+    /// [`StoreWriteRejection`].
+    fn flush_memtables(&self) -> Result<(), StoreWriteRejection>;
 
     /// Drops entries that were written more than `goes` milliseconds ago, in large units and hence
     /// some of them later. From then on entries that were written more than `renews` milliseconds

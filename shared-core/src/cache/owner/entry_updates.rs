@@ -8,14 +8,14 @@ use super::clock::ClockReading;
 use super::memory_tier::OwnerMemoryEntry;
 use super::state::Owner;
 use crate::cache::class::LifetimeClass;
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::strict_check;
 use crate::cache::entry::wire::as_immutable_entry;
 use crate::cache::CacheKey;
 use crate::lock::write_ignoring_poison;
 
 impl Owner {
-    /// Reads an [unchecked](OwnerMemoryEntry::unchecked_length) entry strictly (see
+    /// Reads an [unchecked](OwnerMemoryEntry::length_if_unchecked) entry strictly (see
     /// `cache::entry::strict_check`), which must happen before any client receives it. The owner
     /// does so at the first hit, once for all processes. Returns `None` if the entry is no
     /// response, which removes it from memory, or if the allocation fails. Takes milliseconds per
@@ -25,7 +25,7 @@ impl Owner {
         key: &CacheKey,
         entry: &Arc<OwnerMemoryEntry>,
     ) -> Option<Arc<OwnerMemoryEntry>> {
-        let Some(body) = strict_check::checked_bytes(entry.encoded_bytes()) else {
+        let Some(body) = strict_check::strictly_check_entry_bytes(entry.encoded_bytes()) else {
             self.memory.remove_same_entry(key, entry);
             return None;
         };
@@ -48,11 +48,11 @@ impl Owner {
         fresh: u64,
         now: ClockReading,
     ) -> Option<Arc<OwnerMemoryEntry>> {
-        let about = StoreAttributes {
+        let about = StoredEntryAttributes {
             class: LifetimeClass::Immutable,
             block: Some(block),
             height: Some(block),
-            ..entry.store_attributes().clone()
+            ..entry.entry_store_attributes().clone()
         };
         let body = as_immutable_entry(entry.encoded_bytes(), block)?;
         let made = Arc::new(self.new_memory_entry(about, body, fresh, now));
@@ -76,14 +76,17 @@ impl Owner {
             let _effect = write_ignoring_poison(&self.effect);
             if self
                 .owner_store
-                .is_entry_purged(key, entry.store_attributes())
-                || self.memory.has_other_fetch(key, entry)
+                .is_entry_purged(key, entry.entry_store_attributes())
+                || self.memory.has_entry_of_other_fetch(key, entry)
             {
                 return None;
             }
             // another thread may have read it; an entry that has left memory is stored as well
-            self.memory
-                .replace_entry_if(key, |there| there.is_same_response(entry), &other);
+            self.memory.replace_entry_if(
+                key,
+                |there| there.is_form_of_same_response(entry),
+                &other,
+            );
         }
         if saved > 0 {
             let counters = &self.counters;
@@ -104,7 +107,9 @@ impl Owner {
         // exclusive: no fill comes in between; purges compare the generation, which does not change
         let _effect = write_ignoring_poison(&self.effect);
         let is_it = |there: &Arc<OwnerMemoryEntry>| Arc::ptr_eq(there, entry);
-        !self.owner_store.is_entry_purged(key, by.store_attributes())
+        !self
+            .owner_store
+            .is_entry_purged(key, by.entry_store_attributes())
             && self.memory.replace_entry_if(key, is_it, by)
     }
 }

@@ -14,7 +14,7 @@ use crate::hash_keys::HashMap;
 use std::collections::hash_map::Entry;
 use std::collections::BTreeSet;
 
-use super::processes::ProcessName;
+use super::processes::OwnerClientName;
 use crate::cache::CacheKey;
 
 /// The owner's decision about a process that missed a key: it fetches the key with a lease, waits
@@ -35,7 +35,7 @@ pub struct EndedLease {
     /// The key of the lease.
     pub key: CacheKey,
     /// Processes that received "pending", in that order.
-    pub waiters: Vec<ProcessName>,
+    pub waiters: Vec<OwnerClientName>,
 }
 
 /// The table of the leases that the owner has granted and that have not ended, by key, with the
@@ -51,9 +51,9 @@ pub struct LeaseTable {
 /// The lease of one key, with its holder and the processes that wait for it.
 #[derive(Debug)]
 struct GrantedLease {
-    holder: ProcessName,
+    holder: OwnerClientName,
     ends: u64,
-    waiters: Vec<ProcessName>,
+    waiters: Vec<OwnerClientName>,
 }
 
 impl LeaseTable {
@@ -72,7 +72,7 @@ impl LeaseTable {
     pub fn acquire_lease(
         &mut self,
         key: CacheKey,
-        process: &ProcessName,
+        process: &OwnerClientName,
         ends: u64,
     ) -> LeaseDecision {
         let most = self.most;
@@ -106,7 +106,7 @@ impl LeaseTable {
     pub fn release_key_lease(
         &mut self,
         key: &CacheKey,
-        process: &ProcessName,
+        process: &OwnerClientName,
     ) -> Option<EndedLease> {
         (self.leases.get(key)?.holder == *process)
             .then(|| self.end_lease(key))
@@ -129,7 +129,7 @@ impl LeaseTable {
     }
 
     /// Ends the leases of `process`, which has disconnected.
-    pub fn release_process_leases(&mut self, process: &ProcessName) -> Vec<EndedLease> {
+    pub fn release_process_leases(&mut self, process: &OwnerClientName) -> Vec<EndedLease> {
         let keys: Vec<CacheKey> = self
             .leases
             .iter()
@@ -166,8 +166,8 @@ mod tests {
 
     const KEY: CacheKey = [7; 32];
 
-    fn name(name: &str) -> ProcessName {
-        ProcessName::new(name).unwrap()
+    fn name(name: &str) -> OwnerClientName {
+        OwnerClientName::new(name).unwrap()
     }
 
     #[test]
@@ -268,12 +268,12 @@ mod tests {
                             model.iter().filter(|(_, entry)| entry.0 == index).map(|(key, _)| *key).collect(),
                         ),
                     };
-                    let notified: BTreeMap<u8, Vec<ProcessName>> =
+                    let notified: BTreeMap<u8, Vec<OwnerClientName>> =
                         over.into_iter().map(|ended| (ended.key[0], ended.waiters)).collect();
                     let mut wanted = BTreeMap::new();
                     for key in expected {
                         if let Some((_, _, waiters)) = model.remove(&key) {
-                            let waiters: Vec<ProcessName> = waiters.into_iter().map(process).collect();
+                            let waiters: Vec<OwnerClientName> = waiters.into_iter().map(process).collect();
                             wanted.insert(key, waiters);
                         }
                     }

@@ -14,7 +14,7 @@ use quick_cache::Weighter;
 use super::clock::ClockReading;
 use super::disk::{DiskEntry, EntryBytes, EntryRecordAttributes};
 use crate::cache::chain::{ChainDependency, NamespaceChain, NamespaceChains};
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire;
 use crate::cache::process::hot::{new_bounded_cache, EvictionCounter};
 use crate::cache::CacheKey;
@@ -23,7 +23,7 @@ use crate::cache::CacheKey;
 /// disk.
 #[derive(Debug)]
 pub struct OwnerMemoryEntry {
-    about: StoreAttributes,
+    about: StoredEntryAttributes,
     encoded_bytes: EntryBytes,
     /// The followed chain on which the entry depends.
     chain: Option<Arc<NamespaceChain>>,
@@ -48,12 +48,12 @@ static ENTRY_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl OwnerMemoryEntry {
     /// An entry that is fresh for `fresh` milliseconds from `now` on.
-    pub fn new(about: StoreAttributes, body: Vec<u8>, fresh: u64, now: ClockReading) -> Self {
+    pub fn new(about: StoredEntryAttributes, body: Vec<u8>, fresh: u64, now: ClockReading) -> Self {
         Self::with_body_and_lifetime(about, EntryBytes::Owned(body), fresh, now)
     }
 
     fn with_body_and_lifetime(
-        about: StoreAttributes,
+        about: StoredEntryAttributes,
         body: EntryBytes,
         fresh: u64,
         now: ClockReading,
@@ -107,7 +107,7 @@ impl OwnerMemoryEntry {
 
     /// Whether this entry and `other` are the same response in two forms: unchecked, checked or
     /// recompressed.
-    pub fn is_same_response(&self, other: &Self) -> bool {
+    pub fn is_form_of_same_response(&self, other: &Self) -> bool {
         self.number == other.number
     }
 
@@ -130,7 +130,7 @@ impl OwnerMemoryEntry {
     }
 
     fn chain_dependency(&self) -> Option<ChainDependency<'_>> {
-        let StoreAttributes {
+        let StoredEntryAttributes {
             class,
             epoch,
             height,
@@ -158,13 +158,13 @@ impl OwnerMemoryEntry {
 
     /// Expires the responses about older heads, if the entry depends on the head. Returns whether
     /// the entry shows a newer head.
-    pub fn record_entry_head(&self) -> bool {
+    pub fn record_newer_entry_head(&self) -> bool {
         self.chain_dependency()
-            .is_some_and(|stamp| stamp.record_entry_head())
+            .is_some_and(|stamp| stamp.record_newer_entry_head())
     }
 
     /// The class, namespace, block and generation with which a process stored the entry.
-    pub fn store_attributes(&self) -> &StoreAttributes {
+    pub fn entry_store_attributes(&self) -> &StoredEntryAttributes {
         &self.about
     }
 
@@ -175,8 +175,8 @@ impl OwnerMemoryEntry {
 
     /// The decompressed length in bytes of an entry that was stored unchecked and has not been
     /// read strictly yet.
-    pub fn unchecked_length(&self) -> Option<u64> {
-        wire::unchecked_payload_length(self.encoded_bytes())
+    pub fn length_if_unchecked(&self) -> Option<u64> {
+        wire::payload_length_if_unchecked(self.encoded_bytes())
     }
 
     /// Remaining lifetime in milliseconds; 0 if the entry is not fresh.
@@ -193,7 +193,7 @@ impl OwnerMemoryEntry {
     }
 
     /// Whether the entry should be written to the store on this request. Returns true once.
-    pub fn take_pending_write(&self) -> bool {
+    pub fn claim_store_write(&self) -> bool {
         self.about.class.is_storable_on_disk()
             && !self.is_stored.load(Ordering::Relaxed)
             && !self.is_stored.swap(true, Ordering::Relaxed)
@@ -209,9 +209,9 @@ impl OwnerMemoryEntry {
         self.placed.store(now.monotonic, Ordering::Relaxed);
     }
 
-    /// Marks the entry as [to be stored](Self::take_pending_write) again if it was written to the
+    /// Marks the entry as [to be stored](Self::claim_store_write) again if it was written to the
     /// store `after` milliseconds ago or earlier.
-    pub fn mark_unstored_if_old(&self, after: u64, now: ClockReading) {
+    pub fn mark_for_rewrite_if_old(&self, after: u64, now: ClockReading) {
         let placed = self.placed.load(Ordering::Relaxed);
         if now.monotonic.saturating_sub(placed) >= after {
             // only one of concurrent requests
@@ -228,7 +228,7 @@ impl OwnerMemoryEntry {
     }
 
     /// Time of the last request, in monotonic milliseconds.
-    pub fn last_request_ms(&self) -> u64 {
+    pub fn last_request_time(&self) -> u64 {
         self.requested.load(Ordering::Relaxed)
     }
 
@@ -237,7 +237,7 @@ impl OwnerMemoryEntry {
     pub fn is_covered_by_purge(
         &self,
         newest: u64,
-        judge: impl FnOnce(&StoreAttributes) -> bool,
+        judge: impl FnOnce(&StoredEntryAttributes) -> bool,
     ) -> bool {
         if self.outlived.load(Ordering::Relaxed) >= newest {
             return false;
@@ -342,9 +342,9 @@ impl OwnerMemory {
     }
 
     /// Whether `key` has the entry of another fetch than `entry`, in whatever form.
-    pub fn has_other_fetch(&self, key: &CacheKey, entry: &OwnerMemoryEntry) -> bool {
+    pub fn has_entry_of_other_fetch(&self, key: &CacheKey, entry: &OwnerMemoryEntry) -> bool {
         let there = self.cache.peek(key);
-        there.is_some_and(|there| !there.is_same_response(entry))
+        there.is_some_and(|there| !there.is_form_of_same_response(entry))
     }
 
     /// The strictly read form of `entry`, if it is under `key`.
@@ -354,7 +354,8 @@ impl OwnerMemory {
         entry: &OwnerMemoryEntry,
     ) -> Option<Arc<OwnerMemoryEntry>> {
         let there = self.cache.peek(key)?;
-        (there.is_same_response(entry) && there.unchecked_length().is_none()).then_some(there)
+        (there.is_form_of_same_response(entry) && there.length_if_unchecked().is_none())
+            .then_some(there)
     }
 
     /// Replaces the entry under `key` if `is_it` returns true for it. No other thread may insert
@@ -377,7 +378,7 @@ impl OwnerMemory {
 
     /// Removes entries whose last request was before `cutoff`, in monotonic milliseconds.
     pub fn remove_unrequested_since(&self, cutoff: u64) {
-        self.remove_matching_entries(|_, entry| entry.last_request_ms() < cutoff);
+        self.remove_matching_entries(|_, entry| entry.last_request_time() < cutoff);
     }
 
     /// Removes the entry under `key` if `goes` returns true for it. Returns whether it was removed.
@@ -410,13 +411,13 @@ impl OwnerMemory {
     pub fn unstored_entries(&self, now: ClockReading) -> Vec<(CacheKey, Arc<OwnerMemoryEntry>)> {
         self.cache
             .iter()
-            .filter(|(_, entry)| entry.remaining_ttl(now) > 0 && entry.take_pending_write())
+            .filter(|(_, entry)| entry.remaining_ttl(now) > 0 && entry.claim_store_write())
             .collect()
     }
 
     /// Total weight in bytes of the entries, including stale and purged ones. Never more than the
     /// capacity.
-    pub fn total_weight(&self) -> u64 {
+    pub fn total_entry_weight(&self) -> u64 {
         self.cache.weight()
     }
 
@@ -451,11 +452,11 @@ mod tests {
         }
     }
 
-    fn about(class: LifetimeClass) -> StoreAttributes {
-        StoreAttributes {
+    fn about(class: LifetimeClass) -> StoredEntryAttributes {
+        StoredEntryAttributes {
             class,
             namespace: [1; 16],
-            ..StoreAttributes::default()
+            ..StoredEntryAttributes::default()
         }
     }
 
@@ -496,7 +497,7 @@ mod tests {
         assert!(memory.get(&KEY, at(0)).is_none());
         for n in 0..200u8 {
             assert!(memory.insert([n; 32], &fresh_entry(LifetimeClass::Immutable, 1_000)));
-            assert!(memory.total_weight() <= memory.max_weight());
+            assert!(memory.total_entry_weight() <= memory.max_weight());
         }
         assert!(memory.entry_count() > 20);
         assert_eq!(memory.eviction_count(), 200 - memory.entry_count() as u64);
@@ -542,8 +543,8 @@ mod tests {
             (entry.age_ms(at(5_000)), entry.remaining_ttl(at(5_000))),
             (5_000, 5_000)
         );
-        assert!(!entry.take_pending_write());
-        assert!(OwnerMemoryEntry::from_disk_entry(stored(true), at(0)).take_pending_write());
+        assert!(!entry.claim_store_write());
+        assert!(OwnerMemoryEntry::from_disk_entry(stored(true), at(0)).claim_store_write());
         // the wall clock was put back by an hour
         let early = ClockReading {
             monotonic: 0,
@@ -564,26 +565,27 @@ mod tests {
             fresh_entry(LifetimeClass::Immutable, 1_000),
         );
         let form = Arc::new(old.with_encoded_bytes(vec![2; 10]));
-        assert!(form.is_same_response(&old) && !newer.is_same_response(&old));
+        assert!(form.is_form_of_same_response(&old) && !newer.is_form_of_same_response(&old));
         let put = |entry: &Arc<OwnerMemoryEntry>, by| {
             memory.replace_entry_if(&KEY, |there| Arc::ptr_eq(there, entry), by)
         };
         assert!(!put(&old, &form));
-        assert!(memory.entry_count() == 0 && !memory.has_other_fetch(&KEY, &old));
+        assert!(memory.entry_count() == 0 && !memory.has_entry_of_other_fetch(&KEY, &old));
         memory.insert(KEY, &old);
-        let before = memory.total_weight();
+        let before = memory.total_entry_weight();
         assert!(put(&old, &form));
-        assert!(!memory.has_other_fetch(&KEY, &old) && memory.has_other_fetch(&KEY, &newer));
+        assert!(
+            !memory.has_entry_of_other_fetch(&KEY, &old)
+                && memory.has_entry_of_other_fetch(&KEY, &newer)
+        );
         assert_eq!(
             memory.get_uncounted(&KEY, at(0)).unwrap().encoded_bytes(),
             [2; 10]
         );
-        assert_eq!(memory.total_weight(), before - 90);
+        assert_eq!(memory.total_entry_weight(), before - 90);
         assert_eq!(form.remaining_ttl(at(400)), old.remaining_ttl(at(400)));
         // a new form continues with the state of the former one
-        assert!(
-            form.take_pending_write() && !form.with_encoded_bytes(vec![3]).take_pending_write()
-        );
+        assert!(form.claim_store_write() && !form.with_encoded_bytes(vec![3]).claim_store_write());
         memory.insert(KEY, &newer);
         assert!(!put(&form, &old));
         assert!(Arc::ptr_eq(
@@ -595,14 +597,14 @@ mod tests {
     #[test]
     fn stored_entry_is_to_be_stored_again_once_after_the_renewal_time() {
         let entry = fresh_entry(LifetimeClass::Immutable, 10_000);
-        assert!(entry.take_pending_write());
+        assert!(entry.claim_store_write());
         entry.mark_stored(at(100));
-        entry.mark_unstored_if_old(50, at(149));
-        assert!(!entry.take_pending_write());
-        entry.mark_unstored_if_old(50, at(150));
-        assert!(entry.take_pending_write());
-        entry.mark_unstored_if_old(50, at(199));
-        assert!(!entry.take_pending_write());
+        entry.mark_for_rewrite_if_old(50, at(149));
+        assert!(!entry.claim_store_write());
+        entry.mark_for_rewrite_if_old(50, at(150));
+        assert!(entry.claim_store_write());
+        entry.mark_for_rewrite_if_old(50, at(199));
+        assert!(!entry.claim_store_write());
     }
 
     #[test]
@@ -622,13 +624,13 @@ mod tests {
         assert_eq!(memory.entry_count(), 100);
         assert!((0..200u8).all(|n| memory.get_uncounted(&[n; 32], at(1)).is_some() == (n % 2 == 1)));
         assert_eq!(memory.remove_matching_entries(|_, _| true), 100);
-        assert_eq!((memory.entry_count(), memory.total_weight()), (0, 0));
+        assert_eq!((memory.entry_count(), memory.total_entry_weight()), (0, 0));
     }
 
     #[test]
     fn entry_is_compared_with_each_purge_once() {
         let entry = fresh_entry(LifetimeClass::Immutable, 1_000);
-        let never = |_: &StoreAttributes| panic!("there was none since");
+        let never = |_: &StoredEntryAttributes| panic!("there was none since");
         assert!(!entry.is_covered_by_purge(0, never));
         assert!(!entry.is_covered_by_purge(1, |_| false));
         assert!(!entry.is_covered_by_purge(1, never));

@@ -23,9 +23,9 @@ const MAX_PROCESSES: usize = 1_024;
 /// The name by which a process identifies itself to the owner: 1 to 64 letters, digits, `-`, `.`,
 /// `_`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessName(Arc<str>);
+pub struct OwnerClientName(Arc<str>);
 
-impl ProcessName {
+impl OwnerClientName {
     /// Accepts a name that a process sent, or returns `None` if it is malformed.
     pub fn new(name: &str) -> Option<Self> {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
@@ -40,11 +40,11 @@ impl ProcessName {
 
 /// The identity of one event stream from the owner to a process; identities are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EventStreamId(u64);
+pub struct OwnerEventStreamId(u64);
 
 /// The next action of the owner's server on the event stream of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventStreamAction {
+pub enum OwnerEventStreamAction {
     /// Send this event, and call again.
     Event(OwnerEvent),
     /// Send nothing before this time (monotonic milliseconds), unless the stream is woken.
@@ -65,10 +65,10 @@ pub struct NoSuchPurge;
 /// that wait for them.
 #[derive(Debug, Default)]
 pub struct ProcessTable {
-    by_name: HashMap<ProcessName, KnownProcess>,
-    streams: HashMap<EventStreamId, ProcessName>,
+    by_name: HashMap<OwnerClientName, KnownProcess>,
+    streams: HashMap<OwnerEventStreamId, OwnerClientName>,
     next_stream: u64,
-    woken: Vec<EventStreamId>,
+    woken: Vec<OwnerEventStreamId>,
     purge_generation: u64,
     /// End of the time in which processes may have a send lease of an earlier owner.
     grace: u64,
@@ -78,7 +78,7 @@ pub struct ProcessTable {
 /// A connected or recently connected process: its stream, its queued events and its send lease.
 #[derive(Debug, Default)]
 struct KnownProcess {
-    stream: Option<EventStreamId>,
+    stream: Option<OwnerEventStreamId>,
     greeted: bool,
     queue: VecDeque<OwnerEvent>,
     /// Time at which the next send lease is due.
@@ -93,12 +93,12 @@ struct PendingPurge {
     /// End of the minimum wait.
     grace: u64,
     /// End of the send lease of each process that has not acknowledged.
-    untils: HashMap<ProcessName, u64>,
+    untils: HashMap<OwnerClientName, u64>,
 }
 
 impl PendingPurge {
     /// The last millisecond at which the purge is not complete.
-    fn completion_deadline(&self) -> u64 {
+    fn purge_completion_deadline(&self) -> u64 {
         self.untils.values().copied().fold(self.grace, u64::max)
     }
 }
@@ -116,7 +116,7 @@ impl ProcessTable {
 
     /// Records that the owner listens from `now` on: a process that found no owner before may
     /// assume that there was none for [`predecessor_lease`].
-    pub fn record_listening_start(&mut self, now: u64) {
+    pub fn record_owner_listening_start(&mut self, now: u64) {
         self.grace = now.saturating_add(predecessor_lease());
     }
 
@@ -130,16 +130,16 @@ impl ProcessTable {
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn open_event_stream(
+    pub fn open_process_event_stream(
         &mut self,
-        name: &ProcessName,
+        name: &OwnerClientName,
         now: u64,
-    ) -> Result<EventStreamId, TooManyProcesses> {
-        self.remove_expired_processes(now);
+    ) -> Result<OwnerEventStreamId, TooManyProcesses> {
+        self.remove_processes_past_lease(now);
         if self.by_name.len() >= MAX_PROCESSES && !self.by_name.contains_key(name) {
             return Err(TooManyProcesses);
         }
-        let stream = EventStreamId(self.next_stream);
+        let stream = OwnerEventStreamId(self.next_stream);
         self.next_stream += 1;
         let process = self.by_name.entry(name.clone()).or_insert(KnownProcess {
             due: now,
@@ -157,7 +157,7 @@ impl ProcessTable {
     }
 
     /// Whether a process is connected: it has an open event stream.
-    pub fn has_event_stream(&self, name: &ProcessName) -> bool {
+    pub fn is_process_connected(&self, name: &OwnerClientName) -> bool {
         self.by_name
             .get(name)
             .is_some_and(|process| process.stream.is_some())
@@ -165,7 +165,10 @@ impl ProcessTable {
 
     /// Closes an event stream that has ended, and returns its process unless that has a newer
     /// stream. The send lease continues: the process may not have noticed.
-    pub fn close_event_stream(&mut self, stream: EventStreamId) -> Option<ProcessName> {
+    pub fn close_process_event_stream(
+        &mut self,
+        stream: OwnerEventStreamId,
+    ) -> Option<OwnerClientName> {
         let name = self.streams.remove(&stream)?;
         if let Some(process) = self.by_name.get_mut(&name) {
             process.stream = None;
@@ -176,30 +179,34 @@ impl ProcessTable {
 
     /// Takes the next action on a process's event stream: an event to send, `hello` and renewed
     /// send leases included, the time to wait, or the end.
-    pub fn next_stream_action(&mut self, stream: EventStreamId, now: u64) -> EventStreamAction {
+    pub fn next_event_stream_action(
+        &mut self,
+        stream: OwnerEventStreamId,
+        now: u64,
+    ) -> OwnerEventStreamAction {
         let generation = self.purge_generation;
         let Some(process) = self
             .streams
             .get(&stream)
             .and_then(|name| self.by_name.get_mut(name))
         else {
-            return EventStreamAction::Close;
+            return OwnerEventStreamAction::Close;
         };
         if process.queue.len() > MAX_QUEUED_EVENTS {
-            return EventStreamAction::Close;
+            return OwnerEventStreamAction::Close;
         }
         if process.greeted {
             if let Some(event) = process.queue.pop_front() {
-                return EventStreamAction::Event(event);
+                return OwnerEventStreamAction::Event(event);
             }
             if now < process.due {
-                return EventStreamAction::Idle(process.due);
+                return OwnerEventStreamAction::Idle(process.due);
             }
         }
         let until = now.saturating_add(memory_lease());
         process.until = until;
         process.due = now.saturating_add(memory_lease_renewal());
-        EventStreamAction::Event(if process.greeted {
+        OwnerEventStreamAction::Event(if process.greeted {
             OwnerEvent::Lease { generation, until }
         } else {
             process.greeted = true;
@@ -212,7 +219,7 @@ impl ProcessTable {
     }
 
     /// Queues an event for one process, if it has an event stream.
-    pub fn queue_event_for_process(&mut self, name: &ProcessName, event: OwnerEvent) {
+    pub fn queue_event_for_process(&mut self, name: &OwnerClientName, event: OwnerEvent) {
         let Some(process) = self.by_name.get_mut(name) else {
             return;
         };
@@ -227,10 +234,10 @@ impl ProcessTable {
     }
 
     /// Puts a purge into effect at `now`: notifies all processes, and waits for them.
-    /// [`complete_purges`](Self::complete_purges) returns it when it is complete.
+    /// [`take_completed_purges`](Self::take_completed_purges) returns it when it is complete.
     pub fn begin_purge(&mut self, generation: u64, key: Option<CacheKey>, now: u64) {
         self.purge_generation = self.purge_generation.max(generation);
-        self.remove_expired_processes(now);
+        self.remove_processes_past_lease(now);
         let untils = self
             .by_name
             .iter()
@@ -248,7 +255,7 @@ impl ProcessTable {
 
     /// Queues an event for every process that has an event stream.
     pub fn publish_event_to_all(&mut self, event: &OwnerEvent) {
-        let names: Vec<ProcessName> = self.streams.values().cloned().collect();
+        let names: Vec<OwnerClientName> = self.streams.values().cloned().collect();
         for name in names {
             self.queue_event_for_process(&name, event.clone());
         }
@@ -260,7 +267,7 @@ impl ProcessTable {
     /// [`NoSuchPurge`].
     pub fn acknowledge_purges(
         &mut self,
-        name: &ProcessName,
+        name: &OwnerClientName,
         generation: u64,
     ) -> Result<(), NoSuchPurge> {
         if generation > self.purge_generation {
@@ -274,11 +281,11 @@ impl ProcessTable {
 
     /// Removes and returns the purges that are complete at `now`: no process can send an entry that
     /// they removed any more.
-    pub fn complete_purges(&mut self, now: u64) -> Vec<u64> {
+    pub fn take_completed_purges(&mut self, now: u64) -> Vec<u64> {
         let over: Vec<u64> = self
             .purges
             .iter()
-            .filter(|(_, waiting)| now > waiting.completion_deadline())
+            .filter(|(_, waiting)| now > waiting.purge_completion_deadline())
             .map(|(generation, _)| *generation)
             .collect();
         for generation in &over {
@@ -287,28 +294,28 @@ impl ProcessTable {
         over
     }
 
-    /// Time at which [`complete_purges`](Self::complete_purges) will return a purge without an
+    /// Time at which [`take_completed_purges`](Self::take_completed_purges) will return a purge without an
     /// acknowledgement, in monotonic milliseconds.
     pub fn next_purge_deadline(&self) -> Option<u64> {
         self.purges
             .values()
-            .map(|waiting| waiting.completion_deadline().saturating_add(1))
+            .map(|waiting| waiting.purge_completion_deadline().saturating_add(1))
             .min()
     }
 
     /// Takes the event streams on which events were queued since the last call, so that the server
     /// wakes them.
-    pub fn take_notified_streams(&mut self) -> Vec<EventStreamId> {
+    pub fn take_notified_streams(&mut self) -> Vec<OwnerEventStreamId> {
         std::mem::take(&mut self.woken)
     }
 
     /// The names of the processes that have an event stream, in no order.
-    pub fn connected_processes(&self) -> impl Iterator<Item = &ProcessName> {
+    pub fn connected_process_names(&self) -> impl Iterator<Item = &OwnerClientName> {
         self.streams.values()
     }
 
     /// Whether some process may still send entries that a purge covers, as of the last
-    /// [`complete_purges`](Self::complete_purges).
+    /// [`take_completed_purges`](Self::take_completed_purges).
     pub fn is_purge_pending(&self, generation: u64) -> bool {
         self.purges.contains_key(&generation)
     }
@@ -319,7 +326,7 @@ impl ProcessTable {
     }
 
     /// Removes processes without a stream whose send lease has ended.
-    fn remove_expired_processes(&mut self, now: u64) {
+    fn remove_processes_past_lease(&mut self, now: u64) {
         self.by_name
             .retain(|_, process| process.stream.is_some() || process.until >= now);
     }
@@ -329,14 +336,20 @@ impl ProcessTable {
 mod tests {
     use super::*;
 
-    fn name(name: &str) -> ProcessName {
-        ProcessName::new(name).unwrap()
+    fn name(name: &str) -> OwnerClientName {
+        OwnerClientName::new(name).unwrap()
     }
 
     /// All events that a stream is to send now.
-    fn drain(processes: &mut ProcessTable, stream: EventStreamId, now: u64) -> Vec<OwnerEvent> {
+    fn drain(
+        processes: &mut ProcessTable,
+        stream: OwnerEventStreamId,
+        now: u64,
+    ) -> Vec<OwnerEvent> {
         let mut events = Vec::new();
-        while let EventStreamAction::Event(event) = processes.next_stream_action(stream, now) {
+        while let OwnerEventStreamAction::Event(event) =
+            processes.next_event_stream_action(stream, now)
+        {
             events.push(event);
         }
         events
@@ -366,21 +379,23 @@ mod tests {
             assert_eq!(name(good).as_str(), good);
         }
         for bad in ["", " ", "a b", "a/b", "é", "a\n", &"x".repeat(65)] {
-            assert!(ProcessName::new(bad).is_none(), "{bad:?}");
+            assert!(OwnerClientName::new(bad).is_none(), "{bad:?}");
         }
     }
 
     #[test]
     fn stream_starts_with_hello_and_renews_send_leases() {
         let mut processes = started();
-        let stream = processes.open_event_stream(&name("a"), START).unwrap();
+        let stream = processes
+            .open_process_event_stream(&name("a"), START)
+            .unwrap();
         assert_eq!(
             drain(&mut processes, stream, START),
             [hello(5, START + TIME)]
         );
         assert_eq!(
-            processes.next_stream_action(stream, START),
-            EventStreamAction::Idle(START + EVERY)
+            processes.next_event_stream_action(stream, START),
+            OwnerEventStreamAction::Idle(START + EVERY)
         );
         assert_eq!(
             drain(&mut processes, stream, START + EVERY),
@@ -401,30 +416,34 @@ mod tests {
     fn purge_after_the_start_waits_for_send_leases_of_an_earlier_owner() {
         let mut processes = ProcessTable::new(5, 0);
         processes.begin_purge(6, None, TIME / 2);
-        assert!(processes.complete_purges(TIME).is_empty());
-        assert_eq!(processes.complete_purges(TIME + 1), [6]);
+        assert!(processes.take_completed_purges(TIME).is_empty());
+        assert_eq!(processes.take_completed_purges(TIME + 1), [6]);
     }
 
     #[test]
     fn purge_after_the_start_waits_for_processes_that_found_no_owner() {
         let mut processes = ProcessTable::new(5, 0);
-        processes.record_listening_start(300);
+        processes.record_owner_listening_start(300);
         processes.begin_purge(6, None, TIME);
-        assert!(processes.complete_purges(300 + TIME).is_empty());
-        assert_eq!(processes.complete_purges(301 + TIME), [6]);
+        assert!(processes.take_completed_purges(300 + TIME).is_empty());
+        assert_eq!(processes.take_completed_purges(301 + TIME), [6]);
     }
 
     #[test]
     fn older_stream_of_a_process_is_closed_by_a_newer_one() {
         let mut processes = started();
-        let old = processes.open_event_stream(&name("a"), START).unwrap();
-        let new = processes.open_event_stream(&name("a"), START + 1).unwrap();
+        let old = processes
+            .open_process_event_stream(&name("a"), START)
+            .unwrap();
+        let new = processes
+            .open_process_event_stream(&name("a"), START + 1)
+            .unwrap();
         assert_eq!(processes.take_notified_streams(), [old]);
         assert_eq!(
-            processes.next_stream_action(old, START + 1),
-            EventStreamAction::Close
+            processes.next_event_stream_action(old, START + 1),
+            OwnerEventStreamAction::Close
         );
-        assert_eq!(processes.close_event_stream(old), None);
+        assert_eq!(processes.close_process_event_stream(old), None);
         assert_eq!(
             drain(&mut processes, new, START + 1),
             [hello(5, START + 1 + TIME)]
@@ -434,14 +453,16 @@ mod tests {
     #[test]
     fn stream_that_is_not_read_is_closed_when_its_queue_is_full() {
         let mut processes = started();
-        let stream = processes.open_event_stream(&name("a"), START).unwrap();
+        let stream = processes
+            .open_process_event_stream(&name("a"), START)
+            .unwrap();
         drain(&mut processes, stream, START);
         for _ in 0..2 * MAX_QUEUED_EVENTS {
             processes.queue_event_for_process(&name("a"), OwnerEvent::Filled([1; 32]));
         }
         assert_eq!(
-            processes.next_stream_action(stream, START),
-            EventStreamAction::Close
+            processes.next_event_stream_action(stream, START),
+            OwnerEventStreamAction::Close
         );
     }
 
@@ -450,14 +471,16 @@ mod tests {
         let mut processes = started();
         for n in 0..MAX_PROCESSES {
             processes
-                .open_event_stream(&name(&format!("p{n}")), START)
+                .open_process_event_stream(&name(&format!("p{n}")), START)
                 .unwrap();
         }
         assert_eq!(
-            processes.open_event_stream(&name("q"), START),
+            processes.open_process_event_stream(&name("q"), START),
             Err(TooManyProcesses)
         );
-        assert!(processes.open_event_stream(&name("p7"), START).is_ok());
+        assert!(processes
+            .open_process_event_stream(&name("p7"), START)
+            .is_ok());
     }
 
     mod sequences {
@@ -492,7 +515,7 @@ mod tests {
         /// removes them at a purge.
         #[derive(Default)]
         struct ProcessModel {
-            stream: Option<EventStreamId>,
+            stream: Option<OwnerEventStreamId>,
             until: u64,
             knows: u64,
         }
@@ -511,28 +534,28 @@ mod tests {
                 for step in steps {
                     match step {
                         ProcessStep::Arrive(n) => {
-                            let stream = processes.open_event_stream(&name(&format!("p{n}")), now).unwrap();
+                            let stream = processes.open_process_event_stream(&name(&format!("p{n}")), now).unwrap();
                             models[n as usize].stream = Some(stream);
                         }
                         ProcessStep::Leave(n) => {
                             if let Some(stream) = models[n as usize].stream.take() {
-                                processes.close_event_stream(stream);
+                                processes.close_process_event_stream(stream);
                             }
                         }
                         ProcessStep::Read(n) => {
                             let model = &mut models[n as usize];
                             let Some(stream) = model.stream else { continue };
-                            match processes.next_stream_action(stream, now) {
-                                EventStreamAction::Event(OwnerEvent::Hello { generation, until } | OwnerEvent::Lease { generation, until }) => {
+                            match processes.next_event_stream_action(stream, now) {
+                                OwnerEventStreamAction::Event(OwnerEvent::Hello { generation, until } | OwnerEvent::Lease { generation, until }) => {
                                     model.knows = generation;
                                     model.until = until;
                                 }
-                                EventStreamAction::Event(OwnerEvent::Purge { generation, .. }) => {
+                                OwnerEventStreamAction::Event(OwnerEvent::Purge { generation, .. }) => {
                                     prop_assert!(generation > model.knows);
                                     model.knows = generation;
                                 }
-                                EventStreamAction::Event(_) | EventStreamAction::Idle(_) => {}
-                                EventStreamAction::Close => prop_assert!(false),
+                                OwnerEventStreamAction::Event(_) | OwnerEventStreamAction::Idle(_) => {}
+                                OwnerEventStreamAction::Close => prop_assert!(false),
                             }
                         }
                         ProcessStep::Acknowledge(n) => {
@@ -551,7 +574,7 @@ mod tests {
                         }
                         ProcessStep::Pass(time) => now += time,
                     }
-                    let over = processes.complete_purges(now);
+                    let over = processes.take_completed_purges(now);
                     for generation in &over {
                         for model in &models {
                             prop_assert!(model.knows >= *generation || now > model.until);

@@ -3,7 +3,7 @@
 //! A method that may wait for a disk documents it; all others are quick enough for an event loop.
 //! Purges are applied lazily: a lookup compares an entry of either tier with the purges that the
 //! store knows, so a purge is in effect from the moment it is known. The entries that it covers
-//! are [swept](Owner::sweep_purged_entries) out of memory later, in small steps.
+//! are [swept](Owner::remove_purged_from_memory) out of memory later, in small steps.
 
 use crate::hash_keys::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,17 @@ use std::sync::{Arc, Mutex, RwLock};
 use serde_json::{json, Value};
 
 use super::clock::ClockReading;
-use super::disk::{DiskEntry, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreError};
+use super::disk::{
+    DiskEntry, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreWriteRejection,
+};
 use super::leases::{EndedLease, LeaseDecision, LeaseTable};
 use super::memory_tier::{OwnerMemory, OwnerMemoryEntry};
 use super::processes::{
-    EventStreamAction, EventStreamId, NoSuchPurge, ProcessName, ProcessTable, TooManyProcesses,
+    NoSuchPurge, OwnerClientName, OwnerEventStreamAction, OwnerEventStreamId, ProcessTable,
+    TooManyProcesses,
 };
 use crate::cache::chain::NamespaceChains;
-use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::resource::other_format_key;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -36,7 +39,7 @@ const DROP_AGE_QUARTERS: u64 = 6;
 const RENEW_AGE_QUARTERS: u64 = 1;
 
 /// A number of quarters of `time`, without overflow and at least 1.
-fn quarter_multiple(time: u64, count: u64) -> u64 {
+fn quarters_of_time(time: u64, count: u64) -> u64 {
     (time / 4).saturating_mul(count).max(1)
 }
 
@@ -52,16 +55,16 @@ pub struct OwnerHit {
 /// The event streams with new events and the leases that have ended, whose waiting requests the
 /// server has to wake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnerNotifications {
+pub struct OwnerWakeups {
     /// Event streams with new events.
-    pub streams: Vec<EventStreamId>,
+    pub streams: Vec<OwnerEventStreamId>,
     /// Ended leases for which a process without a stream received "pending" and may wait.
     pub leases: Vec<CacheKey>,
 }
 
 /// The result of a lookup in the owner's memory, which does not wait for a disk.
 #[derive(Clone, Debug)]
-pub enum OwnerLookupResult {
+pub enum OwnerMemoryLookupResult {
     /// The owner memory has the entry.
     Found(OwnerHit),
     /// Neither the owner memory nor the store has the entry.
@@ -163,23 +166,27 @@ impl Owner {
     }
 
     /// Looks up `key` without waiting for a disk.
-    pub fn lookup_without_waiting(&self, key: &CacheKey, now: ClockReading) -> OwnerLookupResult {
+    pub fn lookup_without_disk_wait(
+        &self,
+        key: &CacheKey,
+        now: ClockReading,
+    ) -> OwnerMemoryLookupResult {
         let entry = self.memory.get(key, now);
         let Some(entry) = entry.filter(|entry| self.survives_purges(key, entry)) else {
             return match self.owner_store.read_entry_nonblocking(key, now) {
                 Ok(stored) => match self.insert_from_store(key, stored, now) {
-                    Some(found) => OwnerLookupResult::Found(found),
-                    None => OwnerLookupResult::Missing,
+                    Some(found) => OwnerMemoryLookupResult::Found(found),
+                    None => OwnerMemoryLookupResult::Missing,
                 },
-                Err(ReadWouldBlock) => OwnerLookupResult::QueryStore,
+                Err(ReadWouldBlock) => OwnerMemoryLookupResult::QueryStore,
             };
         };
         increment_counter(&self.counters.memory_hits);
         if let Some(inactive) = self.inactive {
-            entry.mark_unstored_if_old(quarter_multiple(inactive, RENEW_AGE_QUARTERS), now);
+            entry.mark_for_rewrite_if_old(quarters_of_time(inactive, RENEW_AGE_QUARTERS), now);
         }
-        OwnerLookupResult::Found(OwnerHit {
-            is_to_be_stored: entry.take_pending_write(),
+        OwnerMemoryLookupResult::Found(OwnerHit {
+            is_to_be_stored: entry.claim_store_write(),
             kept: entry,
         })
     }
@@ -212,7 +219,7 @@ impl Owner {
                 let _effect = read_ignoring_poison(&self.effect);
                 let holds = !self
                     .owner_store
-                    .is_entry_purged(key, entry.store_attributes());
+                    .is_entry_purged(key, entry.entry_store_attributes());
                 // an entry that was filled in the meantime is newer
                 if holds && self.get_from_memory(key, now).is_none() {
                     self.memory.insert(*key, entry);
@@ -225,7 +232,7 @@ impl Owner {
         };
         increment_counter(&self.counters.store_hits);
         Some(OwnerHit {
-            is_to_be_stored: entry.take_pending_write(),
+            is_to_be_stored: entry.claim_store_write(),
             kept: entry,
         })
     }
@@ -238,7 +245,7 @@ impl Owner {
     pub fn acquire_lease(
         &self,
         key: &CacheKey,
-        process: &ProcessName,
+        process: &OwnerClientName,
         time: u64,
         now: ClockReading,
     ) -> Result<LeaseDecision, OwnerHit> {
@@ -258,7 +265,7 @@ impl Owner {
 
     /// Ends the lease of `key` that `process` has and does not use, so that another process may
     /// fetch.
-    pub fn release_lease(&self, key: &CacheKey, process: &ProcessName, now: ClockReading) {
+    pub fn release_lease(&self, key: &CacheKey, process: &OwnerClientName, now: ClockReading) {
         let mut shared = lock_ignoring_poison(&self.shared);
         let ended = shared.leases.release_key_lease(key, process);
         shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
@@ -291,7 +298,7 @@ impl Owner {
     /// from `now` on.
     pub fn new_memory_entry(
         &self,
-        about: StoreAttributes,
+        about: StoredEntryAttributes,
         body: Vec<u8>,
         fresh: u64,
         now: ClockReading,
@@ -309,14 +316,14 @@ impl Owner {
         &self,
         key: &CacheKey,
         entry: &Arc<OwnerMemoryEntry>,
-        process: Option<&ProcessName>,
+        process: Option<&OwnerClientName>,
         now: ClockReading,
     ) -> Result<bool, EntryRejection> {
         let put = self.insert_or_store(key, entry, now);
         let mut shared = lock_ignoring_poison(&self.shared);
-        if put.is_ok() && entry.record_entry_head() {
+        if put.is_ok() && entry.record_newer_entry_head() {
             // before any process receives the entry
-            self.publish_chain_state(&mut shared, &entry.store_attributes().namespace);
+            self.queue_chain_state_event(&mut shared, &entry.entry_store_attributes().namespace);
         }
         let ended = match &put {
             Ok(_) => shared.leases.end_lease(key),
@@ -337,13 +344,13 @@ impl Owner {
         entry: &Arc<OwnerMemoryEntry>,
         now: ClockReading,
     ) -> Result<bool, EntryRejection> {
-        let may_be_stored = entry.store_attributes().class.is_storable_on_disk();
+        let may_be_stored = entry.entry_store_attributes().class.is_storable_on_disk();
         {
             let _effect = read_ignoring_poison(&self.effect);
-            if entry.store_attributes().generation > self.owner_store.purge_generation()
+            if entry.entry_store_attributes().generation > self.owner_store.purge_generation()
                 || self
                     .owner_store
-                    .is_entry_purged(key, entry.store_attributes())
+                    .is_entry_purged(key, entry.entry_store_attributes())
             {
                 return Err(EntryRejection::Purged);
             }
@@ -358,9 +365,9 @@ impl Owner {
             if self.memory.insert(*key, entry) {
                 // a stored entry must not outlive the newer one
                 let is_known = may_be_stored
-                    && (self.owner_store.record_fill(key, now)
+                    && (self.owner_store.record_fill_for_admission(key, now)
                         || self.owner_store.may_contain_key(key));
-                return Ok(is_known && entry.take_pending_write());
+                return Ok(is_known && entry.claim_store_write());
             }
         }
         // the store knows a purge that overtakes the entry here: the entry carries the
@@ -370,8 +377,8 @@ impl Owner {
         }
         match self.write_to_store(key, entry, now) {
             Ok(()) => Ok(false),
-            Err(StoreError::TooLarge) => Err(EntryRejection::TooLong),
-            Err(StoreError::Purged) => Err(EntryRejection::Purged),
+            Err(StoreWriteRejection::TooLarge) => Err(EntryRejection::TooLong),
+            Err(StoreWriteRejection::Purged) => Err(EntryRejection::Purged),
             Err(error) => Err(EntryRejection::Off(error.to_string())),
         }
     }
@@ -379,15 +386,15 @@ impl Owner {
     /// Writes an entry to the store. May wait for a disk.
     ///
     /// # Errors
-    /// [`StoreError`]: the entry is offered to the store again on its next request.
+    /// [`StoreWriteRejection`]: the entry is offered to the store again on its next request.
     pub fn write_to_store(
         &self,
         key: &CacheKey,
         entry: &OwnerMemoryEntry,
         now: ClockReading,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         let header = EntryRecordAttributes {
-            about: entry.store_attributes().clone(),
+            about: entry.entry_store_attributes().clone(),
             stored_at: now.unix.saturating_sub(entry.age_ms(now)),
             expires_at: now.unix.saturating_add(entry.remaining_ttl(now)),
         };
@@ -400,7 +407,7 @@ impl Owner {
         });
         match put {
             Ok(()) => entry.mark_stored(now),
-            Err(StoreError::TooLarge | StoreError::Purged) => {}
+            Err(StoreWriteRejection::TooLarge | StoreWriteRejection::Purged) => {}
             Err(_) => entry.mark_store_rejected(),
         }
         put
@@ -408,16 +415,16 @@ impl Owner {
 
     /// Purges entries, and returns the new generation. The purge is complete when
     /// [`is_purge_incomplete`](Self::is_purge_incomplete) returns false. Entries that it covers
-    /// occupy memory until they are requested or [swept](Self::sweep_purged_entries). Waits for a
+    /// occupy memory until they are requested or [swept](Self::remove_purged_from_memory). Waits for a
     /// disk; `now` is called after that.
     ///
     /// # Errors
-    /// [`StoreError`]: the purge is in effect until this owner ends, and must be repeated.
+    /// [`StoreWriteRejection`]: the purge is in effect until this owner ends, and must be repeated.
     pub fn purge_entries(
         &self,
         scope: &PurgeScope,
         now: impl Fn() -> ClockReading,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64, StoreWriteRejection> {
         // in the order of their generations: an acknowledgement of one purge covers those before it
         let _order = lock_ignoring_poison(&self.purging);
         let purged = self.owner_store.purge_entries(scope);
@@ -437,10 +444,10 @@ impl Owner {
 
     /// Removes the entries that a purge with this generation covers from memory, entry by entry,
     /// and returns their number. Takes milliseconds per 10,000 entries in memory.
-    pub fn sweep_purged_entries(&self, scope: &PurgeScope, generation: u64) -> u64 {
+    pub fn remove_purged_from_memory(&self, scope: &PurgeScope, generation: u64) -> u64 {
         let is_about = |key: &CacheKey, entry: &OwnerMemoryEntry| {
-            entry.store_attributes().generation < generation
-                && scope.covers_entry(key, entry.store_attributes())
+            entry.entry_store_attributes().generation < generation
+                && scope.covers_entry(key, entry.entry_store_attributes())
         };
         match scope {
             PurgeScope::Key(key) => {
@@ -458,7 +465,7 @@ impl Owner {
     /// [`NoSuchPurge`].
     pub fn acknowledge_purges(
         &self,
-        process: &ProcessName,
+        process: &OwnerClientName,
         generation: u64,
     ) -> Result<(), NoSuchPurge> {
         lock_ignoring_poison(&self.shared)
@@ -467,29 +474,31 @@ impl Owner {
     }
 
     /// Records that the owner is reachable from `now` on, and was not before.
-    pub fn record_listening_start(&self, now: ClockReading) {
+    pub fn record_owner_listening_start(&self, now: ClockReading) {
         lock_ignoring_poison(&self.shared)
             .processes
-            .record_listening_start(now.monotonic);
+            .record_owner_listening_start(now.monotonic);
     }
 
     /// Opens an event stream for a process.
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn open_event_stream(
+    pub fn open_process_event_stream(
         &self,
-        process: &ProcessName,
+        process: &OwnerClientName,
         now: ClockReading,
-    ) -> Result<EventStreamId, TooManyProcesses> {
+    ) -> Result<OwnerEventStreamId, TooManyProcesses> {
         let mut shared = lock_ignoring_poison(&self.shared);
-        let ended = match shared.processes.has_event_stream(process) {
+        let ended = match shared.processes.is_process_connected(process) {
             true => shared.leases.release_process_leases(process),
             false => Vec::new(),
         };
-        let stream = shared.processes.open_event_stream(process, now.monotonic);
-        for (namespace, chain) in self.chains.all_chains() {
-            let state = Box::new(chain.last_known_state());
+        let stream = shared
+            .processes
+            .open_process_event_stream(process, now.monotonic);
+        for (namespace, chain) in self.chains.snapshot_chains() {
+            let state = Box::new(chain.copy_chain_state());
             shared
                 .processes
                 .queue_event_for_process(process, OwnerEvent::Chain { namespace, state });
@@ -499,29 +508,29 @@ impl Owner {
     }
 
     /// Closes an event stream, and releases the leases of its process.
-    pub fn close_event_stream(&self, stream: EventStreamId, now: ClockReading) {
+    pub fn close_process_event_stream(&self, stream: OwnerEventStreamId, now: ClockReading) {
         let mut shared = lock_ignoring_poison(&self.shared);
-        if let Some(process) = shared.processes.close_event_stream(stream) {
+        if let Some(process) = shared.processes.close_process_event_stream(stream) {
             let ended = shared.leases.release_process_leases(&process);
             shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         }
     }
 
-    /// Takes the next action on the event stream of a process, see [`ProcessTable::next_stream_action`].
-    pub fn next_stream_action(
+    /// Takes the next action on the event stream of a process, see [`ProcessTable::next_event_stream_action`].
+    pub fn next_event_stream_action(
         &self,
-        stream: EventStreamId,
+        stream: OwnerEventStreamId,
         now: ClockReading,
-    ) -> EventStreamAction {
+    ) -> OwnerEventStreamAction {
         lock_ignoring_poison(&self.shared)
             .processes
-            .next_stream_action(stream, now.monotonic)
+            .next_event_stream_action(stream, now.monotonic)
     }
 
     /// Takes the event streams and leases for which something has happened since the last call.
-    pub fn take_notifications(&self) -> OwnerNotifications {
+    pub fn take_notifications(&self) -> OwnerWakeups {
         let mut shared = lock_ignoring_poison(&self.shared);
-        OwnerNotifications {
+        OwnerWakeups {
             streams: shared.processes.take_notified_streams(),
             leases: std::mem::take(&mut shared.ended),
         }
@@ -529,16 +538,16 @@ impl Owner {
 
     /// Ends leases and completes purges that are due at `now` or were acknowledged, and returns the
     /// generations of the completed purges.
-    pub fn expire_leases_and_purges(&self, now: ClockReading) -> Vec<u64> {
+    pub fn end_leases_and_complete_purges(&self, now: ClockReading) -> Vec<u64> {
         let mut shared = lock_ignoring_poison(&self.shared);
         let ended = shared.leases.expire_leases(now.monotonic);
         shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
-        shared.processes.complete_purges(now.monotonic)
+        shared.processes.take_completed_purges(now.monotonic)
     }
 
-    /// Time at which [`expire_due`](Self::expire_leases_and_purges) has something to do next, in monotonic
+    /// Time at which [`expire_due`](Self::end_leases_and_complete_purges) has something to do next, in monotonic
     /// milliseconds; `None` if nothing is due.
-    pub fn next_expiry_time(&self) -> Option<u64> {
+    pub fn next_lease_or_purge_deadline(&self) -> Option<u64> {
         let shared = lock_ignoring_poison(&self.shared);
         let ends = [
             shared.leases.next_lease_end(),
@@ -551,17 +560,17 @@ impl Owner {
     /// Waits for a disk; stops at the first error.
     ///
     /// # Errors
-    /// [`StoreError`].
-    pub fn store_remaining_entries(&self, now: ClockReading) -> Result<(), StoreError> {
+    /// [`StoreWriteRejection`].
+    pub fn write_memory_to_store(&self, now: ClockReading) -> Result<(), StoreWriteRejection> {
         for (key, entry) in self.memory.unstored_entries(now) {
             let mut put = self.write_to_store(&key, &entry, now);
-            if put == Err(StoreError::Busy) {
+            if put == Err(StoreWriteRejection::Busy) {
                 self.owner_store.flush_memtables()?;
                 put = self.write_to_store(&key, &entry, now);
             }
             // an entry that the store rejects does not keep the others from being stored
             match put {
-                Ok(()) | Err(StoreError::TooLarge | StoreError::Purged) => {}
+                Ok(()) | Err(StoreWriteRejection::TooLarge | StoreWriteRejection::Purged) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -576,8 +585,8 @@ impl Owner {
         let shared = lock_ignoring_poison(&self.shared);
         let processes: Vec<&str> = shared
             .processes
-            .connected_processes()
-            .map(ProcessName::as_str)
+            .connected_process_names()
+            .map(OwnerClientName::as_str)
             .collect();
         json!({
             "generation": shared.processes.purge_generation(),
@@ -587,7 +596,7 @@ impl Owner {
             "purges_waiting": shared.processes.pending_purge_count(),
             "memory": {
                 "entries": self.memory.entry_count(),
-                "bytes": self.memory.total_weight(),
+                "bytes": self.memory.total_entry_weight(),
                 "capacity": self.memory.max_weight(),
                 "evicted": self.memory.eviction_count(),
             },
@@ -621,8 +630,8 @@ impl Owner {
         self.memory
             .remove_unrequested_since(now.monotonic.saturating_sub(inactive));
         self.owner_store.drop_entries_older_than(
-            quarter_multiple(inactive, DROP_AGE_QUARTERS),
-            quarter_multiple(inactive, RENEW_AGE_QUARTERS),
+            quarters_of_time(inactive, DROP_AGE_QUARTERS),
+            quarters_of_time(inactive, RENEW_AGE_QUARTERS),
             now,
         );
     }

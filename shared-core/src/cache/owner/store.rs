@@ -8,9 +8,10 @@ use super::clock::ClockReading;
 use super::disk::{DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock};
 use super::record;
 use super::tracker::{self, ChainIdentity, FinalityMark};
-use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use crate::cache::store::{
-    self, AdmissionFilter, EntryStore, StoreError, StoreHealthChange, StoreStatus, StoreWriteError,
+    self, AdmissionFilter, DiskEntryStore, StoreHealthChange, StoreStatus, StoreWriteOutageReason,
+    StoreWriteRejection,
 };
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
@@ -23,14 +24,14 @@ const ADMISSION_AGE: u64 = 24 * 3_600_000;
 /// The owner's store on disk: a RocksDB store, and the filter that admits entries on their second
 /// fill.
 pub struct RocksOwnerStore {
-    store: EntryStore,
+    store: DiskEntryStore,
     admission: Mutex<AdmissionFilter>,
 }
 
 impl RocksOwnerStore {
     /// Creates the owner's interface to an open store, with an empty admission filter from `now`
     /// on.
-    pub fn new(store: EntryStore, now: ClockReading) -> Self {
+    pub fn new(store: DiskEntryStore, now: ClockReading) -> Self {
         Self {
             store,
             admission: Mutex::new(AdmissionFilter::new(
@@ -45,7 +46,7 @@ impl RocksOwnerStore {
     fn chain_record_keys(&self) -> (Vec<Vec<u8>>, Option<store::rocks::RocksError>) {
         let mut keys = Vec::new();
         for prefix in record::ROW_PREFIXES {
-            match self.store.list_owner_keys(prefix) {
+            match self.store.list_owner_keys_with_prefix(prefix) {
                 Ok(found) => keys.extend(found),
                 Err(failure) => return (keys, Some(failure)),
             }
@@ -54,12 +55,16 @@ impl RocksOwnerStore {
     }
 
     /// The record under the row key `key`, if any.
-    fn read_store_record<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
-        let row = self.store.get_owner_row(key);
-        let row = row.map_err(|failure| StoreError::Off(StoreWriteError::from(&failure)))?;
+    fn read_store_record<T: DeserializeOwned>(
+        &self,
+        key: &[u8],
+    ) -> Result<Option<T>, StoreWriteRejection> {
+        let row = self.store.read_owner_value(key);
+        let row = row
+            .map_err(|failure| StoreWriteRejection::Off(StoreWriteOutageReason::from(&failure)))?;
         let unreadable = || {
             let text = "the chain's record in the store is damaged";
-            StoreError::Off(StoreWriteError::Failed(text.into()))
+            StoreWriteRejection::Off(StoreWriteOutageReason::Failed(text.into()))
         };
         row.map(|row| record::parse_chain_row(&row).ok_or_else(unreadable))
             .transpose()
@@ -102,11 +107,11 @@ impl OwnerStore for RocksOwnerStore {
         key: &CacheKey,
         header: &EntryRecordAttributes,
         body: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         self.store.put_entry(key, header, body)
     }
 
-    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
         let (keys, unread) = match scope {
             PurgeScope::Namespace(namespace) => (record::chain_row_keys(namespace).into(), None),
             PurgeScope::Everything => self.chain_record_keys(),
@@ -115,7 +120,9 @@ impl OwnerStore for RocksOwnerStore {
         // the purge is in effect, whatever could not be read
         let purged = self.store.purge_with_owner_rows(scope, keys)?;
         match unread {
-            Some(failure) => Err(StoreError::Off(StoreWriteError::from(&failure))),
+            Some(failure) => Err(StoreWriteRejection::Off(StoreWriteOutageReason::from(
+                &failure,
+            ))),
             None => Ok(purged),
         }
     }
@@ -123,7 +130,7 @@ impl OwnerStore for RocksOwnerStore {
     fn read_chain_record(
         &self,
         namespace: &CacheNamespace,
-    ) -> Result<tracker::ChainRecord, StoreError> {
+    ) -> Result<tracker::ChainRecord, StoreWriteRejection> {
         let [chain, last] = record::chain_row_keys(namespace);
         Ok(tracker::ChainRecord {
             identity: self.read_store_record(&chain)?,
@@ -135,7 +142,7 @@ impl OwnerStore for RocksOwnerStore {
         &self,
         namespace: &CacheNamespace,
         identity: &ChainIdentity,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         let [chain, last] = record::chain_row_keys(namespace);
         let row = record::serialize_chain_row(identity);
         self.store
@@ -146,21 +153,21 @@ impl OwnerStore for RocksOwnerStore {
         &self,
         namespace: &CacheNamespace,
         mark: Option<&FinalityMark>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         let [_, last] = record::chain_row_keys(namespace);
         let row = mark.map(record::serialize_chain_row);
-        self.store.put_row_with_flush(&last, row.as_deref())
+        self.store.put_row_without_flush(&last, row.as_deref())
     }
 
-    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         self.store.is_entry_purged(key, about)
     }
 
-    fn record_fill(&self, key: &CacheKey, now: ClockReading) -> bool {
+    fn record_fill_for_admission(&self, key: &CacheKey, now: ClockReading) -> bool {
         lock_ignoring_poison(&self.admission).record_key_request(key, now.monotonic)
     }
 
-    fn flush_memtables(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
         self.store.flush()
     }
 
@@ -170,7 +177,7 @@ impl OwnerStore for RocksOwnerStore {
     }
 
     fn next_log_line(&self) -> Option<String> {
-        Some(match self.store.next_health_change()? {
+        Some(match self.store.next_store_health_change()? {
             StoreHealthChange::StoringOff(reason) => format!("disk writes stopped: {reason}"),
             StoreHealthChange::StoringOn => "disk writes resumed".into(),
         })
@@ -198,17 +205,17 @@ mod tests {
     }
 
     fn open(config: &StoreConfig) -> RocksOwnerStore {
-        let (store, _) = EntryStore::open_store(config, NOW.unix).unwrap();
+        let (store, _) = DiskEntryStore::open_store(config, NOW.unix).unwrap();
         RocksOwnerStore::new(store, NOW)
     }
 
     fn put_test_entry(disk: &RocksOwnerStore, n: u64) {
         let header = EntryRecordAttributes {
-            about: StoreAttributes {
+            about: StoredEntryAttributes {
                 class: LifetimeClass::Immutable,
                 namespace: [1; 16],
                 generation: NOW.unix,
-                ..StoreAttributes::default()
+                ..StoredEntryAttributes::default()
             },
             stored_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
@@ -240,13 +247,13 @@ mod tests {
     fn entry_is_read_back_with_its_header_until_it_is_purged() {
         let folder = tempfile::tempdir().unwrap();
         let disk = open(&StoreConfig::new(folder.path(), 64 << 20));
-        let about = StoreAttributes {
+        let about = StoredEntryAttributes {
             class: LifetimeClass::Resource,
             namespace: [1; 16],
             method: Some("eth_call".into()),
             block: Some(7),
             generation: disk.purge_generation(),
-            ..StoreAttributes::default()
+            ..StoredEntryAttributes::default()
         };
         let header = EntryRecordAttributes {
             about: about.clone(),
@@ -268,7 +275,7 @@ mod tests {
         assert!(disk.is_entry_purged(&key(1), &about));
         assert_eq!(disk.read_entry(&key(1), NOW), None);
         let again = disk.put_entry(&key(1), &header, b"body");
-        assert_eq!(again, Err(StoreError::Purged));
+        assert_eq!(again, Err(StoreWriteRejection::Purged));
     }
 
     #[test]

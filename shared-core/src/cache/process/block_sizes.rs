@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use crate::cache::CacheNamespace;
-use crate::jsonrpc::plausible::{BlockIdentifier, BlockTransactionCount};
+use crate::jsonrpc::plausible::{BlockHashOrNumber, BlockTransactionCount};
 use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of blocks; the table takes 80 KiB.
@@ -44,14 +44,14 @@ impl BlockTransactionCounts {
     pub fn transaction_count(
         &self,
         namespace: &CacheNamespace,
-        block: BlockIdentifier,
+        block: BlockHashOrNumber,
     ) -> Option<u64> {
         let blocks = lock_ignoring_poison(&self.0);
         let is_it = |known: &&(CacheNamespace, BlockTransactionCount)| {
             known.0 == *namespace
                 && match block {
-                    BlockIdentifier::Hash(hash) => known.1.hash == hash,
-                    BlockIdentifier::Number(number) => known.1.number == number,
+                    BlockHashOrNumber::Hash(hash) => known.1.hash == hash,
+                    BlockHashOrNumber::Number(number) => known.1.number == number,
                 }
         };
         let found = blocks.iter().rfind(is_it);
@@ -62,7 +62,7 @@ impl BlockTransactionCounts {
 #[cfg(test)]
 mod tests {
     use super::{
-        BlockIdentifier, BlockTransactionCount, BlockTransactionCounts, MAX_RECORDED_BLOCKS,
+        BlockHashOrNumber, BlockTransactionCount, BlockTransactionCounts, MAX_RECORDED_BLOCKS,
     };
 
     const MAIN: [u8; 16] = [1; 16];
@@ -85,11 +85,17 @@ mod tests {
         sizes.record_transaction_count(&MAIN, size(7, 2, 5));
         sizes.record_transaction_count(&MAIN, size(7, 2, 4));
         let of = |namespace, block| sizes.transaction_count(&namespace, block);
-        assert_eq!(of(MAIN, BlockIdentifier::Hash(size(0, 1, 0).hash)), Some(3));
-        assert_eq!(of(MAIN, BlockIdentifier::Hash(size(0, 2, 0).hash)), Some(5));
-        assert_eq!(of(MAIN, BlockIdentifier::Number(7)), Some(5));
-        assert_eq!(of(MAIN, BlockIdentifier::Number(8)), None);
-        assert_eq!(of(OTHER, BlockIdentifier::Number(7)), None);
+        assert_eq!(
+            of(MAIN, BlockHashOrNumber::Hash(size(0, 1, 0).hash)),
+            Some(3)
+        );
+        assert_eq!(
+            of(MAIN, BlockHashOrNumber::Hash(size(0, 2, 0).hash)),
+            Some(5)
+        );
+        assert_eq!(of(MAIN, BlockHashOrNumber::Number(7)), Some(5));
+        assert_eq!(of(MAIN, BlockHashOrNumber::Number(8)), None);
+        assert_eq!(of(OTHER, BlockHashOrNumber::Number(7)), None);
     }
 
     #[test]
@@ -99,11 +105,11 @@ mod tests {
             sizes.record_transaction_count(&MAIN, size(number, number, 1));
         }
         assert_eq!(
-            sizes.transaction_count(&MAIN, BlockIdentifier::Number(0)),
+            sizes.transaction_count(&MAIN, BlockHashOrNumber::Number(0)),
             None
         );
         assert_eq!(
-            sizes.transaction_count(&MAIN, BlockIdentifier::Number(1)),
+            sizes.transaction_count(&MAIN, BlockHashOrNumber::Number(1)),
             Some(1)
         );
     }

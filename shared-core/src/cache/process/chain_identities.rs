@@ -5,7 +5,7 @@
 //!
 //! A gateway may choose the chain by a request header that is in no key. So a request whose headers
 //! have not been seen with the namespace gets the responses that identify the chain from the node
-//! ([`is_verified`](ChainIdentities::are_headers_verified)).
+//! ([`is_verified`](ReportedChainIdentities::are_request_headers_verified)).
 
 use crate::hash_keys::{HashMap, HashSet};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
-use crate::cache::chain::{ChainState, HeightKind};
+use crate::cache::chain::{ChainState, HeightUnit};
 use crate::cache::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
@@ -52,7 +52,7 @@ pub enum ChainIdentityFact {
 impl ChainIdentityFact {
     /// Parses the fact that the `result` of a call without parameters reports, or returns `None` if
     /// it reports none.
-    pub fn identity_from_rpc_result(method: &[u8], result: &[u8]) -> Option<Self> {
+    pub fn identity_fact_from_rpc_result(method: &[u8], result: &[u8]) -> Option<Self> {
         let kind = match method {
             b"eth_chainId" => Self::ChainId,
             b"net_version" => Self::NetworkId,
@@ -80,16 +80,16 @@ impl ChainIdentityFact {
 
     /// Returns the value of the namespace's followed node and this one, for log lines, if they
     /// differ.
-    pub fn differing_values(&self, followed: &ChainState) -> Option<(String, String)> {
+    pub fn contradicting_identity_values(&self, followed: &ChainState) -> Option<(String, String)> {
         match (*self, followed.heights) {
             (Self::ChainId(id), _) => {
                 let known = followed.chain_id.filter(|known| *known != id)?;
                 Some((known.to_string(), id.to_string()))
             }
-            (Self::Genesis(found), HeightKind::Blocks)
-            | (Self::ValidatorsRoot(found), HeightKind::Slots) => {
+            (Self::Genesis(found), HeightUnit::Blocks)
+            | (Self::ValidatorsRoot(found), HeightUnit::Slots) => {
                 let known = followed.genesis.filter(|known| *known != found)?;
-                Some((hash_prefix(&known), hash_prefix(&found)))
+                Some((hash_prefix_text(&known), hash_prefix_text(&found)))
             }
             _ => None,
         }
@@ -104,7 +104,7 @@ pub fn is_identity_method(method: &[u8]) -> bool {
 /// The facts that the responses of one namespace have reported under one purge generation, and the
 /// request headers with which they were verified.
 #[derive(Debug, Default)]
-struct RecordedChainFacts {
+struct ReportedChainFacts {
     /// Purge generation of the facts.
     generation: u64,
     chain_id: Option<u64>,
@@ -118,47 +118,47 @@ struct RecordedChainFacts {
 /// The facts that responses have reported about the chain of each namespace, which show whether a
 /// node has another chain; and the suspended namespaces.
 #[derive(Debug, Default)]
-pub struct ChainIdentities {
-    known: Mutex<HashMap<CacheNamespace, RecordedChainFacts>>,
+pub struct ReportedChainIdentities {
+    known: Mutex<HashMap<CacheNamespace, ReportedChainFacts>>,
     suspended: Mutex<HashSet<CacheNamespace>>,
     has_suspended_namespace: AtomicBool,
 }
 
-impl ChainIdentities {
+impl ReportedChainIdentities {
     /// Compares a fact with the recorded facts of the namespace, and records it.
     ///
     /// # Errors
     /// Returns a description of the contradiction if the fact contradicts a recorded one.
-    pub fn record_chain_fact(
+    pub fn compare_and_record_fact(
         &self,
         namespace: &CacheNamespace,
         generation: u64,
         fact: ChainIdentityFact,
     ) -> Result<(), String> {
-        self.update_facts(namespace, generation, |known| known.merge_chain_fact(fact))
+        self.update_recorded_facts(namespace, generation, |known| known.merge_chain_fact(fact))
     }
 
     /// Whether a request with these headers may be answered from the cache: the node has answered
     /// one with the same headers.
-    pub fn are_headers_verified(
+    pub fn are_request_headers_verified(
         &self,
         namespace: &CacheNamespace,
         generation: u64,
         selector: u64,
     ) -> bool {
-        self.update_facts(namespace, generation, |known| {
+        self.update_recorded_facts(namespace, generation, |known| {
             known.selectors.len() >= MAX_SELECTORS || known.selectors.contains(&selector)
         })
     }
 
     /// Records that the node has answered a request with these headers without a contradiction.
-    pub fn mark_headers_verified(
+    pub fn mark_request_headers_verified(
         &self,
         namespace: &CacheNamespace,
         generation: u64,
         selector: u64,
     ) {
-        self.update_facts(namespace, generation, |known| {
+        self.update_recorded_facts(namespace, generation, |known| {
             if known.selectors.len() < MAX_SELECTORS && known.selectors.try_reserve(1).is_ok() {
                 known.selectors.insert(selector);
             }
@@ -167,11 +167,11 @@ impl ChainIdentities {
 
     /// Applies an update to the recorded facts of a namespace, which are cleared first if they are
     /// of another purge generation.
-    fn update_facts<T>(
+    fn update_recorded_facts<T>(
         &self,
         namespace: &CacheNamespace,
         generation: u64,
-        update: impl FnOnce(&mut RecordedChainFacts) -> T,
+        update: impl FnOnce(&mut ReportedChainFacts) -> T,
     ) -> T {
         let mut all = lock_ignoring_poison(&self.known);
         if all.len() >= MAX_NAMESPACES && !all.contains_key(namespace) {
@@ -181,9 +181,9 @@ impl ChainIdentities {
         let known = all.entry(*namespace).or_default();
         if known.generation != generation {
             // a purge may precede a change of the chain
-            *known = RecordedChainFacts {
+            *known = ReportedChainFacts {
                 generation,
-                ..RecordedChainFacts::default()
+                ..ReportedChainFacts::default()
             };
         }
         update(known)
@@ -208,7 +208,7 @@ impl ChainIdentities {
     }
 }
 
-impl RecordedChainFacts {
+impl ReportedChainFacts {
     fn merge_chain_fact(&mut self, fact: ChainIdentityFact) -> Result<(), String> {
         let name = || fact.fact_name();
         match fact {
@@ -259,12 +259,12 @@ fn merge_hash(
     if known == found {
         return Ok(());
     }
-    let (known, found) = (hash_prefix(&known), hash_prefix(&found));
+    let (known, found) = (hash_prefix_text(&known), hash_prefix_text(&found));
     Err(format!("{} was {known}, now {found}", name()))
 }
 
 /// Returns the first bytes of a hash as hex digits, for log lines.
-fn hash_prefix(hash: &[u8; 32]) -> String {
+fn hash_prefix_text(hash: &[u8; 32]) -> String {
     let mut text = String::from("0x");
     for byte in &hash[..4] {
         let _ = write!(text, "{byte:02x}");
@@ -275,8 +275,8 @@ fn hash_prefix(hash: &[u8; 32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChainIdentities, ChainIdentityFact, MAX_BLOCKS, MAX_SELECTORS};
-    use crate::cache::chain::{ChainState, HeightKind};
+    use super::{ChainIdentityFact, ReportedChainIdentities, MAX_BLOCKS, MAX_SELECTORS};
+    use crate::cache::chain::{ChainState, HeightUnit};
 
     const MAIN: [u8; 16] = [1; 16];
     const OTHER: [u8; 16] = [2; 16];
@@ -304,17 +304,19 @@ mod tests {
             ("eth_chainId", "\"0x10000000000000000\"", None),
             ("eth_blockNumber", "\"0x1\"", None),
         ] {
-            let fact =
-                ChainIdentityFact::identity_from_rpc_result(method.as_bytes(), result.as_bytes());
+            let fact = ChainIdentityFact::identity_fact_from_rpc_result(
+                method.as_bytes(),
+                result.as_bytes(),
+            );
             assert_eq!(fact, expected, "{method} {result}");
         }
     }
 
     #[test]
     fn contradictions_are_found_within_a_namespace_and_a_generation() {
-        let identities = ChainIdentities::default();
+        let identities = ReportedChainIdentities::default();
         let observe = |namespace, generation, fact| {
-            let observed = identities.record_chain_fact(&namespace, generation, fact);
+            let observed = identities.compare_and_record_fact(&namespace, generation, fact);
             observed.err().unwrap_or_default()
         };
         for (one, other, text) in [
@@ -350,14 +352,14 @@ mod tests {
 
     #[test]
     fn final_blocks_are_compared_until_a_reorganisation() {
-        let identities = ChainIdentities::default();
+        let identities = ReportedChainIdentities::default();
         let observe = |number, hash, epoch| {
             let fact = ChainIdentityFact::Final {
                 number,
                 hash: [hash; 32],
                 epoch,
             };
-            identities.record_chain_fact(&MAIN, 0, fact).is_ok()
+            identities.compare_and_record_fact(&MAIN, 0, fact).is_ok()
         };
         assert!(observe(5, 1, 1) && observe(6, 2, 1) && observe(5, 1, 1));
         assert!(!observe(5, 2, 1));
@@ -371,14 +373,14 @@ mod tests {
     #[test]
     fn chain_facts_are_compared_with_the_facts_of_the_followed_node() {
         let followed = |heights, chain_id, genesis| {
-            let mut state = ChainState::without_known_blocks(heights, 0);
+            let mut state = ChainState::new_without_blocks(heights, 0);
             state.chain_id = chain_id;
             state.genesis = genesis;
             state
         };
-        let execution = followed(HeightKind::Blocks, Some(1), Some([1; 32]));
-        let beacon = followed(HeightKind::Slots, None, Some([1; 32]));
-        let unknown = followed(HeightKind::Blocks, None, None);
+        let execution = followed(HeightUnit::Blocks, Some(1), Some([1; 32]));
+        let beacon = followed(HeightUnit::Slots, None, Some([1; 32]));
+        let unknown = followed(HeightUnit::Blocks, None, None);
         for (fact, is_compared_by) in [
             (ChainIdentityFact::ChainId(2), [true, false, false]),
             (ChainIdentityFact::NetworkId(2), [false; 3]),
@@ -388,35 +390,35 @@ mod tests {
                 [false, true, false],
             ),
         ] {
-            let found =
-                [&execution, &beacon, &unknown].map(|it| fact.differing_values(it).is_some());
+            let found = [&execution, &beacon, &unknown]
+                .map(|it| fact.contradicting_identity_values(it).is_some());
             assert_eq!(found, is_compared_by, "{fact:?}");
         }
         for same in [
             ChainIdentityFact::ChainId(1),
             ChainIdentityFact::Genesis([1; 32]),
         ] {
-            assert_eq!(same.differing_values(&execution), None);
+            assert_eq!(same.contradicting_identity_values(&execution), None);
         }
         let same = ChainIdentityFact::ValidatorsRoot([1; 32]);
-        assert_eq!(same.differing_values(&beacon), None);
+        assert_eq!(same.contradicting_identity_values(&beacon), None);
     }
 
     #[test]
     fn headers_are_verified_one_by_one_up_to_a_limit() {
-        let identities = ChainIdentities::default();
+        let identities = ReportedChainIdentities::default();
         for selector in 0..MAX_SELECTORS as u64 {
-            assert!(!identities.are_headers_verified(&MAIN, 0, selector));
-            identities.mark_headers_verified(&MAIN, 0, selector);
-            assert!(identities.are_headers_verified(&MAIN, 0, selector));
+            assert!(!identities.are_request_headers_verified(&MAIN, 0, selector));
+            identities.mark_request_headers_verified(&MAIN, 0, selector);
+            assert!(identities.are_request_headers_verified(&MAIN, 0, selector));
         }
-        assert!(identities.are_headers_verified(&MAIN, 0, 1_000));
-        assert!(!identities.are_headers_verified(&OTHER, 0, 1));
+        assert!(identities.are_request_headers_verified(&MAIN, 0, 1_000));
+        assert!(!identities.are_request_headers_verified(&OTHER, 0, 1));
     }
 
     #[test]
     fn namespace_is_suspended_once() {
-        let identities = ChainIdentities::default();
+        let identities = ReportedChainIdentities::default();
         assert!(!identities.has_suspended() && !identities.is_namespace_suspended(&MAIN));
         assert!(identities.suspend_namespace(&MAIN) && !identities.suspend_namespace(&MAIN));
         assert!(

@@ -65,9 +65,9 @@ type ResultBucket = [Option<(CacheKey, FetchedResultDigest)>; BUCKET_SIZE];
 /// A table of a bounded number of keys, each with the first result of a node that has to be
 /// confirmed by a second fetch.
 #[derive(Debug, Default)]
-pub struct ResultConfirmations(Mutex<Vec<ResultBucket>>);
+pub struct UnconfirmedResultTable(Mutex<Vec<ResultBucket>>);
 
-impl ResultConfirmations {
+impl UnconfirmedResultTable {
     /// Whether the node returned the same result for `key` some time before. If it returned another
     /// one or none is recorded, `reported` is recorded as the first.
     pub fn is_result_confirmed(&self, key: &CacheKey, reported: FetchedResultDigest) -> bool {
@@ -107,7 +107,7 @@ impl ResultConfirmations {
 
 #[cfg(test)]
 mod tests {
-    use super::{FetchedResultDigest, ResultConfirmations, BUCKETS, BUCKET_SIZE};
+    use super::{FetchedResultDigest, UnconfirmedResultTable, BUCKETS, BUCKET_SIZE};
 
     const LATER: u64 = 10_000;
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn result_is_confirmed_by_the_same_result_after_a_delay() {
-        let repeated = ResultConfirmations::default();
+        let repeated = UnconfirmedResultTable::default();
         let key = [7; 32];
         assert!(!repeated.is_result_confirmed(&key, reported("a", 1_000)));
         assert!(!repeated.is_result_confirmed(&key, reported("a", 999 + LATER)));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn different_result_restarts_the_confirmation() {
-        let repeated = ResultConfirmations::default();
+        let repeated = UnconfirmedResultTable::default();
         let key = [7; 32];
         assert!(!repeated.is_result_confirmed(&key, reported("a", 0)));
         assert!(!repeated.is_result_confirmed(&key, reported("b", LATER)));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn purge_or_reorganisation_restarts_the_confirmation() {
-        let repeated = ResultConfirmations::default();
+        let repeated = UnconfirmedResultTable::default();
         let key = [7; 32];
         let mut now = 0;
         for (generation, epoch) in [(1, 1), (2, 1), (2, 2)] {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn table_does_not_grow_with_more_keys() {
-        let repeated = ResultConfirmations::default();
+        let repeated = UnconfirmedResultTable::default();
         let mut key = [0; 32];
         for n in 0..4 * BUCKETS as u64 {
             key[2..10].copy_from_slice(&n.to_le_bytes());

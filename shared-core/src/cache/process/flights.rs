@@ -25,7 +25,7 @@ use std::collections::hash_map;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use super::wake::RequestWaiter;
+use super::wake::WaitingRequestId;
 use crate::cache::entry::CacheEntry;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -88,15 +88,15 @@ pub struct CoalescedFlights(Mutex<FlightTable>);
 struct FlightTable {
     flights: HashMap<CacheKey, Flight>,
     /// Wakeups that were not claimed yet.
-    turns: HashMap<RequestWaiter, FlightFollowerWakeup>,
+    turns: HashMap<WaitingRequestId, FlightFollowerWakeup>,
     /// Number of followers of all flights, without batches.
     following: usize,
     /// Number of followers and batches that have ever joined a flight.
     joined: u64,
     /// Batches that wait for several flights.
-    batches: HashMap<RequestWaiter, BatchWait>,
+    batches: HashMap<WaitingRequestId, BatchFlightWait>,
     /// Batches that have no flight left to wait for since a leader failed without a successor.
-    released: Vec<RequestWaiter>,
+    released: Vec<WaitingRequestId>,
     /// Leased keys whose flights ended without a response.
     over: Vec<CacheKey>,
 }
@@ -114,13 +114,13 @@ struct Flight {
 /// A request or batch that waits for a flight, and its number among all that have ever joined one.
 #[derive(Clone, Copy, Debug)]
 struct FlightFollower {
-    waiter: RequestWaiter,
+    waiter: WaitingRequestId,
     number: u64,
 }
 
 /// The wait of one batch for several flights, and the responses that have arrived for it.
 #[derive(Debug, Default)]
-struct BatchWait {
+struct BatchFlightWait {
     /// Number of flights that have not ended.
     left: usize,
     keys: Vec<CacheKey>,
@@ -130,7 +130,7 @@ struct BatchWait {
 impl CoalescedFlights {
     /// Makes a request the leader of a new flight of `key`, or `waiter` a follower of the present
     /// one. Returns `None` if memory is refused: the request is sent to the node without a flight.
-    pub fn join_flight(&self, key: CacheKey, waiter: RequestWaiter) -> Option<CoalescingRole> {
+    pub fn join_flight(&self, key: CacheKey, waiter: WaitingRequestId) -> Option<CoalescingRole> {
         let mut state = lock_ignoring_poison(&self.0);
         state.flights.try_reserve(1).ok()?;
         if let hash_map::Entry::Vacant(vacant) = state.flights.entry(key) {
@@ -144,7 +144,11 @@ impl CoalescedFlights {
     /// Makes `waiter`, a request for the same key, a follower of the flight that the caller
     /// leads. Returns `None` if memory is refused, and
     /// `waiter` does not follow.
-    pub fn follow_own_flight(&self, token: &FlightLeadership, waiter: RequestWaiter) -> Option<()> {
+    pub fn follow_own_flight(
+        &self,
+        token: &FlightLeadership,
+        waiter: WaitingRequestId,
+    ) -> Option<()> {
         lock_ignoring_poison(&self.0).add_follower(&token.0, waiter)
     }
 
@@ -165,7 +169,7 @@ impl CoalescedFlights {
     /// Makes `waiter` wait until the flights of all these keys have ended; it leads none of them.
     /// Returns `false` if one of the keys is not in flight or memory is refused; `waiter` then
     /// waits for none.
-    pub fn follow_flights(&self, mut keys: Vec<CacheKey>, waiter: RequestWaiter) -> bool {
+    pub fn follow_flights(&self, mut keys: Vec<CacheKey>, waiter: WaitingRequestId) -> bool {
         keys.sort_unstable();
         keys.dedup();
         lock_ignoring_poison(&self.0)
@@ -175,7 +179,10 @@ impl CoalescedFlights {
 
     /// Returns the shared responses of the flights that `waiter` waited for. It does not wait for
     /// the others any longer.
-    pub fn claim_batch_responses(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)> {
+    pub fn claim_awaited_responses(
+        &self,
+        waiter: WaitingRequestId,
+    ) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.0);
         state.released.retain(|other| *other != waiter);
         let Some(batch) = state.batches.remove(&waiter) else {
@@ -193,7 +200,7 @@ impl CoalescedFlights {
 
     /// Returns the batches whose last flight ended without a response since the last call. The
     /// caller wakes them.
-    pub fn take_released_batches(&self) -> Vec<RequestWaiter> {
+    pub fn take_released_batches(&self) -> Vec<WaitingRequestId> {
         std::mem::take(&mut lock_ignoring_poison(&self.0).released)
     }
 
@@ -206,7 +213,7 @@ impl CoalescedFlights {
     }
 
     /// Returns the leased keys whose flights ended without a response since the last call.
-    pub fn take_ended_leases(&self) -> Vec<CacheKey> {
+    pub fn take_returnable_leases(&self) -> Vec<CacheKey> {
         std::mem::take(&mut lock_ignoring_poison(&self.0).over)
     }
 
@@ -218,7 +225,7 @@ impl CoalescedFlights {
     }
 
     /// Returns the follower that joined the flight of this leadership last, batches excluded.
-    pub fn last_follower(&self, token: &FlightLeadership) -> Option<RequestWaiter> {
+    pub fn last_follower(&self, token: &FlightLeadership) -> Option<WaitingRequestId> {
         let state = lock_ignoring_poison(&self.0);
         let last = state.flights.get(&token.0)?.followers.back();
         last.map(|joined| joined.waiter)
@@ -230,7 +237,7 @@ impl CoalescedFlights {
         &self,
         token: FlightLeadership,
         outcome: FlightOutcome,
-    ) -> Vec<RequestWaiter> {
+    ) -> Vec<WaitingRequestId> {
         let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
             return Vec::new();
@@ -238,12 +245,12 @@ impl CoalescedFlights {
         if flight.leased && matches!(outcome, FlightOutcome::NotShareable) {
             state.over.push(token.0);
         }
-        state.assign_outcome(&token, &outcome, flight.followers, flight.batches)
+        state.assign_flight_outcome(&token, &outcome, flight.followers, flight.batches)
     }
 
     /// Number of followers and batches that have ever joined a flight, as a mark for
     /// [`share_with_earlier_followers`](Self::share_with_earlier_followers).
-    pub fn follower_join_count(&self) -> u64 {
+    pub fn total_follower_joins(&self) -> u64 {
         lock_ignoring_poison(&self.0).joined
     }
 
@@ -256,7 +263,7 @@ impl CoalescedFlights {
         token: FlightLeadership,
         entry: &Arc<CacheEntry>,
         joined: u64,
-    ) -> (Vec<RequestWaiter>, Option<FlightLeadership>) {
+    ) -> (Vec<WaitingRequestId>, Option<FlightLeadership>) {
         let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.get_mut(&token.0) else {
             return (Vec::new(), None);
@@ -273,26 +280,30 @@ impl CoalescedFlights {
             state.flights.remove(&token.0);
         }
         let outcome = FlightOutcome::Answer(Arc::clone(entry));
-        let woken = state.assign_outcome(&token, &outcome, later, batches);
+        let woken = state.assign_flight_outcome(&token, &outcome, later, batches);
         (woken, (!is_over).then_some(token))
     }
 
     /// Hands the leadership over because the leader's client has disconnected or the node has
     /// failed. The caller wakes the returned follower, which leads from now on. Without followers
     /// the flight ends.
-    pub fn hand_over_leadership(&self, token: FlightLeadership) -> Option<RequestWaiter> {
+    pub fn hand_over_leadership(&self, token: FlightLeadership) -> Option<WaitingRequestId> {
         lock_ignoring_poison(&self.0).transfer_leadership(token)
     }
 
     /// Takes the wakeup that was assigned to `waiter`, or returns `None` if it was not woken.
-    pub fn claim_wakeup(&self, waiter: RequestWaiter) -> Option<FlightFollowerWakeup> {
+    pub fn claim_wakeup(&self, waiter: WaitingRequestId) -> Option<FlightFollowerWakeup> {
         lock_ignoring_poison(&self.0).turns.remove(&waiter)
     }
 
     /// Removes a follower whose client has disconnected or whose wait has timed out. If it had been
     /// handed the leadership and has not claimed it, the returned follower leads instead; the
     /// caller wakes it.
-    pub fn remove_follower(&self, key: &CacheKey, waiter: RequestWaiter) -> Option<RequestWaiter> {
+    pub fn remove_follower(
+        &self,
+        key: &CacheKey,
+        waiter: WaitingRequestId,
+    ) -> Option<WaitingRequestId> {
         let mut state = lock_ignoring_poison(&self.0);
         match state.turns.remove(&waiter) {
             Some(FlightFollowerWakeup::Lead(token)) => state.transfer_leadership(token),
@@ -310,7 +321,7 @@ impl CoalescedFlights {
     }
 
     /// Number of requests and batches of this process that wait for a flight to end.
-    pub fn waiter_count(&self) -> usize {
+    pub fn total_waiter_count(&self) -> usize {
         let state = lock_ignoring_poison(&self.0);
         state.following + state.batches.len()
     }
@@ -322,7 +333,7 @@ impl CoalescedFlights {
 }
 
 impl FlightTable {
-    fn add_follower(&mut self, key: &CacheKey, waiter: RequestWaiter) -> Option<()> {
+    fn add_follower(&mut self, key: &CacheKey, waiter: WaitingRequestId) -> Option<()> {
         let followers = &mut self.flights.get_mut(key)?.followers;
         followers.try_reserve(1).ok()?;
         // room for its wakeup is reserved now, so that none is lost later
@@ -334,7 +345,7 @@ impl FlightTable {
         Some(())
     }
 
-    fn add_batch_follower(&mut self, keys: Vec<CacheKey>, waiter: RequestWaiter) -> Option<()> {
+    fn add_batch_follower(&mut self, keys: Vec<CacheKey>, waiter: WaitingRequestId) -> Option<()> {
         let mut answers = Vec::new();
         answers.try_reserve_exact(keys.len()).ok()?;
         self.batches.try_reserve(1).ok()?;
@@ -349,7 +360,7 @@ impl FlightTable {
                 flight.batches.push(FlightFollower { waiter, number });
             }
         }
-        let batch = BatchWait {
+        let batch = BatchFlightWait {
             left: keys.len(),
             keys,
             answers,
@@ -360,16 +371,16 @@ impl FlightTable {
 
     /// Assigns the outcome of a flight to followers and batches. The caller wakes the returned
     /// waiters.
-    fn assign_outcome(
+    fn assign_flight_outcome(
         &mut self,
         token: &FlightLeadership,
         outcome: &FlightOutcome,
         followers: VecDeque<FlightFollower>,
         batches: Vec<FlightFollower>,
-    ) -> Vec<RequestWaiter> {
+    ) -> Vec<WaitingRequestId> {
         self.following -= followers.len();
         let followers = Vec::from(followers).into_iter();
-        let mut woken: Vec<RequestWaiter> = followers.map(|it| it.waiter).collect();
+        let mut woken: Vec<WaitingRequestId> = followers.map(|it| it.waiter).collect();
         for follower in &woken {
             let turn = FlightFollowerWakeup::Response(outcome.clone());
             self.turns.insert(*follower, turn);
@@ -379,7 +390,7 @@ impl FlightTable {
                 FlightOutcome::Answer(entry) => Some((token.0, Arc::clone(entry))),
                 FlightOutcome::NotShareable => None,
             };
-            if self.record_ended_flight(batch.waiter, answer) {
+            if self.record_batch_flight_end(batch.waiter, answer) {
                 woken.push(batch.waiter);
             }
         }
@@ -387,9 +398,9 @@ impl FlightTable {
     }
 
     /// Records that a flight of a batch has ended. Returns whether it was the last one.
-    fn record_ended_flight(
+    fn record_batch_flight_end(
         &mut self,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         answer: Option<(CacheKey, Arc<CacheEntry>)>,
     ) -> bool {
         let Some(batch) = self.batches.get_mut(&waiter) else {
@@ -400,7 +411,7 @@ impl FlightTable {
         batch.left == 0
     }
 
-    fn transfer_leadership(&mut self, token: FlightLeadership) -> Option<RequestWaiter> {
+    fn transfer_leadership(&mut self, token: FlightLeadership) -> Option<WaitingRequestId> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {
             if flight.leased {
@@ -409,7 +420,7 @@ impl FlightTable {
             let batches = std::mem::take(&mut flight.batches);
             self.flights.remove(&token.0);
             for FlightFollower { waiter, .. } in batches {
-                if self.record_ended_flight(waiter, None) {
+                if self.record_batch_flight_end(waiter, None) {
                     self.released.push(waiter);
                 }
             }
@@ -431,21 +442,21 @@ mod tests {
         FlightLeadership, FlightOutcome,
     };
     use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
-    use crate::cache::process::wake::{EventLoopId, RequestWaiter};
+    use crate::cache::process::wake::{EventLoopId, WaitingRequestId};
 
     const KEY: [u8; 32] = [7; 32];
 
     fn entry() -> Arc<CacheEntry> {
         let payload = EntryPayload::Raw(b"\"0x1\"".to_vec().into());
         Arc::new(CacheEntry::new(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             payload,
             EntryMetadata::default(),
         ))
     }
 
-    fn at(id: usize) -> RequestWaiter {
-        EventLoopId::default().waiter_with_id(id)
+    fn at(id: usize) -> WaitingRequestId {
+        EventLoopId::default().waiter_of_request(id)
     }
 
     fn follow(flights: &CoalescedFlights, waiters: &[usize]) {
@@ -485,7 +496,7 @@ mod tests {
         let two = flights.begin_flight(other).unwrap();
         assert!(flights.follow_flights(vec![KEY, other, KEY], at(9)));
         follow(&flights, &[2]);
-        assert_eq!(flights.waiter_count(), 2);
+        assert_eq!(flights.total_waiter_count(), 2);
         let answer = entry();
         assert_eq!(
             flights.finish_flight(one, FlightOutcome::Answer(answer)),
@@ -496,7 +507,7 @@ mod tests {
             [at(9)]
         );
         let shared: Vec<_> = flights
-            .claim_batch_responses(at(9))
+            .claim_awaited_responses(at(9))
             .iter()
             .map(|(key, _)| *key)
             .collect();
@@ -512,7 +523,7 @@ mod tests {
         assert!(!flights.has_followers(&token));
         assert!(flights.follow_flights(vec![KEY], at(2)));
         assert!(flights.has_followers(&token));
-        flights.claim_batch_responses(at(2));
+        flights.claim_awaited_responses(at(2));
         assert!(!flights.has_followers(&token));
         follow(&flights, &[3]);
         assert!(flights.has_followers(&token));
@@ -532,7 +543,7 @@ mod tests {
         let token = claim_lead(&flights, 2);
         assert_eq!(flights.hand_over_leadership(token), None);
         assert_eq!(flights.take_released_batches(), [at(9)]);
-        assert!(flights.claim_batch_responses(at(9)).is_empty());
+        assert!(flights.claim_awaited_responses(at(9)).is_empty());
         assert!(is_left_clean(&flights));
     }
 
@@ -541,7 +552,7 @@ mod tests {
         let flights = CoalescedFlights::default();
         let token = flights.begin_flight(KEY).unwrap();
         assert!(flights.follow_flights(vec![KEY], at(9)));
-        assert!(flights.claim_batch_responses(at(9)).is_empty());
+        assert!(flights.claim_awaited_responses(at(9)).is_empty());
         assert!(flights
             .finish_flight(token, FlightOutcome::Answer(entry()))
             .is_empty());
@@ -591,14 +602,14 @@ mod tests {
         struct FlightModel {
             /// Whether a request leads, or has been handed the leadership.
             leads: [bool; 2],
-            followers: [VecDeque<RequestWaiter>; 2],
+            followers: [VecDeque<WaitingRequestId>; 2],
             /// Followers in the order in which they joined.
-            joining_order: Vec<RequestWaiter>,
-            woken: BTreeMap<RequestWaiter, WakeReason>,
+            joining_order: Vec<WaitingRequestId>,
+            woken: BTreeMap<WaitingRequestId, WakeReason>,
         }
 
         impl FlightModel {
-            fn hand_on(&mut self, key: usize) -> Option<RequestWaiter> {
+            fn hand_on(&mut self, key: usize) -> Option<WaitingRequestId> {
                 let next = self.followers[key].pop_front();
                 self.leads[key] = next.is_some();
                 self.woken
@@ -643,8 +654,8 @@ mod tests {
                             model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
                         },
                         FlightStep::FinishFor(key, late) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.follower_join_count(), model.joining_order.len() as u64);
-                            let joined = flights.follower_join_count().saturating_sub(late);
+                            prop_assert_eq!(flights.total_follower_joins(), model.joining_order.len() as u64);
+                            let joined = flights.total_follower_joins().saturating_sub(late);
                             let early = &model.joining_order[..usize::try_from(joined).unwrap()];
                             let all = std::mem::take(&mut model.followers[key]);
                             let (first, rest): (Vec<_>, Vec<_>) =

@@ -13,7 +13,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 #[cfg(feature = "ffi")]
-use crate::allocator::with_spare_allocations;
+use crate::allocator::run_with_guaranteed_allocations;
 use crate::cache::entry::CacheEntry;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -236,7 +236,7 @@ impl HotTier {
         let weight = entry.memory_weight();
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
         let is_there =
-            weight <= self.max_entry && slot.is_ok_and(|slot| self.insert_into_table(key, slot));
+            weight <= self.max_entry && slot.is_ok_and(|slot| self.try_insert_slot(key, slot));
         if !is_there {
             self.cache.remove(&PrehashedKey(key));
         }
@@ -246,17 +246,17 @@ impl HotTier {
     /// Inserts a slot if there is enough memory to double the cache's tables, which grow by that
     /// and would otherwise abort the process.
     #[cfg(feature = "ffi")]
-    fn insert_into_table(&self, key: CacheKey, slot: WeighedEntry) -> bool {
+    fn try_insert_slot(&self, key: CacheKey, slot: WeighedEntry) -> bool {
         let used = self.cache.memory_used();
         let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
-        with_spare_allocations([twice(used.entries), twice(used.map)], || {
+        run_with_guaranteed_allocations([twice(used.entries), twice(used.map)], || {
             self.cache.insert(PrehashedKey(key), slot);
         })
         .is_some()
     }
 
     #[cfg(not(feature = "ffi"))]
-    fn insert_into_table(&self, key: CacheKey, slot: WeighedEntry) -> bool {
+    fn try_insert_slot(&self, key: CacheKey, slot: WeighedEntry) -> bool {
         self.cache.insert(PrehashedKey(key), slot);
         true
     }
@@ -276,7 +276,7 @@ impl HotTier {
             return;
         }
         if entry.memory_weight() > self.max_entry {
-            entry.disable_identity_cache();
+            entry.disable_identity_bytes_cache();
         }
         // not above `max_entry` any more
         let weight = u32::try_from(entry.memory_weight()).unwrap_or(u32::MAX);
@@ -315,7 +315,7 @@ impl HotTier {
     }
 
     /// Weight of all entries in bytes, at most the capacity.
-    pub fn total_weight(&self) -> u64 {
+    pub fn total_entry_weight(&self) -> u64 {
         self.cache.weight()
     }
 
@@ -355,7 +355,7 @@ mod tests {
     fn raw(length: usize, expires_at: u64) -> Arc<CacheEntry> {
         let payload = EntryPayload::Raw(vec![b'1'; length].into());
         Arc::new(CacheEntry::new(
-            EnvelopeBytes::empty_envelope(),
+            EnvelopeBytes::envelope_without_bytes(),
             payload,
             meta(expires_at),
         ))
@@ -369,7 +369,7 @@ mod tests {
         let result = vec![b'1'; length];
         Arc::new(
             CacheEntry::from_fetched_result(
-                EnvelopeBytes::empty_envelope(),
+                EnvelopeBytes::envelope_without_bytes(),
                 &result,
                 gate,
                 meta(u64::MAX),
@@ -386,11 +386,11 @@ mod tests {
         assert!(Arc::ptr_eq(&hot.get(&key(1), 4999).unwrap(), &entry));
         assert!(hot.get(&key(2), 0).is_none());
         assert_eq!(
-            (hot.entry_count(), hot.total_weight()),
+            (hot.entry_count(), hot.total_entry_weight()),
             (1, entry.memory_weight())
         );
         assert!(hot.get(&key(1), 5000).is_none());
-        assert_eq!((hot.entry_count(), hot.total_weight()), (0, 0));
+        assert_eq!((hot.entry_count(), hot.total_entry_weight()), (0, 0));
     }
 
     #[test]
@@ -413,7 +413,7 @@ mod tests {
             assert_eq!(is_there, [n == 5; 2], "{n}");
         }
         assert_eq!(
-            (hot.entry_count(), hot.total_weight()),
+            (hot.entry_count(), hot.total_entry_weight()),
             (1, raw(100, 9).memory_weight())
         );
     }
@@ -453,7 +453,7 @@ mod tests {
         }
         let there = (1000..1060).filter(|n| hot.get(&key(*n), 0).is_some());
         assert_eq!(there.count(), 60);
-        assert!(hot.total_weight() <= capacity);
+        assert!(hot.total_entry_weight() <= capacity);
     }
 
     #[test]
@@ -464,15 +464,15 @@ mod tests {
             for n in 0..5000u64 {
                 hot.insert(key(n), raw((n * 7919 % 50_000) as usize, 9));
                 assert!(
-                    hot.total_weight() <= capacity,
+                    hot.total_entry_weight() <= capacity,
                     "{} bytes",
-                    hot.total_weight()
+                    hot.total_entry_weight()
                 );
             }
             assert!(
-                hot.total_weight() > capacity / 2,
+                hot.total_entry_weight() > capacity / 2,
                 "{} bytes",
-                hot.total_weight()
+                hot.total_entry_weight()
             );
         }
     }
@@ -512,24 +512,24 @@ mod tests {
         hot.insert(key(1), Arc::clone(&entry));
         hot.insert(key(2), raw(50_000, 9));
         for _ in 0..2 {
-            assert_eq!(entry.bytes_to_decode(), 200_000);
+            assert_eq!(entry.identity_bytes_to_decode(), 200_000);
             entry.response_for_identity_client(b"").unwrap();
         }
-        assert_eq!(entry.bytes_to_decode(), 0);
+        assert_eq!(entry.identity_bytes_to_decode(), 0);
         assert_eq!(entry.memory_weight(), light + 200_000);
-        let before = hot.total_weight();
+        let before = hot.total_entry_weight();
         hot.update_entry_weight(&key(1), &entry);
-        assert_eq!(hot.total_weight(), before + 200_000);
+        assert_eq!(hot.total_entry_weight(), before + 200_000);
         hot.update_entry_weight(&key(1), &entry);
-        assert_eq!(hot.total_weight(), before + 200_000);
+        assert_eq!(hot.total_entry_weight(), before + 200_000);
         // a lookup updates the weight too
         let other = compressed(200_000);
         hot.insert(key(3), Arc::clone(&other));
         other.response_for_identity_client(b"").unwrap();
         other.response_for_identity_client(b"").unwrap();
-        let before = hot.total_weight();
+        let before = hot.total_entry_weight();
         assert!(hot.get(&key(3), 0).is_some());
-        assert_eq!(hot.total_weight(), before + 200_000);
+        assert_eq!(hot.total_entry_weight(), before + 200_000);
     }
 
     #[test]
@@ -546,9 +546,9 @@ mod tests {
             entry.response_for_identity_client(b"").unwrap();
             hot.update_entry_weight(&key(n as u64), entry);
             assert!(
-                hot.total_weight() <= capacity,
+                hot.total_entry_weight() <= capacity,
                 "{} bytes",
-                hot.total_weight()
+                hot.total_entry_weight()
             );
         }
         assert!(hot.entry_count() < 100);
@@ -571,8 +571,11 @@ mod tests {
             hot.update_entry_weight(&key(1), &entry);
         }
         assert!(hot.get(&key(1), 0).is_some());
-        assert_eq!((hot.total_weight(), entry.memory_weight()), (light, light));
-        assert_eq!(entry.bytes_to_decode(), 200_000);
+        assert_eq!(
+            (hot.total_entry_weight(), entry.memory_weight()),
+            (light, light)
+        );
+        assert_eq!(entry.identity_bytes_to_decode(), 200_000);
     }
 
     #[test]
@@ -587,15 +590,15 @@ mod tests {
         hot.update_entry_weight(&key(2), &old);
         assert!(Arc::ptr_eq(&hot.get(&key(1), 0).unwrap(), &new));
         assert_eq!(
-            (hot.entry_count(), hot.total_weight()),
+            (hot.entry_count(), hot.total_entry_weight()),
             (1, new.memory_weight())
         );
     }
 
     fn sent_at(sent_at: u64) -> Arc<CacheEntry> {
         let payload = EntryPayload::Raw(b"1".to_vec().into());
-        let entry = CacheEntry::new(EnvelopeBytes::empty_envelope(), payload, meta(0));
-        Arc::new(entry.with_lifetime(sent_at, 1000))
+        let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta(0));
+        Arc::new(entry.with_stored_time_and_ttl(sent_at, 1000))
     }
 
     #[test]
@@ -677,9 +680,9 @@ mod tests {
                 });
             }
         });
-        assert!(hot.total_weight() <= capacity);
+        assert!(hot.total_entry_weight() <= capacity);
         let weights = (0..200).filter_map(|n| hot.remove(&key(n)));
         drop(weights.collect::<Vec<_>>());
-        assert_eq!((hot.entry_count(), hot.total_weight()), (0, 0));
+        assert_eq!((hot.entry_count(), hot.total_entry_weight()), (0, 0));
     }
 }

@@ -25,15 +25,15 @@ const SHARED_SLOT: u64 = 0;
 /// A table of fixed size of the targets that PUT, POST, PATCH or DELETE requests have invalidated
 /// in this process.
 #[derive(Debug, Default)]
-pub struct TargetInvalidations {
+pub struct InvalidatedRequestTargets {
     last_invalidation_number: AtomicU64,
     /// Table of slots, allocated at the first invalidation: most nodes see none.
     places: OnceLock<Box<[AtomicU64]>>,
 }
 
-impl TargetInvalidations {
+impl InvalidatedRequestTargets {
     /// Number of the last invalidation; 0 if there was none.
-    pub fn last_number(&self) -> u64 {
+    pub fn last_invalidation_number(&self) -> u64 {
         self.last_invalidation_number.load(Ordering::Acquire)
     }
 
@@ -77,7 +77,7 @@ impl TargetInvalidations {
         };
         let (at, own) = invalidation_slot(namespace, target);
         let Some(place) = places.get(at) else {
-            return self.last_number() > number;
+            return self.last_invalidation_number() > number;
         };
         let known = place.load(Ordering::Acquire);
         let whose = known >> NUMBER_BITS;
@@ -104,16 +104,16 @@ fn invalidation_slot(namespace: &[u8], target: &[u8]) -> (usize, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::TargetInvalidations;
+    use super::InvalidatedRequestTargets;
 
     #[test]
     fn entry_from_before_an_invalidation_of_its_target_is_outdated() {
-        let changes = TargetInvalidations::default();
+        let changes = InvalidatedRequestTargets::default();
         let is_changed =
             |number, target| changes.is_target_invalidated_since(number, b"here", target);
         assert!(!is_changed(0, b"/a"));
         changes.record_invalidation(b"here", b"/a");
-        let after = changes.last_number();
+        let after = changes.last_invalidation_number();
         assert!(is_changed(0, b"/a") && !is_changed(after, b"/a"));
         assert!(!is_changed(0, b"/b"));
         assert!(!changes.is_target_invalidated_since(0, b"there", b"/a"));
@@ -125,7 +125,7 @@ mod tests {
     /// entries of its other targets must stay valid.
     #[test]
     fn other_targets_stay_valid_after_few_invalidations() {
-        let changes = TargetInvalidations::default();
+        let changes = InvalidatedRequestTargets::default();
         for number in 0..400 {
             changes.record_invalidation(b"here", format!("/config/{number}").as_bytes());
         }
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn invalidation_is_remembered_when_targets_share_a_slot() {
-        let changes = TargetInvalidations::default();
+        let changes = InvalidatedRequestTargets::default();
         for number in 0..40_000 {
             changes.record_invalidation(b"here", format!("/{number}").as_bytes());
         }
-        let last = changes.last_number();
+        let last = changes.last_invalidation_number();
         assert_eq!(last, 40_000);
         for number in 0..40_000 {
             let target = format!("/{number}");

@@ -28,8 +28,8 @@ const BUCKET_SIZE: usize = 2;
 /// KiB. No text of this length is nested too deeply to be parsed.
 pub const MAX_CALL_LENGTH: usize = 640;
 
-/// The [encoded parts](crate::cache::vary_key::VaryKey::encoded_parts) of a vary key, hashed once
-/// for all calls of a request by [`CallKeyCache::hash_vary_key`].
+/// The [encoded parts](crate::cache::vary_key::VaryKey::vary_key_bytes) of a vary key, hashed once
+/// for all calls of a request by [`CallKeyCache::hash_vary_key_for_table`].
 #[derive(Clone, Copy, Debug)]
 pub struct HashedVaryKey<'a> {
     bytes: &'a [u8],
@@ -38,7 +38,7 @@ pub struct HashedVaryKey<'a> {
 
 /// The raw bytes of a call and its vary key, which together determine the call's key and prospect.
 #[derive(Clone, Copy, Debug)]
-pub struct RawCall<'a> {
+pub struct RawCallKey<'a> {
     /// Vary key of the request.
     pub scope: HashedVaryKey<'a>,
     /// Text of the call before its id.
@@ -47,7 +47,7 @@ pub struct RawCall<'a> {
     pub after: &'a [u8],
 }
 
-impl RawCall<'_> {
+impl RawCallKey<'_> {
     fn raw_call_length(&self) -> usize {
         self.scope.bytes.len() + self.before.len() + self.after.len()
     }
@@ -56,7 +56,7 @@ impl RawCall<'_> {
 /// The facts about a call that the key cache remembers: its key, its prospect, and the ranges of
 /// method and params in the call's text without its id.
 #[derive(Clone, Debug)]
-pub struct CachedCallFacts {
+pub struct CallKeyFacts {
     /// Key of the call.
     pub key: CacheKey,
     /// Lifetime rules of the response.
@@ -69,7 +69,7 @@ pub struct CachedCallFacts {
 
 /// A cached call with the bytes that identify it.
 #[derive(Debug)]
-struct CallSlot {
+struct KeyCacheSlot {
     hash: u64,
     /// Lifetimes that the prospect was made with. The weak reference keeps their address from being
     /// reused.
@@ -78,11 +78,11 @@ struct CallSlot {
     text: Box<[u8]>,
     before: usize,
     after: usize,
-    known: CachedCallFacts,
+    known: CallKeyFacts,
 }
 
-impl CallSlot {
-    fn matches_call(&self, valid: &Arc<CacheLifetimes>, call: &RawCall<'_>) -> bool {
+impl KeyCacheSlot {
+    fn matches_call(&self, valid: &Arc<CacheLifetimes>, call: &RawCallKey<'_>) -> bool {
         let (before, rest) = self.text.split_at(self.before);
         let (after, scope) = rest.split_at(self.after);
         self.valid.as_ptr() == Arc::as_ptr(valid)
@@ -96,19 +96,19 @@ impl CallSlot {
 /// not parsed again.
 #[derive(Debug, Default)]
 pub struct CallKeyCache {
-    slots: PerEventLoopTable<Vec<[Option<CallSlot>; BUCKET_SIZE]>>,
+    slots: PerEventLoopTable<Vec<[Option<KeyCacheSlot>; BUCKET_SIZE]>>,
     hasher: RandomState,
 }
 
 impl CallKeyCache {
     /// Creates a table for each of `event_loops` event loops, instead of one that all share. Only
     /// the first call has an effect.
-    pub fn set_event_loops(&self, event_loops: usize) {
-        self.slots.set_event_loops(event_loops);
+    pub fn create_loop_tables(&self, event_loops: usize) {
+        self.slots.create_loop_tables(event_loops);
     }
 
     /// Returns a vary key with its hash for this table.
-    pub fn hash_vary_key<'a>(&self, scope: &'a [u8]) -> HashedVaryKey<'a> {
+    pub fn hash_vary_key_for_table<'a>(&self, scope: &'a [u8]) -> HashedVaryKey<'a> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(scope);
         HashedVaryKey {
@@ -118,9 +118,9 @@ impl CallKeyCache {
     }
 
     /// Locks this event loop's table.
-    pub fn lock_loop_table(&self) -> LockedCallKeyCache<'_> {
-        LockedCallKeyCache {
-            slots: self.slots.lock_loop_table(),
+    pub fn lock_own_loop_table(&self) -> CallKeyCacheGuard<'_> {
+        CallKeyCacheGuard {
+            slots: self.slots.lock_own_loop_table(),
             hasher: &self.hasher,
         }
     }
@@ -128,13 +128,13 @@ impl CallKeyCache {
 
 /// The key cache of one event loop, locked for the calls of one request.
 #[derive(Debug)]
-pub struct LockedCallKeyCache<'a> {
-    slots: MutexGuard<'a, Vec<[Option<CallSlot>; BUCKET_SIZE]>>,
+pub struct CallKeyCacheGuard<'a> {
+    slots: MutexGuard<'a, Vec<[Option<KeyCacheSlot>; BUCKET_SIZE]>>,
     hasher: &'a RandomState,
 }
 
-impl LockedCallKeyCache<'_> {
-    fn hash_call(&self, call: &RawCall<'_>) -> u64 {
+impl CallKeyCacheGuard<'_> {
+    fn hash_call(&self, call: &RawCallKey<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(call.before);
         hasher.write(call.after);
@@ -144,11 +144,11 @@ impl LockedCallKeyCache<'_> {
 
     /// Returns the cached facts of a call, or `None` if it is not cached or was cached under other
     /// `valid` lifetimes.
-    pub fn find_cached_call(
+    pub fn find_call_facts(
         &self,
         valid: &Arc<CacheLifetimes>,
-        call: &RawCall<'_>,
-    ) -> Option<&CachedCallFacts> {
+        call: &RawCallKey<'_>,
+    ) -> Option<&CallKeyFacts> {
         if self.slots.is_empty() {
             return None;
         }
@@ -162,11 +162,11 @@ impl LockedCallKeyCache<'_> {
 
     /// Caches the facts of a call that was a hit, in place of an older call, unless it is too long
     /// or memory is refused.
-    pub fn insert_cached_call(
+    pub fn cache_call_facts(
         &mut self,
         valid: &Arc<CacheLifetimes>,
-        call: &RawCall<'_>,
-        known: CachedCallFacts,
+        call: &RawCallKey<'_>,
+        known: CallKeyFacts,
     ) {
         let length = call.raw_call_length();
         let mut text = Vec::new();
@@ -184,7 +184,7 @@ impl LockedCallKeyCache<'_> {
         }
         let hash = self.hash_call(call);
         if let Some([newer, older]) = self.slots.get_mut(call_bucket_index(hash)) {
-            let slot = CallSlot {
+            let slot = KeyCacheSlot {
                 hash,
                 valid: Arc::downgrade(valid),
                 text: text.into(),
@@ -207,7 +207,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        CachedCallFacts, CallKeyCache, LockedCallKeyCache, RawCall, BUCKETS, BUCKET_SIZE,
+        CallKeyCache, CallKeyCacheGuard, CallKeyFacts, RawCallKey, BUCKETS, BUCKET_SIZE,
         MAX_CALL_LENGTH,
     };
     use crate::cache::class::LifetimeClass;
@@ -218,18 +218,18 @@ mod tests {
         scope: &'a str,
         before: &'a str,
         after: &'a str,
-    ) -> RawCall<'a> {
-        RawCall {
-            scope: memo.hash_vary_key(scope.as_bytes()),
+    ) -> RawCallKey<'a> {
+        RawCallKey {
+            scope: memo.hash_vary_key_for_table(scope.as_bytes()),
             before: before.as_bytes(),
             after: after.as_bytes(),
         }
     }
 
-    fn known(n: u8) -> CachedCallFacts {
-        CachedCallFacts {
+    fn known(n: u8) -> CallKeyFacts {
+        CallKeyFacts {
             key: [n; 32],
-            prospect: CallLifetimeRules::rules_for_call(
+            prospect: CallLifetimeRules::lifetime_rules_for_call(
                 b"eth_chainId",
                 None,
                 &CacheLifetimes::default(),
@@ -241,11 +241,11 @@ mod tests {
     }
 
     fn found(
-        memo: &LockedCallKeyCache<'_>,
+        memo: &CallKeyCacheGuard<'_>,
         valid: &Arc<CacheLifetimes>,
-        call: &RawCall<'_>,
+        call: &RawCallKey<'_>,
     ) -> Option<u8> {
-        memo.find_cached_call(valid, call).map(|known| known.key[0])
+        memo.find_call_facts(valid, call).map(|known| known.key[0])
     }
 
     #[test]
@@ -253,10 +253,10 @@ mod tests {
         let memo = CallKeyCache::default();
         let valid = Arc::new(CacheLifetimes::default());
         let call = raw_call(&memo, "scope", "before", "after");
-        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
-        memo.lock_loop_table()
-            .insert_cached_call(&valid, &call, known(7));
-        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(7));
+        assert_eq!(found(&memo.lock_own_loop_table(), &valid, &call), None);
+        memo.lock_own_loop_table()
+            .cache_call_facts(&valid, &call, known(7));
+        assert_eq!(found(&memo.lock_own_loop_table(), &valid, &call), Some(7));
         for other in [
             raw_call(&memo, "scope", "before", "after "),
             raw_call(&memo, "scope", "before", ""),
@@ -266,7 +266,7 @@ mod tests {
             raw_call(&memo, "", "before", "afterscope"),
             raw_call(&memo, "other", "before", "after"),
         ] {
-            let memo = memo.lock_loop_table();
+            let memo = memo.lock_own_loop_table();
             assert_eq!(found(&memo, &valid, &other), None, "{other:?}");
             // regardless of the hash
             let mut slots = memo.slots.iter().flatten().flatten();
@@ -286,17 +286,17 @@ mod tests {
             .iter()
             .map(|text| raw_call(&memo, "", text, ""))
             .collect();
-        let mut memo = memo.lock_loop_table();
+        let mut memo = memo.lock_own_loop_table();
         let place = super::call_bucket_index(memo.hash_call(&calls[0]));
         let others = calls[1..]
             .iter()
             .filter(|call| super::call_bucket_index(memo.hash_call(call)) == place);
         let others: Vec<_> = others.copied().take(BUCKET_SIZE).collect();
-        memo.insert_cached_call(&valid, &calls[0], known(0));
-        memo.insert_cached_call(&valid, &others[0], known(1));
+        memo.cache_call_facts(&valid, &calls[0], known(0));
+        memo.cache_call_facts(&valid, &others[0], known(1));
         assert_eq!(found(&memo, &valid, &calls[0]), Some(0));
         assert_eq!(found(&memo, &valid, &others[0]), Some(1));
-        memo.insert_cached_call(&valid, &others[1], known(2));
+        memo.cache_call_facts(&valid, &others[1], known(2));
         assert_eq!(found(&memo, &valid, &calls[0]), None);
         assert_eq!(found(&memo, &valid, &others[0]), Some(1));
         assert_eq!(found(&memo, &valid, &others[1]), Some(2));
@@ -307,19 +307,19 @@ mod tests {
         let memo = CallKeyCache::default();
         let mut valid = Arc::new(CacheLifetimes::default());
         let call = raw_call(&memo, "", "a", "b");
-        memo.lock_loop_table()
-            .insert_cached_call(&valid, &call, known(1));
+        memo.lock_own_loop_table()
+            .cache_call_facts(&valid, &call, known(1));
         let other = Arc::new(CacheLifetimes::default());
-        assert_eq!(found(&memo.lock_loop_table(), &other, &call), None);
-        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(1));
+        assert_eq!(found(&memo.lock_own_loop_table(), &other, &call), None);
+        assert_eq!(found(&memo.lock_own_loop_table(), &valid, &call), Some(1));
         // changed in place: the cached prospect was made with the old lifetimes
         let _ = Arc::make_mut(&mut valid).set_class_lifetime(LifetimeClass::Immutable, 0);
-        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
+        assert_eq!(found(&memo.lock_own_loop_table(), &valid, &call), None);
         // freed: no new lifetimes can be allocated at the same address
         drop(valid);
         for _ in 0..1000 {
             let next = Arc::new(CacheLifetimes::default());
-            assert_eq!(found(&memo.lock_loop_table(), &next, &call), None);
+            assert_eq!(found(&memo.lock_own_loop_table(), &next, &call), None);
         }
     }
 
@@ -330,15 +330,15 @@ mod tests {
         for n in 0..4 * BUCKETS {
             let after = format!("[{n}]");
             let call = raw_call(&memo, "scope", "eth_call", &after);
-            memo.lock_loop_table()
-                .insert_cached_call(&valid, &call, known(2));
-            assert_eq!(found(&memo.lock_loop_table(), &valid, &call), Some(2));
+            memo.lock_own_loop_table()
+                .cache_call_facts(&valid, &call, known(2));
+            assert_eq!(found(&memo.lock_own_loop_table(), &valid, &call), Some(2));
         }
-        assert_eq!(memo.lock_loop_table().slots.len(), BUCKETS);
+        assert_eq!(memo.lock_own_loop_table().slots.len(), BUCKETS);
         let long = "1".repeat(MAX_CALL_LENGTH);
         let call = raw_call(&memo, "", "m", &long);
-        memo.lock_loop_table()
-            .insert_cached_call(&valid, &call, known(3));
-        assert_eq!(found(&memo.lock_loop_table(), &valid, &call), None);
+        memo.lock_own_loop_table()
+            .cache_call_facts(&valid, &call, known(3));
+        assert_eq!(found(&memo.lock_own_loop_table(), &valid, &call), None);
     }
 }

@@ -29,19 +29,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use self::block_sizes::BlockTransactionCounts;
-use self::chain_identities::ChainIdentities;
-use self::confirmations::ResultConfirmations;
+use self::chain_identities::ReportedChainIdentities;
+use self::confirmations::UnconfirmedResultTable;
 use self::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use self::hot::HotTier;
-use self::invalidations::TargetInvalidations;
+use self::invalidations::InvalidatedRequestTargets;
 use self::key_cache::CallKeyCache;
-use self::owner_client::{OwnerClient, PendingFlightPublish};
+use self::owner_client::{OwnerClient, PendingFlightResponse};
 use self::reported::LoggedNamespaces;
-use self::unreadable::UnreadableEntryKeys;
+use self::unreadable::StrictCheckKeyTable;
 use self::upstream_errors::UpstreamErrorCounts;
 use self::vary_table::VaryTable;
-use self::verification::HitVerifications;
-use self::wake::{EventLoopId, EventLoopWaker, EventLoopWakers, RequestWaiter};
+use self::verification::HitVerificationTracker;
+use self::wake::{EventLoopId, EventLoopWaker, EventLoopWakers, WaitingRequestId};
 use super::resource::other_format_key;
 use super::CacheKey;
 use crate::memory::MemoryBudget;
@@ -49,16 +49,16 @@ use crate::memory::MemoryBudget;
 /// A handle to the memory budget and the state that all exchanges of one process share. It is cheap
 /// to clone, and any number of threads may use it.
 #[derive(Clone, Debug, Default)]
-pub struct ProcessHandle {
+pub struct ProcessResources {
     /// Memory budget of buffered bodies.
     pub budget: MemoryBudget,
     /// Number of long responses that may be transcoded at a time; not bytes.
     pub transcodings: MemoryBudget,
     /// The cache and the flights.
-    pub shared: Arc<ProcessState>,
+    pub shared: Arc<ProcessCacheState>,
 }
 
-impl From<MemoryBudget> for ProcessHandle {
+impl From<MemoryBudget> for ProcessResources {
     fn from(budget: MemoryBudget) -> Self {
         Self {
             budget,
@@ -70,7 +70,7 @@ impl From<MemoryBudget> for ProcessHandle {
 /// The cache state that all exchanges of one process share: the hot tier, the flights, and what is
 /// known of keys, chains and nodes.
 #[derive(Debug, Default)]
-pub struct ProcessState {
+pub struct ProcessCacheState {
     hot_tier: OnceLock<HotTier>,
     owner_client: OnceLock<Arc<dyn OwnerClient>>,
     /// Coalesced requests.
@@ -78,21 +78,21 @@ pub struct ProcessState {
     /// Headers on which responses depend.
     pub varying: VaryTable,
     /// Invalidations by requests.
-    pub changes: TargetInvalidations,
+    pub changes: InvalidatedRequestTargets,
     /// Keys of calls that were hits.
     pub memo: CallKeyCache,
     /// Results that are cached after a confirmation only.
-    pub repeated: ResultConfirmations,
+    pub repeated: UnconfirmedResultTable,
     /// Keys for which no request waits.
     pub unkept: negative_cache::NegativeCache,
     /// Keys of entries that were stored and failed the strict check.
-    pub unreadable: UnreadableEntryKeys,
+    pub unreadable: StrictCheckKeyTable,
     /// Results of hit verification.
-    pub verified: HitVerifications,
+    pub verified: HitVerificationTracker,
     /// Numbers of transactions of the blocks that were seen.
     pub block_sizes: BlockTransactionCounts,
     /// Properties of chains that responses have shown.
-    pub identities: ChainIdentities,
+    pub identities: ReportedChainIdentities,
     /// Namespaces that receive requests of an API whose chain they do not follow.
     pub other_api: LoggedNamespaces,
     /// Failed upstream requests and JSON-RPC errors.
@@ -102,7 +102,7 @@ pub struct ProcessState {
     invalid: AtomicU64,
 }
 
-impl ProcessState {
+impl ProcessCacheState {
     /// Counts an entry that the owner sent and that can't be sent to a client.
     pub fn count_invalid_entry(&self) {
         self.invalid.fetch_add(1, Ordering::Relaxed);
@@ -123,14 +123,14 @@ impl ProcessState {
     pub fn start_hot_tier(&self, bytes: u64, max_entry: u64, event_loops: usize) {
         self.hot_tier
             .get_or_init(|| HotTier::new(bytes, max_entry, event_loops));
-        self.set_event_loop_count(event_loops);
+        self.split_tables_by_loop(event_loops);
     }
 
     /// Gives each event loop, which runs on a thread of its own, its own copy of the tables that
     /// nearly all requests read and few change. Only the first call has an effect.
-    pub fn set_event_loop_count(&self, event_loops: usize) {
-        self.memo.set_event_loops(event_loops);
-        self.varying.set_event_loops(event_loops);
+    pub fn split_tables_by_loop(&self, event_loops: usize) {
+        self.memo.create_loop_tables(event_loops);
+        self.varying.create_loop_tables(event_loops);
     }
 
     /// Returns the hot tier, or `None` before [`start_hot_tier`](Self::start_hot_tier). A host
@@ -140,18 +140,18 @@ impl ProcessState {
     }
 
     /// Whether responses are stored anywhere: here, or by an owner.
-    pub fn stores_responses(&self) -> bool {
+    pub fn has_response_storage(&self) -> bool {
         self.hot_tier().is_some() || self.owner_client().is_some()
     }
 
     /// Connects the process to an owner, whose client is used by all exchanges from then on. Only
     /// the first call has an effect.
-    pub fn connect_owner(&self, owner: Arc<dyn OwnerClient>) {
+    pub fn set_owner_client(&self, owner: Arc<dyn OwnerClient>) {
         // a second call does not replace the owner
         let _ = self.owner_client.set(owner);
     }
 
-    /// Returns the client of the owner, or `None` if the process has not [joined](Self::connect_owner)
+    /// Returns the client of the owner, or `None` if the process has not [joined](Self::set_owner_client)
     /// one.
     pub fn owner_client(&self) -> Option<&dyn OwnerClient> {
         self.owner_client.get().map(|owner| &**owner)
@@ -197,7 +197,7 @@ impl ProcessState {
     }
 
     /// Sends a fetched response to the followers of its flight, as soon as it is known to be valid.
-    pub fn publish_to_followers(&self, landing: PendingFlightPublish) {
+    pub fn publish_to_followers(&self, landing: PendingFlightResponse) {
         let (token, outcome) = match self.owner_client() {
             Some(owner) => match owner.publish_response(landing) {
                 Ok(()) => return,
@@ -216,7 +216,7 @@ impl ProcessState {
 
     /// Removes a follower that waits no longer with [`CoalescedFlights::remove_follower`], and wakes the
     /// next leader.
-    pub fn leave_flight(&self, key: &CacheKey, waiter: RequestWaiter) {
+    pub fn leave_flight(&self, key: &CacheKey, waiter: WaitingRequestId) {
         self.wake_waiters(self.flights.remove_follower(key, waiter));
         self.return_ended_leases();
     }
@@ -225,7 +225,7 @@ impl ProcessState {
     fn return_ended_leases(&self) {
         self.wake_waiters(self.flights.take_released_batches());
         if let Some(owner) = self.owner_client() {
-            for key in self.flights.take_ended_leases() {
+            for key in self.flights.take_returnable_leases() {
                 owner.release_lease(key);
             }
         }
@@ -252,12 +252,12 @@ impl ProcessState {
     }
 
     /// Wakes waiting requests, which look up again: their response has arrived, or will not arrive.
-    pub fn wake_waiters(&self, waiters: impl IntoIterator<Item = RequestWaiter>) {
+    pub fn wake_waiters(&self, waiters: impl IntoIterator<Item = WaitingRequestId>) {
         self.wakers.wake(waiters);
     }
 
     /// Removes a waiter that no longer waits and must not be woken.
-    pub fn forget_waiter(&self, waiter: RequestWaiter) {
+    pub fn forget_waiter(&self, waiter: WaitingRequestId) {
         self.wakers.cancel_wakeup(waiter);
     }
 }

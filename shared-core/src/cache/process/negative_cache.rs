@@ -12,7 +12,7 @@ use crate::cache::CacheKey;
 /// Maximum number of remembered keys; a later key may replace an earlier one.
 const MAX_KEYS: usize = 1024;
 
-/// Default time for which a key is remembered, in milliseconds ([`NegativeCache::with_duration`]).
+/// Default time for which a key is remembered, in milliseconds ([`NegativeCache::with_retention_ms`]).
 const DEFAULT_DURATION: u32 = 1_000;
 
 /// The requests to which a response that was not stored may be sent: the one that fetched it, or
@@ -38,13 +38,13 @@ pub struct NegativeCache {
 
 impl Default for NegativeCache {
     fn default() -> Self {
-        Self::with_duration(DEFAULT_DURATION)
+        Self::with_retention_ms(DEFAULT_DURATION)
     }
 }
 
 impl NegativeCache {
     /// Creates a negative cache that remembers each key for `lasts` milliseconds.
-    pub fn with_duration(lasts: u32) -> Self {
+    pub fn with_retention_ms(lasts: u32) -> Self {
         Self {
             places: (0..MAX_KEYS).map(|_| AtomicU64::new(0)).collect(),
             clock: AtomicU64::new(0),
@@ -53,7 +53,7 @@ impl NegativeCache {
     }
 
     /// Advances the clock to `now`, in milliseconds of the lookups' clock.
-    pub fn advance_clock(&self, now: u64) {
+    pub fn advance_clock_to(&self, now: u64) {
         // all event loops call this at each lookup: most calls only read the clock
         if now > self.clock.load(Ordering::Relaxed) {
             self.clock.fetch_max(now, Ordering::Relaxed);
@@ -61,19 +61,23 @@ impl NegativeCache {
     }
 
     /// Records that the last response to `key` was not stored, and which requests could use it.
-    pub fn record_uncacheable(&self, key: &CacheKey, unkept: UncacheableSharing) {
+    pub fn remember_uncacheable_key(&self, key: &CacheKey, unkept: UncacheableSharing) {
         let now = self.clock.load(Ordering::Relaxed);
         let (place, tag) = self.slot_for_key(key);
-        let until = u64::from(low_time_half(now).wrapping_add(self.lasts));
+        let until = u64::from(lower_time_bits(now).wrapping_add(self.lasts));
         let kind = u64::from(unkept == UncacheableSharing::Shareable) << 32;
         place.store(tag << 33 | kind | until, Ordering::Relaxed);
     }
 
     /// Returns the remembered kind of `key`, if its last response was not stored a moment ago.
-    pub fn find_uncacheable(&self, key: &CacheKey, now: u64) -> Option<UncacheableSharing> {
+    pub fn uncacheable_sharing_of_key(
+        &self,
+        key: &CacheKey,
+        now: u64,
+    ) -> Option<UncacheableSharing> {
         let (place, tag) = self.slot_for_key(key);
         let known = place.load(Ordering::Relaxed);
-        let left = low_time_half(known).wrapping_sub(low_time_half(now));
+        let left = lower_time_bits(known).wrapping_sub(lower_time_bits(now));
         let is_known = known >> 33 == tag && (1..=self.lasts).contains(&left);
         is_known.then_some(match known >> 32 & 1 {
             0 => UncacheableSharing::RequesterOnly,
@@ -90,7 +94,7 @@ impl NegativeCache {
 }
 
 /// Returns the lower half of a time; times are compared modulo 2^32.
-fn low_time_half(number: u64) -> u32 {
+fn lower_time_bits(number: u64) -> u32 {
     (number & u64::from(u32::MAX)) as u32
 }
 
@@ -103,22 +107,22 @@ mod tests {
         for start in [1, 5_000, u64::from(u32::MAX) - 500, u64::MAX - 5_000] {
             let keys = NegativeCache::default();
             let (one, two, other) = ([1; 32], [2; 32], [3; 32]);
-            keys.advance_clock(start);
-            keys.record_uncacheable(&one, UncacheableSharing::RequesterOnly);
-            keys.record_uncacheable(&two, UncacheableSharing::Shareable);
+            keys.advance_clock_to(start);
+            keys.remember_uncacheable_key(&one, UncacheableSharing::RequesterOnly);
+            keys.remember_uncacheable_key(&two, UncacheableSharing::Shareable);
             for now in [start, start + 999] {
                 assert_eq!(
-                    keys.find_uncacheable(&one, now),
+                    keys.uncacheable_sharing_of_key(&one, now),
                     Some(UncacheableSharing::RequesterOnly),
                     "{start} {now}"
                 );
                 assert_eq!(
-                    keys.find_uncacheable(&two, now),
+                    keys.uncacheable_sharing_of_key(&two, now),
                     Some(UncacheableSharing::Shareable)
                 );
-                assert_eq!(keys.find_uncacheable(&other, now), None);
+                assert_eq!(keys.uncacheable_sharing_of_key(&other, now), None);
             }
-            assert_eq!(keys.find_uncacheable(&one, start + 1_000), None);
+            assert_eq!(keys.uncacheable_sharing_of_key(&one, start + 1_000), None);
         }
     }
 
@@ -127,12 +131,12 @@ mod tests {
         let keys = NegativeCache::default();
         let mut other = [1; 32];
         other[5] = 2;
-        keys.record_uncacheable(&[1; 32], UncacheableSharing::RequesterOnly);
-        assert_eq!(keys.find_uncacheable(&other, 0), None);
-        keys.record_uncacheable(&other, UncacheableSharing::Shareable);
-        assert_eq!(keys.find_uncacheable(&[1; 32], 0), None);
+        keys.remember_uncacheable_key(&[1; 32], UncacheableSharing::RequesterOnly);
+        assert_eq!(keys.uncacheable_sharing_of_key(&other, 0), None);
+        keys.remember_uncacheable_key(&other, UncacheableSharing::Shareable);
+        assert_eq!(keys.uncacheable_sharing_of_key(&[1; 32], 0), None);
         assert_eq!(
-            keys.find_uncacheable(&other, 0),
+            keys.uncacheable_sharing_of_key(&other, 0),
             Some(UncacheableSharing::Shareable)
         );
     }

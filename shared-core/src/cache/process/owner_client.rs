@@ -2,21 +2,21 @@
 //!
 //! The implementation decides how the owner is reached: by a [`Link`] over connections that a host
 //! opens, by callouts of a proxy that has no connections of its own, or by a library in the same
-//! process. No call blocks. The result of a request is passed to [`ProcessState`] on any thread: it
-//! [ends](super::ProcessState::finish_flight_and_wake) the flight of a key, or
-//! [hands it over](super::ProcessState::hand_over_flight), and
-//! [wakes](super::ProcessState::wake_waiters) the batches that looked up several keys.
+//! process. No call blocks. The result of a request is passed to [`ProcessCacheState`] on any thread: it
+//! [ends](super::ProcessCacheState::finish_flight_and_wake) the flight of a key, or
+//! [hands it over](super::ProcessCacheState::hand_over_flight), and
+//! [wakes](super::ProcessCacheState::wake_waiters) the batches that looked up several keys.
 //!
 //! [`Link`]: crate::cache::link::OwnerLink
-//! [`ProcessState`]: super::ProcessState
+//! [`ProcessCacheState`]: super::ProcessCacheState
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::flights::{FlightLeadership, FlightOutcome};
-use super::wake::RequestWaiter;
+use super::wake::WaitingRequestId;
 use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -26,7 +26,7 @@ pub type OwnerAdminReply = (u16, Vec<u8>);
 
 /// A fetched response that all followers of a flight receive as soon as it is known to be valid.
 #[derive(Debug)]
-pub struct PendingFlightPublish {
+pub struct PendingFlightResponse {
     /// Leadership of the flight.
     pub token: FlightLeadership,
     /// The response.
@@ -65,19 +65,19 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     ) -> Result<(), FlightLeadership>;
 
     /// Looks up several keys of a namespace at the owner for one batch, without a lease. `waiter`
-    /// is woken when it can [claim](Self::claim_batch_entries) the entries. Returns `false` if the owner
+    /// is woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the owner
     /// is not reachable now.
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
         namespace: &CacheNamespace,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> bool;
 
     /// Takes the entries that [`lookup_all`](Self::lookup_batch_at_owner) has found for `waiter`, as long as
     /// no purge has arrived since; none if it waits no longer.
-    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)>;
+    fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)>;
 
     /// Sends an entry to the owner in the background, to be stored for all processes. It may be
     /// stored for longer `if_final`, which only the owner can decide.
@@ -85,7 +85,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         &self,
         key: CacheKey,
         entry: Arc<CacheEntry>,
-        about: StoreAttributes,
+        about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
     );
 
@@ -97,7 +97,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Returns the outcome with which the caller has to finish the flight now.
     fn publish_response(
         &self,
-        landing: PendingFlightPublish,
+        landing: PendingFlightResponse,
     ) -> Result<(), (FlightLeadership, FlightOutcome)> {
         Err((landing.token, FlightOutcome::Answer(landing.entry)))
     }
@@ -130,7 +130,11 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Returns the dispatch mark of a request that is sent to the node, or `None` if the chain of
     /// the namespace is not followed.
     fn dispatch_mark(&self, namespace: &CacheNamespace, _now: u64) -> Option<DispatchMark> {
-        Some(self.followed_chains().get(namespace)?.dispatch_mark())
+        Some(
+            self.followed_chains()
+                .get(namespace)?
+                .chain_mark_at_dispatch(),
+        )
     }
 
     /// Reports to the owner a block above the head that is about to be shown to a client; the owner
@@ -145,18 +149,18 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         &self,
         query: &[u8],
         own: Option<&[u8]>,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> Option<OwnerAdminReply>;
 
     /// Queries the owner's status (docs/owner-protocol.md, `/v1/status`). `waiter` is woken and
     /// [claims](Self::claim_admin_reply) the reply. Returns `false` if the owner is not reachable
     /// now.
-    fn query_owner_status(&self, _waiter: RequestWaiter, _now: u64) -> bool {
+    fn query_owner_status(&self, _waiter: WaitingRequestId, _now: u64) -> bool {
         false
     }
 
     /// Takes the owner's reply to the purge or the status query of `waiter`, which waits no longer,
     /// or returns `None` if there is none.
-    fn claim_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply>;
+    fn claim_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply>;
 }

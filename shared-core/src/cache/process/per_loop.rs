@@ -22,27 +22,30 @@ static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// A table with a copy for each event loop, so that threads do not contend for one lock.
 #[derive(Debug, Default)]
 pub(super) struct PerEventLoopTable<T> {
-    first: PaddedTable<T>,
-    others: OnceLock<Box<[PaddedTable<T>]>>,
+    first: CacheLinePaddedTable<T>,
+    others: OnceLock<Box<[CacheLinePaddedTable<T>]>>,
 }
 
 /// A table that shares no cache line, and no pair of prefetched lines, with another one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct PaddedTable<T>(Mutex<T>);
+struct CacheLinePaddedTable<T>(Mutex<T>);
 
 impl<T: Default> PerEventLoopTable<T> {
     /// Creates a table for each of `event_loops` event loops, which run on a thread each. Only the
     /// first call has an effect; without it all event loops share one table.
-    pub(super) fn set_event_loops(&self, event_loops: usize) {
+    pub(super) fn create_loop_tables(&self, event_loops: usize) {
         if event_loops > 1 {
-            self.others
-                .get_or_init(|| (1..event_loops).map(|_| PaddedTable::default()).collect());
+            self.others.get_or_init(|| {
+                (1..event_loops)
+                    .map(|_| CacheLinePaddedTable::default())
+                    .collect()
+            });
         }
     }
 
     /// Locks the table of the event loop that runs on the calling thread.
-    pub(super) fn lock_loop_table(&self) -> MutexGuard<'_, T> {
+    pub(super) fn lock_own_loop_table(&self) -> MutexGuard<'_, T> {
         let Some(others) = self.others.get() else {
             return lock_ignoring_poison(&self.first.0);
         };
@@ -75,13 +78,15 @@ mod tests {
     #[test]
     fn event_loops_lock_different_tables() {
         let own = PerEventLoopTable::<usize>::default();
-        own.set_event_loops(4);
+        own.create_loop_tables(4);
         let own = &own;
         let here = super::thread_number() % 4;
-        let guard = own.lock_loop_table();
+        let guard = own.lock_own_loop_table();
         let locks_another = || {
             let is_another = super::thread_number() % 4 != here;
-            is_another.then(|| drop(own.lock_loop_table())).is_some()
+            is_another
+                .then(|| drop(own.lock_own_loop_table()))
+                .is_some()
         };
         // threads of other tests have numbers too, and the next one may share this thread's table
         let locked = || std::thread::scope(|scope| scope.spawn(locks_another).join().unwrap());
@@ -93,8 +98,8 @@ mod tests {
     fn change_of_all_tables_is_visible_to_all_threads() {
         for event_loops in [0, 1, 3] {
             let own = PerEventLoopTable::<Vec<usize>>::default();
-            own.set_event_loops(event_loops);
-            own.set_event_loops(7);
+            own.create_loop_tables(event_loops);
+            own.create_loop_tables(7);
             let mut tables = 0;
             own.for_each_loop_table(|table| {
                 table.push(5);
@@ -105,7 +110,7 @@ mod tests {
             assert_eq!(tables, expected);
             std::thread::scope(|scope| {
                 for _ in 0..2 * tables {
-                    scope.spawn(|| assert_eq!(*own.lock_loop_table(), [5]));
+                    scope.spawn(|| assert_eq!(*own.lock_own_loop_table(), [5]));
                 }
             });
         }

@@ -12,38 +12,38 @@ const KEY_DURATION: u32 = 600_000;
 /// A table of the keys whose stored entries failed the strict check, and whose next responses are
 /// checked strictly before they are stored. Any number of threads may use it.
 #[derive(Debug)]
-pub struct UnreadableEntryKeys(NegativeCache);
+pub struct StrictCheckKeyTable(NegativeCache);
 
-impl Default for UnreadableEntryKeys {
+impl Default for StrictCheckKeyTable {
     fn default() -> Self {
-        Self(NegativeCache::with_duration(KEY_DURATION))
+        Self(NegativeCache::with_retention_ms(KEY_DURATION))
     }
 }
 
-impl UnreadableEntryKeys {
+impl StrictCheckKeyTable {
     /// Remembers that the entry of `key` failed the strict check at `now`, in milliseconds of the
     /// lookups' clock.
-    pub fn record_unreadable_entry(&self, key: &CacheKey, now: u64) {
-        self.0.advance_clock(now);
+    pub fn remember_unreadable_entry(&self, key: &CacheKey, now: u64) {
+        self.0.advance_clock_to(now);
         self.0
-            .record_uncacheable(key, UncacheableSharing::RequesterOnly);
+            .remember_uncacheable_key(key, UncacheableSharing::RequesterOnly);
     }
 
     /// Whether the entry of `key` failed the strict check some time ago.
     pub fn is_entry_unreadable(&self, key: &CacheKey, now: u64) -> bool {
-        self.0.find_uncacheable(key, now).is_some()
+        self.0.uncacheable_sharing_of_key(key, now).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{UnreadableEntryKeys, KEY_DURATION};
+    use super::{StrictCheckKeyTable, KEY_DURATION};
 
     #[test]
     fn key_is_forgotten_after_some_time() {
-        let unreadable = UnreadableEntryKeys::default();
+        let unreadable = StrictCheckKeyTable::default();
         let now = 5_000;
-        unreadable.record_unreadable_entry(&[1; 32], now);
+        unreadable.remember_unreadable_entry(&[1; 32], now);
         let last = now + u64::from(KEY_DURATION);
         assert!(
             unreadable.is_entry_unreadable(&[1; 32], now)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::cache::freshness::is_revert_error;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::jsonrpc::response::first_object_member;
+use crate::jsonrpc::response::find_object_member;
 
 named_enum! {
     /// The kind under which a failed upstream request or a JSON-RPC error is counted in the
@@ -42,7 +42,7 @@ pub const ERROR_KINDS: usize = UpstreamErrorKind::ALL.len();
 impl UpstreamErrorKind {
     /// Returns the kind under which a failed upstream request is counted, or `None` for a status
     /// below 500 or a local reply.
-    pub fn from_upstream_failure(failure: UpstreamFailure) -> Option<Self> {
+    pub fn error_kind_of_failure(failure: UpstreamFailure) -> Option<Self> {
         match failure {
             UpstreamFailure::Connect => Some(Self::Connect),
             UpstreamFailure::Error => Some(Self::Reset),
@@ -54,12 +54,12 @@ impl UpstreamErrorKind {
     }
 
     /// Returns the kind under which a JSON-RPC error object is counted, by its code and message.
-    pub fn from_rpc_error(error: &[u8]) -> Self {
+    pub fn kind_of_rpc_error(error: &[u8]) -> Self {
         if is_revert_error(error) {
             return Self::RpcRevert;
         }
         let code =
-            first_object_member(error, "code").and_then(|code| std::str::from_utf8(code).ok());
+            find_object_member(error, "code").and_then(|code| std::str::from_utf8(code).ok());
         match code.and_then(|code| code.parse::<i64>().ok()) {
             Some(-32601) => Self::RpcMethodNotFound,
             Some(-32700 | -32603..=-32600) => Self::RpcInvalid,
@@ -127,7 +127,7 @@ mod tests {
             (r#"{"code":"-32601"}"#, UpstreamErrorKind::RpcOther),
             ("{}", UpstreamErrorKind::RpcOther),
         ] {
-            let kind = UpstreamErrorKind::from_rpc_error(error.as_bytes());
+            let kind = UpstreamErrorKind::kind_of_rpc_error(error.as_bytes());
             assert_eq!(kind, expected, "{error}");
         }
     }

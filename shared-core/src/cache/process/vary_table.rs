@@ -17,7 +17,7 @@ type RouteHash = [u8; 16];
 
 /// The action of a fill after its response's `Vary` was recorded for the route of a vary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VaryTableUpdate {
+pub enum VaryTableUpdateOutcome {
     /// The vary key covers the header names already.
     Covered,
     /// The vary key has to be made again, with these names.
@@ -85,38 +85,38 @@ impl RouteVaryTable {
 impl VaryTable {
     /// Creates a table for each of `event_loops` event loops, instead of one that all share. Only
     /// the first call has an effect.
-    pub fn set_event_loops(&self, event_loops: usize) {
-        self.0.set_event_loops(event_loops);
+    pub fn create_loop_tables(&self, event_loops: usize) {
+        self.0.create_loop_tables(event_loops);
     }
 
     /// Returns the names of the headers on which responses of the vary key's route depend, or
     /// `None` if none are recorded.
-    pub fn recorded_header_names(&self, scope: &VaryKey) -> Option<VaryHeaderNames> {
-        let mut table = self.0.lock_loop_table();
+    pub fn recorded_vary_names(&self, scope: &VaryKey) -> Option<VaryHeaderNames> {
+        let mut table = self.0.lock_own_loop_table();
         if table.places.is_empty() {
             return None;
         }
         table
-            .get_and_touch(&truncated_blake3(scope.route_encoding()))
+            .get_and_touch(&truncated_blake3(scope.route_key_bytes()))
             .cloned()
     }
 
     /// Records that a response depends on the headers `names` (in lower case).
-    pub fn record_vary_names(&self, scope: &VaryKey, names: &[String]) -> VaryTableUpdate {
+    pub fn record_vary_names(&self, scope: &VaryKey, names: &[String]) -> VaryTableUpdateOutcome {
         if names.iter().all(|name| scope.covers_header(name)) {
-            return VaryTableUpdate::Covered;
+            return VaryTableUpdateOutcome::Covered;
         }
-        let place = truncated_blake3(scope.route_encoding());
+        let place = truncated_blake3(scope.route_key_bytes());
         // the names of the vary key are included: they may be forgotten here
         let had = scope
             .vary_header_names
             .iter()
             .flat_map(|names| names.split(NAME_SEPARATOR));
         let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
-        let known = self.0.lock_loop_table().get(&place).cloned();
+        let known = self.0.lock_own_loop_table().get(&place).cloned();
         let all = merge_header_names(known.as_deref(), &learnt);
         if all.len() > MAX_NAMES_LENGTH {
-            return VaryTableUpdate::TooMany;
+            return VaryTableUpdateOutcome::TooMany;
         }
         self.0.for_each_loop_table(|places| {
             // other threads may have recorded more names meanwhile
@@ -127,7 +127,7 @@ impl VaryTable {
             }
             places.insert(place, names.into());
         });
-        VaryTableUpdate::New(all.into())
+        VaryTableUpdateOutcome::New(all.into())
     }
 }
 
@@ -143,40 +143,40 @@ fn merge_header_names(known: Option<&str>, learnt: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{VaryTable, VaryTableUpdate, MAX_NAMES_LENGTH, MAX_ROUTES};
+    use super::{VaryTable, VaryTableUpdateOutcome, MAX_NAMES_LENGTH, MAX_ROUTES};
     use crate::cache::vary_key::tests::{fields, scope};
 
     #[test]
     fn recorded_headers_distinguish_requests_of_their_route() {
         let varying = VaryTable::default();
         let place = scope(&["here"]);
-        assert_eq!(varying.recorded_header_names(&place), None);
-        let learnt = VaryTableUpdate::New("origin".into());
+        assert_eq!(varying.recorded_vary_names(&place), None);
+        let learnt = VaryTableUpdateOutcome::New("origin".into());
         assert_eq!(
             varying.record_vary_names(&place, &["origin".into()]),
             learnt
         );
         let of = |origin| {
             let mut scope = place.clone();
-            scope.set_vary_headers(
+            scope.encode_vary_header_values(
                 &fields(&[("Origin", origin)]),
-                varying.recorded_header_names(&place),
+                varying.recorded_vary_names(&place),
             );
             scope
         };
         assert_ne!(
-            of("https://a").encoded_parts(),
-            of("https://b").encoded_parts()
+            of("https://a").vary_key_bytes(),
+            of("https://b").vary_key_bytes()
         );
         assert_eq!(
-            of("https://a").encoded_parts(),
-            of("https://a").encoded_parts()
+            of("https://a").vary_key_bytes(),
+            of("https://a").vary_key_bytes()
         );
         assert_eq!(
             varying.record_vary_names(&of("x"), &["origin".into()]),
-            VaryTableUpdate::Covered
+            VaryTableUpdateOutcome::Covered
         );
-        assert_eq!(varying.recorded_header_names(&scope(&["there"])), None);
+        assert_eq!(varying.recorded_vary_names(&scope(&["there"])), None);
     }
 
     /// Two processes with one store recorded different headers of a route, and the response for a
@@ -188,27 +188,30 @@ mod tests {
             let varying = VaryTable::default();
             let mut scope = scope(&["here"]);
             varying.record_vary_names(&scope, &[name.to_string()]);
-            scope.set_vary_headers(&request_headers, varying.recorded_header_names(&scope));
+            scope.encode_vary_header_values(&request_headers, varying.recorded_vary_names(&scope));
             scope
         };
         let (tenant, lang) = (learnt("x-tenant"), learnt("x-lang"));
-        assert_ne!(tenant.encoded_parts(), lang.encoded_parts());
-        assert_ne!(tenant.encoded_parts(), scope(&["here"]).encoded_parts());
-        assert_ne!(tenant.encoded_parts(), learnt("x-absent").encoded_parts());
+        assert_ne!(tenant.vary_key_bytes(), lang.vary_key_bytes());
+        assert_ne!(tenant.vary_key_bytes(), scope(&["here"]).vary_key_bytes());
+        assert_ne!(tenant.vary_key_bytes(), learnt("x-absent").vary_key_bytes());
     }
 
     #[test]
     fn header_names_of_the_vary_key_are_recorded_again_when_forgotten() {
         let mut place = scope(&["here"]);
-        place.set_vary_headers(&fields(&[]), Some("x-tenant".into()));
+        place.encode_vary_header_values(&fields(&[]), Some("x-tenant".into()));
         let learnt = VaryTable::default().record_vary_names(&place, &["x-lang".into()]);
-        assert_eq!(learnt, VaryTableUpdate::New("x-lang\nx-tenant".into()));
+        assert_eq!(
+            learnt,
+            VaryTableUpdateOutcome::New("x-lang\nx-tenant".into())
+        );
     }
 
     #[test]
     fn header_names_recorded_by_one_event_loop_are_known_to_all() {
         let varying = VaryTable::default();
-        varying.set_event_loops(3);
+        varying.create_loop_tables(3);
         let place = scope(&["here"]);
         let learn = |name: &str| varying.record_vary_names(&place, &[name.into()]);
         std::thread::scope(|scope| {
@@ -218,7 +221,7 @@ mod tests {
         });
         std::thread::scope(|scope| {
             for _ in 0..6 {
-                let names = || varying.recorded_header_names(&place);
+                let names = || varying.recorded_vary_names(&place);
                 scope.spawn(move || {
                     let all = "origin\nx-lang\nx-tenant";
                     assert_eq!(names().as_deref(), Some(all));
@@ -236,7 +239,7 @@ mod tests {
             varying.record_vary_names(&place(number), &["origin".into()]);
         }
         let known = (0..MAX_ROUTES + 10)
-            .filter(|number| varying.recorded_header_names(&place(*number)).is_some())
+            .filter(|number| varying.recorded_vary_names(&place(*number)).is_some())
             .count();
         assert_eq!(known, MAX_ROUTES);
     }
@@ -250,14 +253,10 @@ mod tests {
         }
         for number in 0..3 * MAX_ROUTES {
             varying.record_vary_names(&place("other", number), &["origin".into()]);
-            varying.recorded_header_names(&place("other", number));
-            varying.recorded_header_names(&place("own", number % 100));
+            varying.recorded_vary_names(&place("other", number));
+            varying.recorded_vary_names(&place("own", number % 100));
         }
-        let is_known = |number: usize| {
-            varying
-                .recorded_header_names(&place("own", number))
-                .is_some()
-        };
+        let is_known = |number: usize| varying.recorded_vary_names(&place("own", number)).is_some();
         assert!((0..100).all(is_known));
     }
 
@@ -265,7 +264,7 @@ mod tests {
     fn too_many_header_names_are_rejected() {
         let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
         let learnt = VaryTable::default().record_vary_names(&scope(&["here"]), &names);
-        assert_eq!(learnt, VaryTableUpdate::TooMany);
+        assert_eq!(learnt, VaryTableUpdateOutcome::TooMany);
     }
 
     #[test]
@@ -273,8 +272,8 @@ mod tests {
         let learn = |length| {
             VaryTable::default().record_vary_names(&scope(&["here"]), &["x".repeat(length)])
         };
-        let longest = VaryTableUpdate::New("x".repeat(MAX_NAMES_LENGTH).into());
+        let longest = VaryTableUpdateOutcome::New("x".repeat(MAX_NAMES_LENGTH).into());
         assert_eq!(learn(MAX_NAMES_LENGTH), longest);
-        assert_eq!(learn(MAX_NAMES_LENGTH + 1), VaryTableUpdate::TooMany);
+        assert_eq!(learn(MAX_NAMES_LENGTH + 1), VaryTableUpdateOutcome::TooMany);
     }
 }

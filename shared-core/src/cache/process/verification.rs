@@ -41,7 +41,7 @@ const MAX_LINES: usize = 16;
 /// The choice of the hits that a process verifies, the counts of verdicts, and the lines for the
 /// log.
 #[derive(Debug, Default)]
-pub struct HitVerifications {
+pub struct HitVerificationTracker {
     /// Number of hits from which the share was taken.
     seen: AtomicU64,
     /// Verdicts that were not counted yet.
@@ -52,10 +52,10 @@ pub struct HitVerifications {
     has_lines: AtomicBool,
 }
 
-impl HitVerifications {
+impl HitVerificationTracker {
     /// Whether one more hit has to be verified, at a rate of `rate` in a million. Due hits are
     /// scattered, so that clients with a regular pattern do not evade verification.
-    pub fn is_verification_due(&self, rate: u32) -> bool {
+    pub fn is_hit_verification_due(&self, rate: u32) -> bool {
         self.pick_hit_to_verify(1, rate).is_some()
     }
 
@@ -125,7 +125,7 @@ fn splitmix_finalize(turn: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{HitVerificationVerdict, HitVerifications};
+    use super::{HitVerificationTracker, HitVerificationVerdict};
 
     #[test]
     fn hits_are_due_at_the_rate() {
@@ -134,21 +134,21 @@ mod tests {
             (1_000_000, 100_000, 100_000),
             (10_000, 900, 1100),
         ] {
-            let verified = HitVerifications::default();
+            let verified = HitVerificationTracker::default();
             let due = (0..100_000)
-                .filter(|_| verified.is_verification_due(rate))
+                .filter(|_| verified.is_hit_verification_due(rate))
                 .count();
             assert!((least..=most).contains(&due), "{rate}: {due}");
         }
         // also among every tenth request
-        let verified = HitVerifications::default();
-        let due = (0..100_000).filter(|n| verified.is_verification_due(100_000) && n % 10 == 3);
+        let verified = HitVerificationTracker::default();
+        let due = (0..100_000).filter(|n| verified.is_hit_verification_due(100_000) && n % 10 == 3);
         assert!((800..1200).contains(&due.count()));
     }
 
     #[test]
     fn hits_of_a_batch_are_all_picked_at_times() {
-        let verified = HitVerifications::default();
+        let verified = HitVerificationTracker::default();
         let mut chosen = [0; 5];
         for _ in 0..1000 {
             chosen[verified.pick_hit_to_verify(5, 1_000_000).unwrap()] += 1;
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn verdicts_and_log_lines_are_taken_once() {
-        let verified = HitVerifications::default();
+        let verified = HitVerificationTracker::default();
         assert_eq!(verified.take_verdict_counts(), None);
         verified.record_verdict(HitVerificationVerdict::Same, None);
         verified.record_verdict(HitVerificationVerdict::Different, Some("a".into()));

@@ -29,8 +29,8 @@ pub struct EventLoopId(usize);
 
 impl EventLoopId {
     /// Returns the waiter for the request that this event loop knows as `id`.
-    pub fn waiter_with_id(self, id: usize) -> RequestWaiter {
-        RequestWaiter {
+    pub fn waiter_of_request(self, id: usize) -> WaitingRequestId {
+        WaitingRequestId {
             event_loop: self,
             id,
         }
@@ -40,14 +40,14 @@ impl EventLoopId {
 /// A request that can be woken: its event loop, and its id there, which is unique among the waiting
 /// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestWaiter {
+pub struct WaitingRequestId {
     /// Event loop of the request.
     pub event_loop: EventLoopId,
     /// Id of the request in its host.
     pub id: usize,
 }
 
-impl RequestWaiter {
+impl WaitingRequestId {
     /// The waiter of a request that waits for no reply.
     pub const NONE: Self = Self {
         event_loop: EventLoopId(usize::MAX),
@@ -68,12 +68,12 @@ impl EventLoopWakers {
     }
 
     /// Wakes waiting requests on their event loops, in this order.
-    pub fn wake(&self, waiters: impl IntoIterator<Item = RequestWaiter>) {
+    pub fn wake(&self, waiters: impl IntoIterator<Item = WaitingRequestId>) {
         let mut waiters = waiters.into_iter().peekable();
         // most often there is none
         if waiters.peek().is_some() {
             let wakers = read_ignoring_poison(&self.0);
-            for RequestWaiter { event_loop, id } in waiters {
+            for WaitingRequestId { event_loop, id } in waiters {
                 if let Some(waker) = wakers.get(event_loop.0) {
                     waker.wake(id);
                 }
@@ -82,7 +82,7 @@ impl EventLoopWakers {
     }
 
     /// Cancels the wakeup of a waiter, see [`EventLoopWaker::cancel_wakeup`].
-    pub fn cancel_wakeup(&self, RequestWaiter { event_loop, id }: RequestWaiter) {
+    pub fn cancel_wakeup(&self, WaitingRequestId { event_loop, id }: WaitingRequestId) {
         let wakers = read_ignoring_poison(&self.0);
         if let Some(waker) = wakers.get(event_loop.0) {
             waker.cancel_wakeup(id);
@@ -133,18 +133,18 @@ mod tests {
             .each_ref()
             .map(|queue| wakers.add_event_loop(queue.clone()));
         wakers.wake([
-            two.waiter_with_id(7),
-            one.waiter_with_id(7),
-            two.waiter_with_id(5),
-            two.waiter_with_id(6),
+            two.waiter_of_request(7),
+            one.waiter_of_request(7),
+            two.waiter_of_request(5),
+            two.waiter_of_request(6),
         ]);
-        wakers.cancel_wakeup(one.waiter_with_id(6));
-        wakers.cancel_wakeup(two.waiter_with_id(5));
+        wakers.cancel_wakeup(one.waiter_of_request(6));
+        wakers.cancel_wakeup(two.waiter_of_request(5));
         let woken =
             queues.map(|queue| std::iter::from_fn(|| queue.next_woken_id()).collect::<Vec<_>>());
         assert_eq!(woken, [vec![7], vec![7, 6]]);
         // an unknown event loop has no waker
-        wakers.wake([EventLoopId(2).waiter_with_id(1)]);
-        wakers.cancel_wakeup(EventLoopId(2).waiter_with_id(1));
+        wakers.wake([EventLoopId(2).waiter_of_request(1)]);
+        wakers.cancel_wakeup(EventLoopId(2).waiter_of_request(1));
     }
 }

@@ -53,7 +53,7 @@ impl AdmissionFilter {
         }
         let noted = filter_contains_key(&self.younger, key);
         if !noted {
-            for (word, bit) in probe_positions(&self.younger, key) {
+            for (word, bit) in filter_probe_bits(&self.younger, key) {
                 self.younger[word] |= bit;
             }
             self.noted += 1;
@@ -72,17 +72,17 @@ impl AdmissionFilter {
     }
 
     /// Memory of the filters in bytes.
-    pub fn filter_memory_bytes(&self) -> usize {
+    pub fn admission_filter_bytes(&self) -> usize {
         size_of_val(&*self.younger) + size_of_val(&*self.elder)
     }
 }
 
 fn filter_contains_key(filter: &[u64], key: &CacheKey) -> bool {
-    probe_positions(filter, key).all(|(word, bit)| filter[word] & bit != 0)
+    filter_probe_bits(filter, key).all(|(word, bit)| filter[word] & bit != 0)
 }
 
 /// Returns the probes of a key. Keys are hashes: their bytes are as random as any hash of them.
-fn probe_positions(filter: &[u64], key: &CacheKey) -> impl Iterator<Item = (usize, u64)> {
+fn filter_probe_bits(filter: &[u64], key: &CacheKey) -> impl Iterator<Item = (usize, u64)> {
     let half = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&key[at..at + 8]);
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn last_keys_are_remembered_with_few_false_positives() {
         let mut admission = AdmissionFilter::new(10_000, u64::MAX, 0);
-        let memory = admission.filter_memory_bytes();
+        let memory = admission.admission_filter_bytes();
         for round in 0..5u64 {
             let mut mistaken = 0;
             for n in 0..50_000 {
@@ -131,7 +131,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(admission.filter_memory_bytes(), memory);
+        assert_eq!(admission.admission_filter_bytes(), memory);
         assert!(memory <= 10_000 * 5, "{memory}");
     }
 

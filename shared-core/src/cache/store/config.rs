@@ -34,14 +34,14 @@ pub(super) const CONTROL_FAMILY: usize = 0;
 /// A column family of entries. Entries with similar lifetimes share SST files, so that short-lived
 /// entries do not evict the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EntryColumnFamily {
+pub(super) enum LifetimeColumnFamily {
     /// Entries that are valid as long as the chain is.
     Immutable,
     /// Entries with a lifetime, such as HTTP resources.
     Aging,
 }
 
-impl EntryColumnFamily {
+impl LifetimeColumnFamily {
     pub(super) const ALL: [Self; 2] = [Self::Immutable, Self::Aging];
 
     /// Returns the column family in which entries of a class are stored.
@@ -53,15 +53,15 @@ impl EntryColumnFamily {
     }
 
     /// Returns the number of the column family, in the order of opening.
-    pub(super) fn family_number(self) -> usize {
+    pub(super) fn column_family_number(self) -> usize {
         1 + self as usize
     }
 }
 
 /// The size limits and the compaction setting that RocksDB has at present for the families of
-/// [`EntryColumnFamily::ALL`].
+/// [`LifetimeColumnFamily::ALL`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct EntryFamilyLimits {
+pub(super) struct ColumnFamilySizeLimits {
     /// Maximum bytes of SST files; 0 before it was set.
     pub(super) sizes: [u64; 2],
     /// Whether SST files are compacted.
@@ -83,13 +83,13 @@ impl StoreConfig {
     /// Maximum size of the memtables in bytes, without RocksDB's overhead.
     pub fn max_memtable_memory(&self) -> u64 {
         // one set of memtables is filled while another is flushed
-        2 * self.max_memtable_bytes()
+        2 * self.max_unflushed_bytes()
     }
 
     /// Maximum number of bytes that are written between two flushes. A flush begins at
     /// [`StoreConfig::write_buffer`], or as soon as the flush in progress has ended. At twice as
     /// many bytes writes are refused, except an entry, of any length, that begins below.
-    pub(super) fn max_memtable_bytes(&self) -> u64 {
+    pub(super) fn max_unflushed_bytes(&self) -> u64 {
         2 * self.write_buffer + self.max_entry_length()
     }
 
@@ -110,27 +110,28 @@ impl StoreConfig {
     /// Bytes of SST files with entries. A file is written before the oldest is dropped, and others
     /// may wait for it; a compacted file is written before its inputs are dropped, and nothing is
     /// dropped meanwhile.
-    fn max_entry_files(&self) -> u64 {
+    fn max_entry_file_bytes(&self) -> u64 {
         let reserve = 8 * self.write_buffer + 2 * self.max_compacted_file();
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
     /// Guaranteed bytes of a family, which the other one can't take.
-    fn guaranteed_share(&self, tables: EntryColumnFamily) -> u64 {
+    fn guaranteed_family_bytes(&self, tables: LifetimeColumnFamily) -> u64 {
         match tables {
-            EntryColumnFamily::Immutable => self.max_entry_files() / 4 * 3,
-            EntryColumnFamily::Aging => self.max_entry_files() / 4,
+            LifetimeColumnFamily::Immutable => self.max_entry_file_bytes() / 4 * 3,
+            LifetimeColumnFamily::Aging => self.max_entry_file_bytes() / 4,
         }
     }
 
-    /// Returns the bytes that each of [`EntryColumnFamily::ALL`] may keep if they use `used` bytes: the
+    /// Returns the bytes that each of [`LifetimeColumnFamily::ALL`] may keep if they use `used` bytes: the
     /// unused part of one share belongs to the other family until the first one grows.
     pub(super) fn allocate_family_space(&self, used: [u64; 2]) -> [u64; 2] {
         let margin = 2 * self.write_buffer;
-        let [immutable, aging] = EntryColumnFamily::ALL.map(|tables| self.guaranteed_share(tables));
+        let [immutable, aging] =
+            LifetimeColumnFamily::ALL.map(|tables| self.guaranteed_family_bytes(tables));
         [
-            self.max_entry_files() - aging.min(used[1] + margin),
-            self.max_entry_files() - immutable.min(used[0] + margin),
+            self.max_entry_file_bytes() - aging.min(used[1] + margin),
+            self.max_entry_file_bytes() - immutable.min(used[0] + margin),
         ]
     }
 
@@ -140,14 +141,14 @@ impl StoreConfig {
             fifo_size,
             write_buffer: self.write_buffer,
             // with RocksDB's overhead
-            memtable: 2 * self.max_memtable_bytes() + (8 << 20),
+            memtable: 2 * self.max_unflushed_bytes() + (8 << 20),
             joined: self.max_compacted_file(),
         };
         [
             family("default", 0),
             // until their use is known
-            family("immutable", self.max_entry_files()),
-            family("aging", self.max_entry_files()),
+            family("immutable", self.max_entry_file_bytes()),
+            family("aging", self.max_entry_file_bytes()),
         ]
     }
 }
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn unused_share_of_a_family_belongs_to_the_other() {
         let config = StoreConfig::new("/", 1 << 30);
-        let (all, margin) = (config.max_entry_files(), 2 * config.write_buffer);
+        let (all, margin) = (config.max_entry_file_bytes(), 2 * config.write_buffer);
         assert!(all > (1 << 30) / 5 * 4);
         assert_eq!(
             config.allocate_family_space([0, 0]),

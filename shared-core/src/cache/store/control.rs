@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::config::CONTROL_FAMILY;
-use super::marker::StoreMarker;
+use super::marker::StoreMarkerFile;
 use super::purges::PurgeRecords;
 use super::rocks::{RocksDatabase, RocksError};
 
@@ -17,7 +17,7 @@ const OWNER_PREFIX: &[u8] = b"owner/";
 /// made one at a time.
 #[derive(Debug)]
 pub(super) struct DurableWriteQueue {
-    pub(super) marker: StoreMarker,
+    pub(super) marker: StoreMarkerFile,
     /// Rows to be written; `None` removes a row. Rows that could not be written wait for the next
     /// write.
     pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -41,7 +41,7 @@ pub(super) fn read_control_rows(rocks: &RocksDatabase) -> Result<ControlRows, Ro
     };
     let mut purges = Vec::new();
     let mut sound = true;
-    let mut rows = rocks.iterate_rows(CONTROL_FAMILY, &[], &[0xff])?;
+    let mut rows = rocks.iterate_key_range(CONTROL_FAMILY, &[], &[0xff])?;
     while let Some((key, value)) = rows.next_row()? {
         if let Some(row) = key.strip_prefix(PURGE_PREFIX) {
             match value.try_into() {
@@ -58,7 +58,7 @@ pub(super) fn read_control_rows(rocks: &RocksDatabase) -> Result<ControlRows, Ro
         let rows = purges
             .iter()
             .map(|(row, generation)| (&row[..], *generation));
-        control.purges = PurgeRecords::load_purge_rows(rows);
+        control.purges = PurgeRecords::decode_purge_rows(rows);
     }
     Ok(control)
 }
@@ -74,7 +74,7 @@ pub(super) fn initial_control_rows(
     ];
     rows.extend(
         purges
-            .all_purge_rows()
+            .encode_purge_rows()
             .into_iter()
             .map(|(row, generation)| (purge_row_key(&row), generation.to_be_bytes().to_vec())),
     );

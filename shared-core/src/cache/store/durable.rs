@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 
 use super::config::CONTROL_FAMILY;
 use super::control::{self, DurableWriteQueue};
-use super::entries::{EntryStore, StoreError};
+use super::entries::{DiskEntryStore, StoreWriteRejection};
 use super::rocks::{RocksError, RowChange};
 use crate::cache::entry::store_attributes::PurgeScope;
-use crate::faults::{abort_if_injected, InjectedFault};
+use crate::faults::{abort_if_injected, InjectedTestFault};
 use crate::lock::{lock_ignoring_poison, write_ignoring_poison};
 
-impl EntryStore {
+impl DiskEntryStore {
     /// Purges the entries in `scope` that were requested from the node before. From this call on
     /// they are not found. If it returns `Ok`, the purge is durable. After an error it is in effect
     /// until this process ends: it must not be acknowledged, and may be retried. Returns the
     /// generation: matching entries of an older one are purged.
-    pub fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+    pub fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
         self.purge_with_owner_rows(scope, Vec::new())
     }
 
@@ -28,7 +28,7 @@ impl EntryStore {
         &self,
         scope: &PurgeScope,
         keys: Vec<Vec<u8>>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64, StoreWriteRejection> {
         let mut lasting = lock_ignoring_poison(&self.lasting);
         let (generation, changes) = write_ignoring_poison(&self.purges).add_purge(scope);
         for (row, generation) in changes {
@@ -44,7 +44,10 @@ impl EntryStore {
 
     /// Stores or removes (`None`) values of the owner by key, all or none, and as durable as a
     /// purge.
-    pub fn put_durable_rows(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), StoreError> {
+    pub fn put_durable_rows(
+        &self,
+        rows: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<(), StoreWriteRejection> {
         let mut lasting = lock_ignoring_poison(&self.lasting);
         for (key, value) in rows {
             let value = value.map(<[u8]>::to_vec);
@@ -55,7 +58,11 @@ impl EntryStore {
 
     /// Stores or removes a value of the owner, as durable as an entry that is stored next: no crash
     /// keeps that entry and loses this value. It does not flush.
-    pub fn put_row_with_flush(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    pub fn put_row_without_flush(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), StoreWriteRejection> {
         let mut lasting = lock_ignoring_poison(&self.lasting);
         let key = control::owner_row_key(key);
         // a waiting older row must not be written later
@@ -79,7 +86,7 @@ impl EntryStore {
     }
 
     /// Returns the owner's value of `key`.
-    pub fn get_owner_row(&self, key: &[u8]) -> Result<Option<Vec<u8>>, RocksError> {
+    pub fn read_owner_value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, RocksError> {
         let value = self
             .rocks
             .get(CONTROL_FAMILY, &control::owner_row_key(key), false)?;
@@ -87,11 +94,11 @@ impl EntryStore {
     }
 
     /// Returns the owner's keys that begin with `prefix` (not with 255).
-    pub fn list_owner_keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, RocksError> {
+    pub fn list_owner_keys_with_prefix(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, RocksError> {
         let first = control::owner_row_key(prefix);
         let end = [&first[..], &[0xff; 40]].concat();
         let mut keys = Vec::new();
-        let mut rows = self.rocks.iterate_rows(CONTROL_FAMILY, &first, &end)?;
+        let mut rows = self.rocks.iterate_key_range(CONTROL_FAMILY, &first, &end)?;
         while let Some((row, _)) = rows.next_row()? {
             keys.extend(control::owner_key_of_row(row).map(<[u8]>::to_vec));
         }
@@ -103,7 +110,7 @@ impl EntryStore {
     pub(super) fn write_durable_rows(
         &self,
         lasting: &mut DurableWriteQueue,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         let serial = lasting.marker.serial + 1;
         let number = serial.to_be_bytes();
         let mut writes = vec![RowChange::Put {
@@ -124,13 +131,13 @@ impl EntryStore {
         }));
         self.record_write_result(self.rocks.write(&writes, false))?;
         self.unflushed.store(true, Ordering::SeqCst);
-        abort_if_injected(InjectedFault::DieUnflushed);
+        abort_if_injected(InjectedTestFault::DieUnflushed);
         self.flush_unwritten_entries()?;
-        abort_if_injected(InjectedFault::DieWritten);
+        abort_if_injected(InjectedTestFault::DieWritten);
         // the database may be one write ahead of its marker, but not behind
         lasting.marker.serial = serial;
         let marker = lasting.marker.write_marker_file(&self.config.path);
-        marker.map_err(|error| StoreError::Marker(error.to_string()))?;
+        marker.map_err(|error| StoreWriteRejection::Marker(error.to_string()))?;
         lasting.rows.clear();
         Ok(())
     }

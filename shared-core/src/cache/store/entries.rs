@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::config::{EntryColumnFamily, EntryFamilyLimits, StoreConfig};
+use super::config::{ColumnFamilySizeLimits, LifetimeColumnFamily, StoreConfig};
 use super::control::DurableWriteQueue;
 #[cfg(feature = "faults")]
 use super::marker;
@@ -15,15 +15,15 @@ use super::open::{StoreOpenError, StoreOpenOutcome};
 use super::purges::PurgeRecords;
 use super::record::EntryRecordAttributes;
 use super::rocks::{PinnedValue, RocksDatabase, RocksError, RowChange};
-use super::store_health::{StoreHealth, StoreHealthChange, StoreWriteError};
+use super::store_health::{StoreHealth, StoreHealthChange, StoreWriteOutageReason};
 use super::{open, record};
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::CacheKey;
 use crate::lock::{lock_ignoring_poison, read_ignoring_poison};
 
 /// An open store of cache entries in RocksDB, with its purges, its limits and its health.
 #[derive(Debug)]
-pub struct EntryStore {
+pub struct DiskEntryStore {
     pub(super) rocks: Arc<RocksDatabase>,
     pub(super) config: StoreConfig,
     pub(super) purges: RwLock<PurgeRecords>,
@@ -32,13 +32,13 @@ pub struct EntryStore {
     /// Whether there were writes since the last flush.
     pub(super) unflushed: AtomicBool,
     pub(super) flushing: Mutex<()>,
-    /// Sequence numbers below which the entries of [`EntryColumnFamily::ALL`] are old: they are removed
+    /// Sequence numbers below which the entries of [`LifetimeColumnFamily::ALL`] are old: they are removed
     /// with the next SST files (`old`), or have reached their age (`aged`).
     pub(super) old: [AtomicU64; 2],
     pub(super) aged: [AtomicU64; 2],
     /// Sequence number of the newest write before the last flush.
     pub(super) flushed: AtomicU64,
-    pub(super) room: Mutex<EntryFamilyLimits>,
+    pub(super) room: Mutex<ColumnFamilySizeLimits>,
     /// Bytes written since the last flush began.
     pub(super) in_memory: AtomicU64,
     pub(super) read_errors: AtomicU64,
@@ -48,11 +48,11 @@ pub struct EntryStore {
 
 /// The reason why an entry or a purge was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// RocksDB can't write. [`EntryStore::next_health_change`] reports it once, and the store recovers
+pub enum StoreWriteRejection {
+    /// RocksDB can't write. [`DiskEntryStore::next_store_health_change`] reports it once, and the store recovers
     /// by itself.
     #[error("{0}")]
-    Off(StoreWriteError),
+    Off(StoreWriteOutageReason),
     /// The memtables are full because a flush is in progress: a later write may succeed, and none
     /// waits.
     #[error("the disk is too slow: all memtables are full")]
@@ -78,7 +78,7 @@ pub struct StoredEntry {
     sequence: u64,
     body: usize,
     /// Whether the entry is in the oldest quarter of a full store, or old by
-    /// [`EntryStore::drop_expired_sst_files`]. It is removed soon unless it is stored again.
+    /// [`DiskEntryStore::drop_expired_sst_files`]. It is removed soon unless it is stored again.
     pub is_old: bool,
 }
 
@@ -119,7 +119,7 @@ impl Deref for StoredEntry {
     }
 }
 
-impl EntryStore {
+impl DiskEntryStore {
     /// Opens the store in `config.path`, and creates one if there is none or the present one is
     /// damaged. `now` is in milliseconds since 1970.
     pub fn open_store(
@@ -148,8 +148,8 @@ impl EntryStore {
             busy: AtomicU64::new(0),
         };
         // all entries are in SST files
-        store.record_flushed_sequence(store.rocks.newest_sequence());
-        store.update_sst_file_stats();
+        store.record_flushed_sequence(store.rocks.newest_write_sequence());
+        store.update_family_limits();
         Ok((store, opened.opening))
     }
 
@@ -160,18 +160,19 @@ impl EntryStore {
         key: &CacheKey,
         header: &EntryRecordAttributes,
         body: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         if body.len() as u64 > self.config.max_entry_length() {
-            return Err(StoreError::TooLarge);
+            return Err(StoreWriteRejection::TooLarge);
         }
         if self.is_entry_purged(key, &header.about) {
-            return Err(StoreError::Purged);
+            return Err(StoreWriteRejection::Purged);
         }
         let head =
-            record::encode_record_head(key, header, self.rocks.newest_sequence(), body.len());
-        let head = head.ok_or(StoreError::TooLarge)?;
+            record::encode_record_head(key, header, self.rocks.newest_write_sequence(), body.len());
+        let head = head.ok_or(StoreWriteRejection::TooLarge)?;
         let write = RowChange::Put {
-            family: EntryColumnFamily::family_for_class(header.about.class).family_number(),
+            family: LifetimeColumnFamily::family_for_class(header.about.class)
+                .column_family_number(),
             key,
             value: [&head, body],
         };
@@ -205,8 +206,8 @@ impl EntryStore {
         key: &CacheKey,
         now: u64,
     ) -> Result<Option<StoredEntry>, ReadWouldBlock> {
-        let [one, other] = EntryColumnFamily::ALL.map(|tables| {
-            match self.rocks.get(tables.family_number(), key, true) {
+        let [one, other] = LifetimeColumnFamily::ALL.map(|tables| {
+            match self.rocks.get(tables.column_family_number(), key, true) {
                 // counted by the read that waits
                 Err(_) => Err(ReadWouldBlock),
                 Ok(value) => Ok(value.and_then(|value| self.decode_entry(key, tables, value))),
@@ -218,16 +219,16 @@ impl EntryStore {
     /// Whether `key` may have an entry. It reads memory only, and never waits for the disk; it
     /// answers most lookups of absent keys.
     pub fn may_contain_key(&self, key: &CacheKey) -> bool {
-        let mut families = EntryColumnFamily::ALL
-            .map(EntryColumnFamily::family_number)
+        let mut families = LifetimeColumnFamily::ALL
+            .map(LifetimeColumnFamily::column_family_number)
             .into_iter();
         families.any(|family| self.rocks.may_contain_key(family, key))
     }
 
     /// Returns the entry of `key`, fresh or stale, unless it was purged.
     pub fn get_fresh_or_stale(&self, key: &CacheKey) -> Option<StoredEntry> {
-        let [one, other] = EntryColumnFamily::ALL.map(|tables| {
-            match self.rocks.get(tables.family_number(), key, false) {
+        let [one, other] = LifetimeColumnFamily::ALL.map(|tables| {
+            match self.rocks.get(tables.column_family_number(), key, false) {
                 Ok(value) => self.decode_entry(key, tables, value?),
                 Err(_) => {
                     self.read_errors.fetch_add(1, Ordering::Relaxed);
@@ -242,7 +243,7 @@ impl EntryStore {
     fn decode_entry(
         &self,
         key: &CacheKey,
-        tables: EntryColumnFamily,
+        tables: LifetimeColumnFamily,
         value: PinnedValue,
     ) -> Option<StoredEntry> {
         let Some((header, sequence, body)) = record::decode_entry_record(key, &value) else {
@@ -265,18 +266,18 @@ impl EntryStore {
     }
 
     /// Whether a purge covers the entry with these attributes under `key`.
-    pub fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+    pub fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         read_ignoring_poison(&self.purges).is_entry_purged(key, about)
     }
 
-    /// Returns the [`StoreAttributes::generation`] of a request that is sent to the node now.
+    /// Returns the [`StoredEntryAttributes::generation`] of a request that is sent to the node now.
     pub fn purge_generation(&self) -> u64 {
         read_ignoring_poison(&self.purges).newest_purge_generation()
     }
 
     /// Flushes and closes the store. Dropping the last user flushes too, without a report of a
     /// failure.
-    pub fn flush_and_close(self) -> Result<(), StoreError> {
+    pub fn flush_and_close(self) -> Result<(), StoreWriteRejection> {
         self.flush()
     }
 
@@ -299,15 +300,15 @@ impl EntryStore {
 
     /// Takes the change of the store's health that has to be logged, or returns `None` if there is
     /// none.
-    pub fn next_health_change(&self) -> Option<StoreHealthChange> {
-        lock_ignoring_poison(&self.storing).next_health_change()
+    pub fn next_store_health_change(&self) -> Option<StoreHealthChange> {
+        lock_ignoring_poison(&self.storing).next_store_health_change()
     }
 
     /// Translates the result of a write, and updates the health of the store.
     pub(super) fn record_write_result(
         &self,
         written: Result<(), RocksError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         match written {
             Ok(()) => {
                 let mut storing = lock_ignoring_poison(&self.storing);
@@ -317,14 +318,14 @@ impl EntryStore {
                 }
                 Ok(())
             }
-            Err(failure) if failure.is_busy() => {
+            Err(failure) if failure.is_write_stalled() => {
                 self.busy.fetch_add(1, Ordering::Relaxed);
-                Err(StoreError::Busy)
+                Err(StoreWriteRejection::Busy)
             }
             Err(failure) => {
-                let reason = StoreWriteError::from(&failure);
+                let reason = StoreWriteOutageReason::from(&failure);
                 lock_ignoring_poison(&self.storing).off = Some(reason.clone());
-                Err(StoreError::Off(reason))
+                Err(StoreWriteRejection::Off(reason))
             }
         }
     }

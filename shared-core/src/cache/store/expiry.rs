@@ -7,11 +7,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::config::EntryColumnFamily;
-use super::entries::{EntryStore, StoreError};
+use super::config::LifetimeColumnFamily;
+use super::entries::{DiskEntryStore, StoreWriteRejection};
 use super::rocks::SstFile;
 
-impl EntryStore {
+impl DiskEntryStore {
     /// Drops the SST files that were created more than `goes` milliseconds ago, from the oldest on,
     /// and returns their number. From now on entries of files that are older than `renews`
     /// milliseconds [are old](super::StoredEntry::is_old). `now` is in milliseconds since 1970; SST
@@ -22,10 +22,10 @@ impl EntryStore {
         goes: u64,
         renews: u64,
         now: u64,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<usize, StoreWriteRejection> {
         let mut count = 0;
-        for (place, family) in EntryColumnFamily::ALL
-            .map(EntryColumnFamily::family_number)
+        for (place, family) in LifetimeColumnFamily::ALL
+            .map(LifetimeColumnFamily::column_family_number)
             .into_iter()
             .enumerate()
         {
@@ -35,7 +35,8 @@ impl EntryStore {
             self.record_write_result(dropped.map(drop))?;
             let tables = self.rocks.sst_files(family);
             let young = now.saturating_sub(renews) / 1_000;
-            let first = first_sequence_since(&tables, young, self.flushed.load(Ordering::Relaxed));
+            let first =
+                first_entry_sequence_since(&tables, young, self.flushed.load(Ordering::Relaxed));
             self.aged[place].store(first, Ordering::Relaxed);
         }
         Ok(count)
@@ -50,7 +51,7 @@ impl EntryStore {
 /// Returns the sequence number of the first entry in an SST file that was created at `young`
 /// (seconds since 1970) or later, or in a memtable, which has the entries from `flushed` on at
 /// least. An entry has the sequence number of the write before it.
-fn first_sequence_since(tables: &[SstFile], young: u64, flushed: u64) -> u64 {
+fn first_entry_sequence_since(tables: &[SstFile], young: u64, flushed: u64) -> u64 {
     let young = tables.iter().filter(|table| table.made >= young);
     let first = young
         .map(|table| table.smallest_sequence.saturating_sub(1))
@@ -60,7 +61,7 @@ fn first_sequence_since(tables: &[SstFile], young: u64, flushed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{first_sequence_since, SstFile};
+    use super::{first_entry_sequence_since, SstFile};
 
     #[test]
     fn entry_in_a_young_file_or_in_memory_is_not_old() {
@@ -81,15 +82,15 @@ mod tests {
             (31, 190, 190),
         ] {
             assert_eq!(
-                first_sequence_since(&tables, young, flushed),
+                first_entry_sequence_since(&tables, young, flushed),
                 first,
                 "{young}"
             );
         }
         // a compaction with the oldest file: its sequence numbers are 0
         let joined = [table(30, 0), table(10, 0)];
-        assert_eq!(first_sequence_since(&joined, 20, 300), 0);
-        assert_eq!(first_sequence_since(&joined, 31, 300), 300);
-        assert_eq!(first_sequence_since(&[], 0, 7), 7);
+        assert_eq!(first_entry_sequence_since(&joined, 20, 300), 0);
+        assert_eq!(first_entry_sequence_since(&joined, 31, 300), 300);
+        assert_eq!(first_entry_sequence_since(&[], 0, 7), 7);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::config::{EntryColumnFamily, EntryFamilyLimits};
-use super::entries::{EntryStore, StoreError};
+use super::config::{ColumnFamilySizeLimits, LifetimeColumnFamily};
+use super::entries::{DiskEntryStore, StoreWriteRejection};
 use super::rocks::{self, RocksError};
-use super::store_health::StoreWriteError;
-use crate::faults::{is_fault_injected_once, InjectedFault};
+use super::store_health::StoreWriteOutageReason;
+use crate::faults::{is_fault_injected_once, InjectedTestFault};
 use crate::lock::lock_ignoring_poison;
 
 /// Overhead of a memtable row besides key and value, in bytes.
@@ -19,13 +19,13 @@ const MIN_FREE_SPACE: u64 = 8 << 20;
 /// Upper bound of the bytes that RocksDB writes when its options are changed.
 const MAX_OPTIONS_FILE: u64 = 1 << 20;
 
-impl EntryStore {
+impl DiskEntryStore {
     /// Reserves space in the memtables for a row of `length` bytes. It is called before the write,
     /// and [`flush_if_full`](Self::flush_full_memtable) after it.
     ///
     /// # Errors
-    /// Returns [`StoreError::Busy`] if the disk is too slow.
-    pub(super) fn reserve_memtable_space(&self, length: u64) -> Result<(), StoreError> {
+    /// Returns [`StoreWriteRejection::Busy`] if the disk is too slow.
+    pub(super) fn reserve_memtable_space(&self, length: u64) -> Result<(), StoreWriteRejection> {
         let length = length + ROW_OVERHEAD;
         let before = self.in_memory.fetch_add(length, Ordering::Relaxed);
         if before < 2 * self.config.write_buffer {
@@ -41,7 +41,7 @@ impl EntryStore {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         begun?;
         self.busy.fetch_add(1, Ordering::Relaxed);
-        Err(StoreError::Busy)
+        Err(StoreWriteRejection::Busy)
     }
 
     /// Begins a flush when a write buffer is full, if none is in progress. RocksDB does not flush
@@ -54,20 +54,20 @@ impl EntryStore {
     }
 
     /// Begins a flush. Returns `false` if one is in progress.
-    fn begin_flush(&self) -> Result<bool, StoreError> {
+    fn begin_flush(&self) -> Result<bool, StoreWriteRejection> {
         let begun = self.rocks.begin_flush();
         self.record_write_result(begun.clone().map(drop))?;
         let begun = begun == Ok(true);
         if begun {
             self.in_memory.store(0, Ordering::Relaxed);
-            self.update_sst_file_stats();
+            self.update_family_limits();
         }
         Ok(begun)
     }
 
     /// Writes the memtables to disk, and retries failed writes. The owner calls it periodically,
     /// and more often while nothing is stored.
-    pub fn flush(&self) -> Result<(), StoreError> {
+    pub fn flush(&self) -> Result<(), StoreWriteRejection> {
         if let Some(failure) = self.rocks.background_error() {
             self.resume_failed_writes(&failure)?;
         }
@@ -75,7 +75,7 @@ impl EntryStore {
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.flush_unwritten_entries()?;
-        self.update_sst_file_stats();
+        self.update_family_limits();
         let mut lasting = lock_ignoring_poison(&self.lasting);
         if !lasting.rows.is_empty() {
             self.write_durable_rows(&mut lasting)?;
@@ -84,27 +84,27 @@ impl EntryStore {
     }
 
     /// Resumes writing after a background error.
-    fn resume_failed_writes(&self, failure: &RocksError) -> Result<(), StoreError> {
-        let reason = StoreWriteError::from(failure);
+    fn resume_failed_writes(&self, failure: &RocksError) -> Result<(), StoreWriteRejection> {
+        let reason = StoreWriteOutageReason::from(failure);
         lock_ignoring_poison(&self.storing).off = Some(reason.clone());
         // a retry would fill the disk for a moment, for all its users
         if failure.is_no_space() && self.free_disk_space() < self.memtable_bytes() + MIN_FREE_SPACE
         {
-            return Err(StoreError::Off(reason));
+            return Err(StoreWriteRejection::Off(reason));
         }
-        self.record_write_result(self.rocks.resume_after_error())
+        self.record_write_result(self.rocks.resume_database_writes())
     }
 
     /// Writes the memtables to disk if they have entries.
-    pub(super) fn flush_unwritten_entries(&self) -> Result<(), StoreError> {
+    pub(super) fn flush_unwritten_entries(&self) -> Result<(), StoreWriteRejection> {
         // callers that arrive during a flush wait until it is done
         let _flushing = lock_ignoring_poison(&self.flushing);
         if !self.unflushed.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
         self.in_memory.store(0, Ordering::Relaxed);
-        let sequence = self.rocks.newest_sequence();
-        let flushed = if is_fault_injected_once(InjectedFault::FailFlush) {
+        let sequence = self.rocks.newest_write_sequence();
+        let flushed = if is_fault_injected_once(InjectedTestFault::FailFlush) {
             Err(RocksError::from_message("injected fault"))
         } else {
             self.rocks.flush()
@@ -121,7 +121,7 @@ impl EntryStore {
         (0..self.config.family_options().len())
             .map(|family| {
                 self.rocks
-                    .numeric_property(family, "rocksdb.size-all-mem-tables")
+                    .rocks_family_property(family, "rocksdb.size-all-mem-tables")
             })
             .sum()
     }
@@ -135,9 +135,9 @@ impl EntryStore {
     /// Reads the list of SST files, updates the limits of the families, and determines the files
     /// that a quarter more of their class would evict. SST files are compacted as long as there is
     /// space for the longest one.
-    pub(super) fn update_sst_file_stats(&self) {
-        let tables =
-            EntryColumnFamily::ALL.map(|tables| self.rocks.sst_files(tables.family_number()));
+    pub(super) fn update_family_limits(&self) {
+        let tables = LifetimeColumnFamily::ALL
+            .map(|tables| self.rocks.sst_files(tables.column_family_number()));
         let used = tables
             .each_ref()
             .map(|tables| tables.iter().map(|table| table.size).sum());
@@ -149,11 +149,12 @@ impl EntryStore {
         // RocksDB writes a file for each change of options
         if free >= MAX_OPTIONS_FILE && (differs(0) || differs(1) || joins != room.joins) {
             let set = |n: usize| {
-                let family = EntryColumnFamily::ALL[n].family_number();
-                self.rocks.set_fifo_limits(family, wanted[n], joins)
+                let family = LifetimeColumnFamily::ALL[n].column_family_number();
+                self.rocks
+                    .set_fifo_compaction_options(family, wanted[n], joins)
             };
             if set(0).is_ok() && set(1).is_ok() {
-                *room = EntryFamilyLimits {
+                *room = ColumnFamilySizeLimits {
                     sizes: wanted,
                     joins,
                 };

@@ -31,7 +31,7 @@ pub(super) const PRIVATE_MODE: u32 = 0o600;
 
 /// The content of the marker file, which records what the database must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StoreMarker {
+pub(super) struct StoreMarkerFile {
     /// Name of the database, which the database contains too.
     pub(super) name: [u8; 16],
     /// Number of durable writes.
@@ -51,7 +51,7 @@ pub(super) enum StoreMarkerError {
     Io(io::Error),
 }
 
-impl StoreMarker {
+impl StoreMarkerFile {
     /// Reads the marker in `folder`; returns `None` if there is none.
     pub(super) fn read_marker_file(folder: &Path) -> Result<Option<Self>, StoreMarkerError> {
         let text = match fs::read(folder.join(MARKER_FILE)) {
@@ -148,9 +148,9 @@ pub(super) fn copy_marker_file(from: &Path, to: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{StoreMarker, StoreMarkerError, STORE_FORMAT};
+    use super::{StoreMarkerError, StoreMarkerFile, STORE_FORMAT};
 
-    const MARKER: StoreMarker = StoreMarker {
+    const MARKER: StoreMarkerFile = StoreMarkerFile {
         name: [0xa7; 16],
         serial: 12,
     };
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn serialized_marker_is_parsed_unchanged() {
         let text = MARKER.format_marker_text();
-        assert_eq!(StoreMarker::parse_marker_text(&text).unwrap(), MARKER);
+        assert_eq!(StoreMarkerFile::parse_marker_text(&text).unwrap(), MARKER);
         assert!(text.starts_with("sszip-store 3\nname a7a7"));
     }
 
@@ -167,14 +167,14 @@ mod tests {
         let text = MARKER.format_marker_text();
         for length in 0..text.len() {
             assert!(matches!(
-                StoreMarker::parse_marker_text(&text[..length]),
+                StoreMarkerFile::parse_marker_text(&text[..length]),
                 Err(StoreMarkerError::Damaged)
             ));
         }
         for at in 0..text.len() {
             let mut other = text.clone().into_bytes();
             other[at] ^= 1;
-            let parsed = StoreMarker::parse_marker_text(str::from_utf8(&other).unwrap());
+            let parsed = StoreMarkerFile::parse_marker_text(str::from_utf8(&other).unwrap());
             assert!(matches!(parsed, Err(StoreMarkerError::Damaged)), "{at}");
         }
     }
@@ -184,7 +184,7 @@ mod tests {
         let parse = |format: u64| {
             let content = format!("sszip-store {format}\nwhatever else\n");
             let crc = crc32fast::hash(content.as_bytes());
-            StoreMarker::parse_marker_text(&format!("{content}crc32 {crc:08x}\n"))
+            StoreMarkerFile::parse_marker_text(&format!("{content}crc32 {crc:08x}\n"))
         };
         let newer = parse(STORE_FORMAT + 1);
         assert!(

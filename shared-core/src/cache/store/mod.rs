@@ -16,18 +16,18 @@
 //!
 //! SST files are removed in the order in which they were written, once their class exceeds its
 //! share of `max_size`. A hit reports whether its entry will be removed soon
-//! ([`StoredEntry::is_old`]), and the entry may be stored again. [`EntryStore::drop_expired_sst_files`]
+//! ([`StoredEntry::is_old`]), and the entry may be stored again. [`DiskEntryStore::drop_expired_sst_files`]
 //! removes SST files by age.
 //!
 //! This is a library: it opens no socket, reads no clock, and starts no thread (RocksDB does, at
-//! [`EntryStore::open_store`]). All methods may be called by any thread, and may wait for the disk;
-//! [`EntryStore::put_entry`] never waits for a flush. A process must not fork after opening. Nothing is
-//! flushed by time: the owner calls [`EntryStore::flush`] periodically.
+//! [`DiskEntryStore::open_store`]). All methods may be called by any thread, and may wait for the disk;
+//! [`DiskEntryStore::put_entry`] never waits for a flush. A process must not fork after opening. Nothing is
+//! flushed by time: the owner calls [`DiskEntryStore::flush`] periodically.
 //!
 //! | file           | concern                                         |
 //! |----------------|-------------------------------------------------|
 //! | `record`       | header of an entry                              |
-//! | `entries`      | [`EntryStore`]: reads and writes of entries          |
+//! | `entries`      | [`DiskEntryStore`]: reads and writes of entries          |
 //! | `flush`        | flushes, and retries after a full disk          |
 //! | `purges`       | records of purges; needs no RocksDB             |
 //! | `admission`    | admission of entries; needs no RocksDB          |
@@ -55,9 +55,9 @@ mod store_health;
 
 pub use admission::AdmissionFilter;
 pub use config::{StoreConfig, MIN_SIZE};
-pub use entries::{EntryStore, ReadWouldBlock, StoreError, StoredEntry};
+pub use entries::{DiskEntryStore, ReadWouldBlock, StoreWriteRejection, StoredEntry};
 pub use open::{StoreDamage, StoreOpenError, StoreOpenOutcome};
 pub use purges::{PurgeRecords, PurgeRow, MAX_RANGES, MAX_RECORDS};
 pub use record::EntryRecordAttributes;
 pub use status::StoreStatus;
-pub use store_health::{StoreHealthChange, StoreWriteError};
+pub use store_health::{StoreHealthChange, StoreWriteOutageReason};

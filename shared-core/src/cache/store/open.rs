@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{fcntl_lock, FlockOperation};
 
-use crate::faults::{abort_if_injected, InjectedFault};
+use crate::faults::{abort_if_injected, InjectedTestFault};
 
 use super::config::{StoreConfig, CONTROL_FAMILY, MIN_SIZE};
 use super::control;
-use super::marker::{sync_folder, StoreMarker, StoreMarkerError, MARKER_FILE, PRIVATE_MODE};
+use super::marker::{sync_folder, StoreMarkerError, StoreMarkerFile, MARKER_FILE, PRIVATE_MODE};
 use super::purges::PurgeRecords;
 use super::rocks::{RocksDatabase, RocksError, RowChange};
 
@@ -154,7 +154,7 @@ fn io_error_remedy(error: &io::Error) -> &'static str {
 /// An open RocksDB database of the store, with the marker and the purges that were read from it.
 pub(super) struct OpenStoreDatabase {
     pub(super) rocks: RocksDatabase,
-    pub(super) marker: StoreMarker,
+    pub(super) marker: StoreMarkerFile,
     pub(super) purges: PurgeRecords,
     pub(super) opening: StoreOpenOutcome,
 }
@@ -189,7 +189,7 @@ pub(super) fn open_database(
     probe_store_folder(folder)?;
     let database = folder.join(DATABASE_FOLDER);
     let exists = path_exists(&database)?;
-    let found = match StoreMarker::read_marker_file(folder) {
+    let found = match StoreMarkerFile::read_marker_file(folder) {
         Ok(Some(marker)) if exists => reopen_database(config, &database, marker),
         Ok(Some(_)) => Err(DatabaseReopenFailure::Damaged(StoreDamage::NoDatabase)),
         Ok(None) if exists => Err(DatabaseReopenFailure::Damaged(StoreDamage::NoMarker)),
@@ -213,7 +213,7 @@ pub(super) fn open_database(
         Err(DatabaseReopenFailure::Error(error)) => return Err(error),
         Err(DatabaseReopenFailure::Damaged(damage)) => {
             probe_store_folder(folder)?;
-            refuse_foreign_files(folder)?;
+            check_store_file_owners(folder)?;
             let set_aside =
                 set_database_aside(folder).map_err(|error| store_io_error(folder, error));
             let opening = StoreOpenOutcome::SetAside {
@@ -225,7 +225,7 @@ pub(super) fn open_database(
     };
     clear_opening_attempts(folder)?;
     // held until the last user of the database is gone
-    opened.rocks.attach_lock_file(lock);
+    opened.rocks.retain_lock_until_close(lock);
     Ok(opened)
 }
 
@@ -300,7 +300,7 @@ fn probe_store_folder(folder: &Path) -> Result<(), StoreOpenError> {
 }
 
 /// Refuses files of another user, which are no damage of the database.
-fn refuse_foreign_files(folder: &Path) -> Result<(), StoreOpenError> {
+fn check_store_file_owners(folder: &Path) -> Result<(), StoreOpenError> {
     for folder in [folder, &folder.join(DATABASE_FOLDER)] {
         match fs::read_dir(folder) {
             Ok(entries) => {
@@ -381,10 +381,10 @@ fn clear_opening_attempts(folder: &Path) -> Result<(), StoreOpenError> {
 fn reopen_database(
     config: &StoreConfig,
     database: &Path,
-    marker: StoreMarker,
+    marker: StoreMarkerFile,
 ) -> Result<OpenStoreDatabase, DatabaseReopenFailure> {
     record_opening_attempt(&config.path)?;
-    abort_if_injected(InjectedFault::DieOpening);
+    abort_if_injected(InjectedTestFault::DieOpening);
     let rocks = RocksDatabase::open_database(
         database,
         &config.family_options(),
@@ -409,7 +409,7 @@ fn reopen_database(
     })?;
     Ok(OpenStoreDatabase {
         rocks,
-        marker: StoreMarker {
+        marker: StoreMarkerFile {
             serial: control.serial,
             ..marker
         },
@@ -426,13 +426,13 @@ fn create_database(
     opening: StoreOpenOutcome,
 ) -> Result<OpenStoreDatabase, StoreOpenError> {
     let folder = &config.path;
-    StoreMarker::remove_marker_file(folder).map_err(|error| store_io_error(folder, error))?;
+    StoreMarkerFile::remove_marker_file(folder).map_err(|error| store_io_error(folder, error))?;
     let rocks =
         RocksDatabase::open_database(database, &config.family_options(), config.block_cache, true)
             .map_err(StoreOpenError::Database)?;
     let name =
         random_database_name().map_err(|error| store_io_error(Path::new(RANDOM_DEVICE), error))?;
-    let marker = StoreMarker { name, serial: 0 };
+    let marker = StoreMarkerFile { name, serial: 0 };
     let purges = PurgeRecords::new(now);
     let rows = control::initial_control_rows(&name, &purges);
     let writes: Vec<_> = rows
@@ -447,7 +447,7 @@ fn create_database(
         .write(&writes, false)
         .and_then(|()| rocks.flush())
         .map_err(StoreOpenError::Database)?;
-    abort_if_injected(InjectedFault::DieMade);
+    abort_if_injected(InjectedTestFault::DieMade);
     sync_folder(folder)
         .and_then(|()| marker.write_marker_file(folder))
         .map_err(|error| store_io_error(folder, error))?;

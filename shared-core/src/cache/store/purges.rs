@@ -11,7 +11,7 @@
 
 use std::collections::{btree_map, BTreeMap};
 
-use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use crate::cache::resource::other_format_key;
 use crate::cache::{CacheKey, CacheNamespace};
 
@@ -20,7 +20,7 @@ pub const MAX_RECORDS: usize = 16_384;
 /// Maximum number of block ranges in a namespace; each entry is compared with all of them.
 pub const MAX_RANGES: usize = 1_024;
 
-/// A change of a row to be stored for [`PurgeRecords::load_purge_rows`]: a scope in postcard's format,
+/// A change of a row to be stored for [`PurgeRecords::decode_purge_rows`]: a scope in postcard's format,
 /// and its generation; `None` removes the row.
 pub type PurgeRow = (Vec<u8>, Option<u64>);
 
@@ -48,7 +48,7 @@ impl PurgeRecords {
 
     /// Whether a recorded purge covers an entry: it is in the purge's scope and has a lower
     /// generation.
-    pub fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+    pub fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         if about.generation >= self.newest {
             return false;
         }
@@ -86,7 +86,7 @@ impl PurgeRecords {
     }
 
     /// Records a purge of `scope` under a new generation. Returns its generation, and the changes
-    /// of the rows for [`load_rows`](Self::load_purge_rows). An empty range purges nothing.
+    /// of the rows for [`load_rows`](Self::decode_purge_rows). An empty range purges nothing.
     pub fn add_purge(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
         self.newest += 1;
         let mut changes = vec![(NEWEST_ROW.to_vec(), Some(self.newest))];
@@ -124,15 +124,15 @@ impl PurgeRecords {
         self.records.len()
     }
 
-    /// Returns all rows for [`load_rows`](Self::load_purge_rows).
-    pub fn all_purge_rows(&self) -> Vec<(Vec<u8>, u64)> {
+    /// Returns all rows for [`load_rows`](Self::decode_purge_rows).
+    pub fn encode_purge_rows(&self) -> Vec<(Vec<u8>, u64)> {
         let records = self.records.iter();
         let rows = records.map(|(scope, generation)| (purge_scope_row(scope), *generation));
         rows.chain([(NEWEST_ROW.to_vec(), self.newest)]).collect()
     }
 
     /// Loads the records from their rows, in any order. Returns `None` if a row is invalid.
-    pub fn load_purge_rows<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
+    pub fn decode_purge_rows<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
         let mut purges = Self::new(0);
         for (row, generation) in rows {
             if row == NEWEST_ROW {

@@ -11,14 +11,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::CacheKey;
 
 /// The times and attributes that are stored in front of an entry's body.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct EntryRecordAttributes {
     /// Store attributes of the entry.
-    pub about: StoreAttributes,
+    pub about: StoredEntryAttributes,
     /// Time at which the entry was stored, in milliseconds since 1970.
     pub stored_at: u64,
     /// Time from which on the entry is stale, in milliseconds since 1970; `u64::MAX`: never.
@@ -82,18 +82,18 @@ fn record_checksum(key: &CacheKey, head: &[u8]) -> u32 {
 mod tests {
     use super::{decode_entry_record, encode_record_head, EntryRecordAttributes};
     use crate::cache::class::LifetimeClass;
-    use crate::cache::entry::store_attributes::StoreAttributes;
+    use crate::cache::entry::store_attributes::StoredEntryAttributes;
 
     fn header(method: Option<&str>, block: Option<u64>) -> EntryRecordAttributes {
         EntryRecordAttributes {
-            about: StoreAttributes {
+            about: StoredEntryAttributes {
                 class: LifetimeClass::Resource,
                 namespace: [7; 16],
                 method: method.map(Into::into),
                 block,
                 generation: 3,
                 height: block,
-                ..StoreAttributes::default()
+                ..StoredEntryAttributes::default()
             },
             stored_at: 1_700_000_000_000,
             expires_at: u64::MAX,

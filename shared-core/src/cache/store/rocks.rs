@@ -23,7 +23,7 @@ mod ffi {
 
     /// The result of a call of the shim (`rocks.cc`): RocksDB's code, and the text of an error.
     #[repr(C)]
-    pub struct CallStatus {
+    pub struct RocksCallStatus {
         pub code: u8,
         pub subcode: u8,
         pub message: [c_char; 254],
@@ -39,7 +39,7 @@ mod ffi {
 
     /// The options of one column family, as [`FamilyOptions`](super::FamilyOptions) has them.
     #[repr(C)]
-    pub struct ColumnFamily {
+    pub struct RawColumnFamilyOptions {
         pub name: ByteSlice,
         pub fifo_size: u64,
         pub write_buffer: u64,
@@ -49,9 +49,9 @@ mod ffi {
 
     /// The path, the families and the block cache with which a database is opened.
     #[repr(C)]
-    pub struct RocksOptions {
+    pub struct RawOpenOptions {
         pub path: ByteSlice,
-        pub families: *const ColumnFamily,
+        pub families: *const RawColumnFamilyOptions,
         pub family_count: usize,
         pub block_cache: u64,
         pub create: u8,
@@ -72,30 +72,30 @@ mod ffi {
 
     extern "C" {
         pub fn sszip_rocks_open(
-            options: *const RocksOptions,
-            status: *mut CallStatus,
+            options: *const RawOpenOptions,
+            status: *mut RocksCallStatus,
         ) -> *mut Database;
         pub fn sszip_rocks_prepare();
-        pub fn sszip_rocks_close(db: NonNull<Database>, status: *mut CallStatus);
+        pub fn sszip_rocks_close(db: NonNull<Database>, status: *mut RocksCallStatus);
         pub fn sszip_rocks_write(
             db: NonNull<Database>,
             writes: *const RowWrite,
             count: usize,
             wal: u8,
-            status: *mut CallStatus,
+            status: *mut RocksCallStatus,
         );
         pub fn sszip_rocks_set_fifo(
             db: NonNull<Database>,
             family: u32,
             size: u64,
             joins: u8,
-            status: *mut CallStatus,
+            status: *mut RocksCallStatus,
         );
         pub fn sszip_rocks_drop_before(
             db: NonNull<Database>,
             family: u32,
             made: u64,
-            status: *mut CallStatus,
+            status: *mut RocksCallStatus,
         ) -> usize;
         pub fn sszip_rocks_get(
             db: NonNull<Database>,
@@ -103,7 +103,7 @@ mod ffi {
             key: *const ByteSlice,
             ready: u8,
             out: *mut ByteSlice,
-            status: *mut CallStatus,
+            status: *mut RocksCallStatus,
         ) -> *mut PinnedBytes;
         pub fn sszip_rocks_may_have(
             db: NonNull<Database>,
@@ -111,23 +111,23 @@ mod ffi {
             key: *const ByteSlice,
         ) -> u8;
         pub fn sszip_rocks_value_free(value: NonNull<PinnedBytes>);
-        pub fn sszip_rocks_flush(db: NonNull<Database>, status: *mut CallStatus);
-        pub fn sszip_rocks_begin_flush(db: NonNull<Database>, status: *mut CallStatus) -> u8;
-        pub fn sszip_rocks_resume(db: NonNull<Database>, status: *mut CallStatus);
-        pub fn sszip_rocks_background(db: NonNull<Database>, status: *mut CallStatus);
+        pub fn sszip_rocks_flush(db: NonNull<Database>, status: *mut RocksCallStatus);
+        pub fn sszip_rocks_begin_flush(db: NonNull<Database>, status: *mut RocksCallStatus) -> u8;
+        pub fn sszip_rocks_resume(db: NonNull<Database>, status: *mut RocksCallStatus);
+        pub fn sszip_rocks_background(db: NonNull<Database>, status: *mut RocksCallStatus);
         pub fn sszip_rocks_iterate(
             db: NonNull<Database>,
             family: u32,
             from: *const ByteSlice,
             to: *const ByteSlice,
-            status: *mut CallStatus,
+            status: *mut RocksCallStatus,
         ) -> *mut RawIterator;
         pub fn sszip_rocks_next(
             iterator: NonNull<RawIterator>,
             first: u8,
             key: *mut ByteSlice,
             value: *mut ByteSlice,
-            status: *mut CallStatus,
+            status: *mut RocksCallStatus,
         ) -> u8;
         pub fn sszip_rocks_iterator_free(iterator: NonNull<RawIterator>);
         pub fn sszip_rocks_files(
@@ -178,12 +178,12 @@ impl RocksError {
     }
 
     /// Whether the memtables are full because a flush is in progress, which is temporary.
-    pub fn is_busy(&self) -> bool {
+    pub fn is_write_stalled(&self) -> bool {
         matches!(self.code, 7 | 13) // kIncomplete, kTryAgain
     }
 }
 
-impl ffi::CallStatus {
+impl ffi::RocksCallStatus {
     fn new() -> Self {
         Self {
             code: 0,
@@ -207,8 +207,10 @@ impl ffi::CallStatus {
 }
 
 /// Makes a call that reports a status.
-fn call_with_status<T>(call: impl FnOnce(&mut ffi::CallStatus) -> T) -> Result<T, RocksError> {
-    let mut status = ffi::CallStatus::new();
+fn call_with_rocks_status<T>(
+    call: impl FnOnce(&mut ffi::RocksCallStatus) -> T,
+) -> Result<T, RocksError> {
+    let mut status = ffi::RocksCallStatus::new();
     let made = call(&mut status);
     status.status_to_result().map(|()| made)
 }
@@ -277,7 +279,7 @@ pub struct SstFile {
 
 /// The numbers of bytes that RocksDB has written since the database was opened, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RocksWriteStats {
+pub struct RocksWrittenBytes {
     /// Bytes written to the write-ahead log.
     #[serde(rename = "written_wal")]
     pub wal: u64,
@@ -320,7 +322,7 @@ impl RocksDatabase {
     ) -> Result<Self, RocksError> {
         let families: Vec<_> = families
             .iter()
-            .map(|family| ffi::ColumnFamily {
+            .map(|family| ffi::RawColumnFamilyOptions {
                 name: family.name.as_bytes().into(),
                 fifo_size: family.fifo_size,
                 write_buffer: family.write_buffer,
@@ -328,7 +330,7 @@ impl RocksDatabase {
                 joined: family.joined,
             })
             .collect();
-        let options = ffi::RocksOptions {
+        let options = ffi::RawOpenOptions {
             path: path.as_os_str().as_encoded_bytes().into(),
             families: families.as_ptr(),
             family_count: families.len(),
@@ -336,19 +338,20 @@ impl RocksDatabase {
             create: create.into(),
         };
         // SAFETY: all that `options` points to lives until the call is over.
-        let db = call_with_status(|status| unsafe { ffi::sszip_rocks_open(&options, status) })?;
+        let db =
+            call_with_rocks_status(|status| unsafe { ffi::sszip_rocks_open(&options, status) })?;
         NonNull::new(db)
             .map(|db| Self { db, _lock: None })
             .ok_or_else(|| RocksError::from_message("no database and no error"))
     }
 
     /// Keeps a lock file open until the database is closed.
-    pub fn attach_lock_file(&mut self, lock: File) {
+    pub fn retain_lock_until_close(&mut self, lock: File) {
         self._lock = Some(lock);
     }
 
     /// Writes all of `writes` or none to the memtables, and with `wal` to the write-ahead log.
-    /// Fails ([`RocksError::is_busy`]) instead of waiting for a flush.
+    /// Fails ([`RocksError::is_write_stalled`]) instead of waiting for a flush.
     pub fn write(&self, writes: &[RowChange<'_>], wal: bool) -> Result<(), RocksError> {
         let empty = ffi::ByteSlice::from(&[][..]);
         let writes: Vec<_> = writes
@@ -370,16 +373,21 @@ impl RocksDatabase {
             .collect();
         let (all, count) = (writes.as_ptr(), writes.len());
         // SAFETY: RocksDB copies what the batch points to before it returns.
-        call_with_status(|status| unsafe {
+        call_with_rocks_status(|status| unsafe {
             ffi::sszip_rocks_write(self.db, all, count, wal.into(), status);
         })
     }
 
     /// Changes [`FamilyOptions::fifo_size`] of a family that had one, and whether its SST files are
     /// compacted.
-    pub fn set_fifo_limits(&self, family: usize, size: u64, joins: bool) -> Result<(), RocksError> {
+    pub fn set_fifo_compaction_options(
+        &self,
+        family: usize,
+        size: u64,
+        joins: bool,
+    ) -> Result<(), RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        call_with_status(|status| unsafe {
+        call_with_rocks_status(|status| unsafe {
             ffi::sszip_rocks_set_fifo(self.db, family as u32, size, joins.into(), status);
         })
     }
@@ -388,7 +396,7 @@ impl RocksDatabase {
     /// 1970), and returns their number. Files in a compaction stay.
     pub fn drop_sst_files_before(&self, family: usize, made: u64) -> Result<usize, RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        call_with_status(|status| unsafe {
+        call_with_rocks_status(|status| unsafe {
             ffi::sszip_rocks_drop_before(self.db, family as u32, made, status)
         })
     }
@@ -402,7 +410,7 @@ impl RocksDatabase {
         key: &[u8],
         ready: bool,
     ) -> Result<Option<PinnedValue>, RocksError> {
-        let mut status = ffi::CallStatus::new();
+        let mut status = ffi::RocksCallStatus::new();
         let mut bytes = ffi::ByteSlice::from(&[][..]);
         // SAFETY: the key is read before the call returns.
         let value = unsafe {
@@ -434,13 +442,14 @@ impl RocksDatabase {
     /// Begins a flush of all families without waiting. Returns `false` if one is in progress.
     pub fn begin_flush(&self) -> Result<bool, RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        let begun =
-            call_with_status(|status| unsafe { ffi::sszip_rocks_begin_flush(self.db, status) })?;
+        let begun = call_with_rocks_status(|status| unsafe {
+            ffi::sszip_rocks_begin_flush(self.db, status)
+        })?;
         Ok(begun != 0)
     }
 
     /// Resumes writing after a background error, with a flush. RocksDB does not retry by itself.
-    pub fn resume_after_error(&self) -> Result<(), RocksError> {
+    pub fn resume_database_writes(&self) -> Result<(), RocksError> {
         self.call_shim(ffi::sszip_rocks_resume)
     }
 
@@ -451,14 +460,14 @@ impl RocksDatabase {
 
     fn call_shim(
         &self,
-        function: unsafe extern "C" fn(NonNull<ffi::Database>, *mut ffi::CallStatus),
+        function: unsafe extern "C" fn(NonNull<ffi::Database>, *mut ffi::RocksCallStatus),
     ) -> Result<(), RocksError> {
         // SAFETY: the database is open as long as `self` lives.
-        call_with_status(|status| unsafe { function(self.db, status) })
+        call_with_rocks_status(|status| unsafe { function(self.db, status) })
     }
 
     /// Returns the rows of `family` from `from` up to, but not including, `to`.
-    pub fn iterate_rows(
+    pub fn iterate_key_range(
         &self,
         family: usize,
         from: &[u8],
@@ -466,7 +475,7 @@ impl RocksDatabase {
     ) -> Result<RowIterator<'_>, RocksError> {
         let (from, to) = (from.into(), to.into());
         // an iterator of a failed call is freed
-        let rows = call_with_status(|status| {
+        let rows = call_with_rocks_status(|status| {
             // SAFETY: both bounds are copied before the call returns.
             let iterator =
                 unsafe { ffi::sszip_rocks_iterate(self.db, family as u32, &from, &to, status) };
@@ -498,7 +507,7 @@ impl RocksDatabase {
 
     /// Returns the sequence number of the newest write. Numbers only grow, but numbers of writes
     /// that a crash has lost are reused.
-    pub fn newest_sequence(&self) -> u64 {
+    pub fn newest_write_sequence(&self) -> u64 {
         // SAFETY: the database is open as long as `self` lives.
         unsafe { ffi::sszip_rocks_sequence(self.db) }
     }
@@ -510,18 +519,18 @@ impl RocksDatabase {
     }
 
     /// Returns a numeric property of `family` (db.h); 0 if it is unknown.
-    pub fn numeric_property(&self, family: usize, name: &str) -> u64 {
+    pub fn rocks_family_property(&self, family: usize, name: &str) -> u64 {
         // SAFETY: the name is read before the call returns.
         unsafe { ffi::sszip_rocks_property(self.db, family as u32, &name.as_bytes().into()) }
     }
 
     /// Returns the bytes written since the database was opened.
-    pub fn write_stats(&self) -> RocksWriteStats {
+    pub fn rocks_written_bytes(&self) -> RocksWrittenBytes {
         let mut out = [0; 3];
         // SAFETY: `out` has the three elements that are written.
         unsafe { ffi::sszip_rocks_written(self.db, &mut out) };
         let [wal, flush, compaction] = out;
-        RocksWriteStats {
+        RocksWrittenBytes {
             wal,
             flush,
             compaction,
@@ -541,7 +550,7 @@ impl RocksDatabase {
 
 impl Drop for RocksDatabase {
     fn drop(&mut self) {
-        let mut status = ffi::CallStatus::new();
+        let mut status = ffi::RocksCallStatus::new();
         // SAFETY: the database has no other user, and is closed once. Callers that need the error
         // flush before.
         unsafe { ffi::sszip_rocks_close(self.db, &mut status) };
@@ -596,7 +605,7 @@ pub struct RowIterator<'a> {
 impl RowIterator<'_> {
     /// Returns the next row, which is valid until the following call; `None` after the last.
     pub fn next_row(&mut self) -> Result<Option<RocksRow<'_>>, RocksError> {
-        let mut status = ffi::CallStatus::new();
+        let mut status = ffi::RocksCallStatus::new();
         let (mut key, mut value) = (ffi::ByteSlice::from(&[][..]), ffi::ByteSlice::from(&[][..]));
         let first = std::mem::replace(&mut self.first, false);
         // SAFETY: the iterator is ours, and `self` is borrowed mutably as long

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
-use super::config::EntryColumnFamily;
-use super::entries::EntryStore;
-use super::rocks::RocksWriteStats;
-use super::store_health::StoreWriteError;
+use super::config::LifetimeColumnFamily;
+use super::entries::DiskEntryStore;
+use super::rocks::RocksWrittenBytes;
+use super::store_health::StoreWriteOutageReason;
 use crate::lock::lock_ignoring_poison;
 
 /// The sizes, counts and health of the store at one moment, as the owner's status reports them.
@@ -23,7 +23,7 @@ pub struct StoreStatus {
     pub memory: u64,
     /// Bytes written since the database was opened.
     #[serde(flatten)]
-    pub written: RocksWriteStats,
+    pub written: RocksWrittenBytes,
     /// Number of lookups that found an unreadable or invalid record.
     pub read_errors: u64,
     /// Number of lookups that found a purged entry.
@@ -31,14 +31,14 @@ pub struct StoreStatus {
     /// Number of entries that were not stored because the memtables were full.
     pub busy: u64,
     /// Reason why nothing is stored; `None` while entries are stored.
-    pub off: Option<StoreWriteError>,
+    pub off: Option<StoreWriteOutageReason>,
 }
 
-impl EntryStore {
+impl DiskEntryStore {
     /// Reads the sizes, counts and health of the store. It is cheap enough for one call per second.
     pub fn store_status(&self) -> StoreStatus {
         let sum = |property: &str, families: &[usize]| {
-            let of = |family: &usize| self.rocks.numeric_property(*family, property);
+            let of = |family: &usize| self.rocks.rocks_family_property(*family, property);
             families.iter().map(of).sum()
         };
         let all: Vec<_> = (0..self.config.family_options().len()).collect();
@@ -46,11 +46,11 @@ impl EntryStore {
         StoreStatus {
             entries: sum(
                 "rocksdb.estimate-num-keys",
-                &EntryColumnFamily::ALL.map(EntryColumnFamily::family_number),
+                &LifetimeColumnFamily::ALL.map(LifetimeColumnFamily::column_family_number),
             ),
             disk: sum("rocksdb.total-sst-files-size", &all),
             memory: self.memtable_bytes(),
-            written: self.rocks.write_stats(),
+            written: self.rocks.rocks_written_bytes(),
             read_errors: self.read_errors.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             busy: self.busy.load(Ordering::Relaxed),
@@ -58,7 +58,7 @@ impl EntryStore {
                 self.rocks
                     .background_error()
                     .as_ref()
-                    .map(StoreWriteError::from)
+                    .map(StoreWriteOutageReason::from)
             }),
         }
     }

@@ -10,7 +10,7 @@ use super::rocks::RocksError;
 /// The reason why the store writes nothing at present: the disk is full, or RocksDB has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(into = "String")]
-pub enum StoreWriteError {
+pub enum StoreWriteOutageReason {
     /// No space is left on the device.
     #[error("the disk is full")]
     DiskFull,
@@ -19,13 +19,13 @@ pub enum StoreWriteError {
     Failed(String),
 }
 
-impl From<StoreWriteError> for String {
-    fn from(reason: StoreWriteError) -> Self {
+impl From<StoreWriteOutageReason> for String {
+    fn from(reason: StoreWriteOutageReason) -> Self {
         reason.to_string()
     }
 }
 
-impl From<&RocksError> for StoreWriteError {
+impl From<&RocksError> for StoreWriteOutageReason {
     fn from(failure: &RocksError) -> Self {
         if failure.is_no_space() {
             Self::DiskFull
@@ -39,7 +39,7 @@ impl From<&RocksError> for StoreWriteError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreHealthChange {
     /// Entries are not stored any more; stored ones are still read.
-    StoringOff(StoreWriteError),
+    StoringOff(StoreWriteOutageReason),
     /// The disk accepts writes again.
     StoringOn,
 }
@@ -49,14 +49,14 @@ pub enum StoreHealthChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreHealth {
     /// Reason why nothing is stored; `None` while entries are stored.
-    pub(super) off: Option<StoreWriteError>,
+    pub(super) off: Option<StoreWriteOutageReason>,
     /// Whether the failure was logged.
     is_reported: bool,
 }
 
 impl StoreHealth {
     /// Returns the change that was not logged yet. A failure that has ended before is not reported.
-    pub(super) fn next_health_change(&mut self) -> Option<StoreHealthChange> {
+    pub(super) fn next_store_health_change(&mut self) -> Option<StoreHealthChange> {
         if self.is_reported == self.off.is_some() {
             return None;
         }
@@ -70,26 +70,27 @@ impl StoreHealth {
 
 #[cfg(test)]
 mod tests {
-    use super::{StoreHealth, StoreHealthChange, StoreWriteError};
+    use super::{StoreHealth, StoreHealthChange, StoreWriteOutageReason};
 
     #[test]
     fn health_change_is_reported_once() {
         let mut storing = StoreHealth::default();
-        assert_eq!(storing.next_health_change(), None);
-        storing.off = Some(StoreWriteError::DiskFull);
-        storing.off = Some(StoreWriteError::Failed("bad sector".into()));
-        let change = StoreHealthChange::StoringOff(StoreWriteError::Failed("bad sector".into()));
-        assert_eq!(storing.next_health_change(), Some(change));
-        storing.off = Some(StoreWriteError::DiskFull);
-        assert_eq!(storing.next_health_change(), None);
+        assert_eq!(storing.next_store_health_change(), None);
+        storing.off = Some(StoreWriteOutageReason::DiskFull);
+        storing.off = Some(StoreWriteOutageReason::Failed("bad sector".into()));
+        let change =
+            StoreHealthChange::StoringOff(StoreWriteOutageReason::Failed("bad sector".into()));
+        assert_eq!(storing.next_store_health_change(), Some(change));
+        storing.off = Some(StoreWriteOutageReason::DiskFull);
+        assert_eq!(storing.next_store_health_change(), None);
         storing.off = None;
         assert_eq!(
-            storing.next_health_change(),
+            storing.next_store_health_change(),
             Some(StoreHealthChange::StoringOn)
         );
-        assert_eq!(storing.next_health_change(), None);
-        storing.off = Some(StoreWriteError::DiskFull);
+        assert_eq!(storing.next_store_health_change(), None);
+        storing.off = Some(StoreWriteOutageReason::DiskFull);
         storing.off = None;
-        assert_eq!(storing.next_health_change(), None);
+        assert_eq!(storing.next_store_health_change(), None);
     }
 }

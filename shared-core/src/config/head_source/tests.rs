@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{FinalityRule, HeadSource, NodeApi};
+use super::{FinalizedBlockRule, HeadSource, NodeApi};
 
 fn parse(line: &str) -> Result<(HeadSource, Option<String>), String> {
     let words: Vec<&[u8]> = line.split('|').map(str::as_bytes).collect();
@@ -17,7 +17,7 @@ fn parameters_have_defaults_when_only_the_url_is_set() {
     let expected = HeadSource {
         url: "http://127.0.0.1:8545".into(),
         interval: 1_000,
-        finality: FinalityRule::Tag,
+        finality: FinalizedBlockRule::Tag,
         api: NodeApi::Execution,
         headers: vec![],
         ca: None,
@@ -35,7 +35,7 @@ fn head_source_parameters_are_parsed() {
     let expected = HeadSource {
         url: "https://node.example/v3/key?x=y".into(),
         interval: 250,
-        finality: FinalityRule::Depth(12),
+        finality: FinalizedBlockRule::Depth(12),
         api: NodeApi::Beacon,
         headers: vec![
             ("Authorization".into(), "Bearer abc=".into()),
@@ -76,13 +76,16 @@ fn parameters_at_their_bounds_are_accepted() {
     assert_eq!(head("http://n|interval=100ms").interval, 100);
     assert_eq!(head("http://n|interval=1h").interval, 3_600_000);
     assert_eq!(head("http://n|interval=2s").interval, 2_000);
-    assert_eq!(head("http://n|finality=tag").finality, FinalityRule::Tag);
+    assert_eq!(
+        head("http://n|finality=tag").finality,
+        FinalizedBlockRule::Tag
+    );
     assert_eq!(
         head("http://n|finality=depth:1").finality,
-        FinalityRule::Depth(1)
+        FinalizedBlockRule::Depth(1)
     );
     let deepest = head("http://n|finality=depth:1000000").finality;
-    assert_eq!(deepest, FinalityRule::Depth(1_000_000));
+    assert_eq!(deepest, FinalizedBlockRule::Depth(1_000_000));
     assert_eq!(head("http://n|api=execution").api, NodeApi::Execution);
     assert_eq!(head("wss://n|ca=/a").ca, Some("/a".into()));
     assert_eq!(head("unix:/s|api=beacon").api, NodeApi::Beacon);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cache::freshness::{CacheLifetimes, CallLifetimeRules};
 use crate::cache::process::key_cache::{
-    CachedCallFacts, CallKeyCache, HashedVaryKey, LockedCallKeyCache, RawCall, MAX_CALL_LENGTH,
+    CallKeyCache, CallKeyCacheGuard, CallKeyFacts, HashedVaryKey, RawCallKey, MAX_CALL_LENGTH,
 };
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
@@ -14,12 +14,12 @@ use crate::jsonrpc::call_prefix::PresumedCall;
 use crate::jsonrpc::key::CallKeyBuilder;
 use crate::jsonrpc::request;
 use crate::jsonrpc::request::{
-    CallMemberOffsets, JsonRpcCall, JsonRpcRequest, RequestParseRefusal, MAX_ID_LENGTH,
+    CallMemberOffsets, JsonRpcCall, JsonRpcRequestBody, RequestParseFailure, MAX_ID_LENGTH,
 };
 
 /// The cache key of one call whose response may be stored, and the lifetime rules of the call.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::exchange) struct CallKey {
+pub(in crate::exchange) struct CallKeyAndLifetime {
     pub(in crate::exchange) key: CacheKey,
     pub(in crate::exchange) prospect: CallLifetimeRules,
     /// The key was found in the key cache.
@@ -50,7 +50,7 @@ impl<'a> CallKeyReader<'a> {
             body,
             valid: &config.cache.valid,
             call_vary_key: scope,
-            hashed: memo.hash_vary_key(scope.encoded_parts()),
+            hashed: memo.hash_vary_key_for_table(scope.vary_key_bytes()),
             memo,
             keys: None,
         }
@@ -63,15 +63,16 @@ impl<'a> CallKeyReader<'a> {
 
     /// Reads the calls, and for each call with an id the key of its response, if the response
     /// may be stored.
-    pub(in crate::exchange) fn read_call_keys(
+    pub(in crate::exchange) fn read_calls_and_keys(
         &mut self,
         batch_max: usize,
-    ) -> Result<(JsonRpcRequest<'a>, Vec<Option<CallKey>>), RequestParseRefusal> {
+    ) -> Result<(JsonRpcRequestBody<'a>, Vec<Option<CallKeyAndLifetime>>), RequestParseFailure>
+    {
         let mut places = Vec::with_capacity(request::estimate_call_count(self.body).min(batch_max));
         let mut memo = None;
-        let request = request::parse_request_with_known(self.body, batch_max, |start| {
+        let request = request::parse_with_known_calls(self.body, batch_max, |start| {
             let found = self.find_in_key_cache(
-                memo.get_or_insert_with(|| self.memo.lock_loop_table()),
+                memo.get_or_insert_with(|| self.memo.lock_own_loop_table()),
                 start,
             );
             if found.is_none() {
@@ -85,8 +86,8 @@ impl<'a> CallKeyReader<'a> {
         drop(memo);
         let request = request?;
         let calls = match &request {
-            JsonRpcRequest::Single(call) => std::slice::from_ref(call),
-            JsonRpcRequest::Batch(calls) => calls,
+            JsonRpcRequestBody::Single(call) => std::slice::from_ref(call),
+            JsonRpcRequestBody::Batch(calls) => calls,
         };
         for (call, place) in calls.iter().zip(&mut places) {
             if place.is_none() && call.id.is_some() {
@@ -99,9 +100,9 @@ impl<'a> CallKeyReader<'a> {
     /// Returns the call that starts at `start`, if it is in the key cache.
     pub(in crate::exchange) fn find_in_key_cache(
         &self,
-        memo: &LockedCallKeyCache<'_>,
+        memo: &CallKeyCacheGuard<'_>,
         start: usize,
-    ) -> Option<(JsonRpcCall<'a>, CallKey)> {
+    ) -> Option<(JsonRpcCall<'a>, CallKeyAndLifetime)> {
         let text = self.body.get(start..)?;
         // longer calls are not in the key cache
         let text = &text[..text.len().min(MAX_CALL_LENGTH + MAX_ID_LENGTH)];
@@ -109,9 +110,9 @@ impl<'a> CallKeyReader<'a> {
         if id.len() > MAX_ID_LENGTH {
             return None;
         }
-        let known = memo.find_cached_call(
+        let known = memo.find_call_facts(
             self.valid,
-            &RawCall {
+            &RawCallKey {
                 scope: self.hashed,
                 before,
                 after,
@@ -141,7 +142,7 @@ impl<'a> CallKeyReader<'a> {
                 None => None,
             },
         };
-        let place = CallKey {
+        let place = CallKeyAndLifetime {
             key: known.key,
             prospect: known.prospect,
             remembered: true,
@@ -153,13 +154,14 @@ impl<'a> CallKeyReader<'a> {
     pub(in crate::exchange) fn compute_call_key(
         &mut self,
         call: &JsonRpcCall<'_>,
-    ) -> Option<CallKey> {
-        let prospect = CallLifetimeRules::rules_for_call(call.method, call.params, self.valid)?;
+    ) -> Option<CallKeyAndLifetime> {
+        let prospect =
+            CallLifetimeRules::lifetime_rules_for_call(call.method, call.params, self.valid)?;
         let keys = self
             .keys
             .get_or_insert_with(|| self.call_vary_key.call_key_builder());
         let key = keys.build_key(call.method, call.params).ok()?.0;
-        Some(CallKey {
+        Some(CallKeyAndLifetime {
             key,
             prospect,
             remembered: false,
@@ -167,7 +169,11 @@ impl<'a> CallKeyReader<'a> {
     }
 
     /// Adds the key of a call that was a hit to the key cache.
-    pub(in crate::exchange) fn add_to_key_cache(&self, call: &JsonRpcCall<'_>, place: &CallKey) {
+    pub(in crate::exchange) fn add_to_key_cache(
+        &self,
+        call: &JsonRpcCall<'_>,
+        place: &CallKeyAndLifetime,
+    ) {
         if place.remembered {
             return;
         }
@@ -184,7 +190,7 @@ impl<'a> CallKeyReader<'a> {
             let moved = if start < call.starts.id { 0 } else { id.len() };
             start - moved..start - moved + length
         };
-        let known = CachedCallFacts {
+        let known = CallKeyFacts {
             key: place.key,
             prospect: place.prospect,
             method: here(call.starts.method, call.method.len()),
@@ -192,14 +198,14 @@ impl<'a> CallKeyReader<'a> {
                 .params
                 .map(|params| here(call.starts.params, params.len())),
         };
-        let spelling = RawCall {
+        let spelling = RawCallKey {
             scope: self.hashed,
             before,
             after,
         };
         self.memo
-            .lock_loop_table()
-            .insert_cached_call(self.valid, &spelling, known);
+            .lock_own_loop_table()
+            .cache_call_facts(self.valid, &spelling, known);
     }
 }
 
@@ -208,14 +214,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{CallKeyReader, VaryKey};
-    use crate::cache::process::ProcessHandle;
-    use crate::config::{ConfigBlock, RouteConfig};
-    use crate::jsonrpc::request::{parse_request, JsonRpcRequest};
+    use crate::cache::process::ProcessResources;
+    use crate::config::{RouteConfig, RouteConfigBlock};
+    use crate::jsonrpc::request::{parse_jsonrpc_request, JsonRpcRequestBody};
 
     const MOST: usize = 100;
 
     fn config() -> RouteConfig {
-        ConfigBlock::default().resolve_route_config(ProcessHandle::default())
+        RouteConfigBlock::default().resolve_route_config(ProcessResources::default())
     }
 
     /// Generates objects with members in any order, calls among them.
@@ -278,21 +284,21 @@ mod tests {
     /// Checks that a request is read equally with and without the key cache.
     fn agree(config: &RouteConfig, scope: &VaryKey, body: &str) -> Result<(), TestCaseError> {
         let mut calls = CallKeyReader::new(config, scope, body.as_bytes());
-        let read = calls.read_call_keys(MOST);
-        let parsed = parse_request(body.as_bytes(), MOST);
+        let read = calls.read_calls_and_keys(MOST);
+        let parsed = parse_jsonrpc_request(body.as_bytes(), MOST);
         prop_assert_eq!(read.as_ref().map(|(request, _)| request), parsed.as_ref());
         let Ok((request, places)) = read else {
             return Ok(());
         };
         let read = match &request {
-            JsonRpcRequest::Single(call) => std::slice::from_ref(call),
-            JsonRpcRequest::Batch(calls) => calls,
+            JsonRpcRequestBody::Single(call) => std::slice::from_ref(call),
+            JsonRpcRequestBody::Batch(calls) => calls,
         };
         prop_assert_eq!(read.len(), places.len());
         for (call, place) in read.iter().zip(&places) {
             let judged = calls.compute_call_key(call).filter(|_| call.id.is_some());
             prop_assert_eq!(place.map(|it| it.key), judged.map(|it| it.key));
-            let prospect = |place: super::CallKey| format!("{:?}", place.prospect);
+            let prospect = |place: super::CallKeyAndLifetime| format!("{:?}", place.prospect);
             prop_assert_eq!(place.map(prospect), judged.map(prospect));
             if let Some(place) = place {
                 calls.add_to_key_cache(call, place);
@@ -334,7 +340,8 @@ mod tests {
         let remembered = |id: &str| {
             let body = body(id);
             let mut calls = CallKeyReader::new(&config, &scope, body.as_bytes());
-            let Ok((JsonRpcRequest::Batch(read), places)) = calls.read_call_keys(MOST) else {
+            let Ok((JsonRpcRequestBody::Batch(read), places)) = calls.read_calls_and_keys(MOST)
+            else {
                 return None;
             };
             let places: Vec<_> = places.into_iter().flatten().collect();

@@ -1,12 +1,12 @@
 //! Chain identity: a namespace whose node responds for another chain is suspended.
 
-use crate::cache::chain::{ChainState, HeightKind};
+use crate::cache::chain::{ChainState, HeightUnit};
 use crate::cache::credentials::CredentialsPolicies;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::chain_identities::ChainIdentityFact;
-use crate::cache::process::wake::RequestWaiter;
-use crate::cache::process::ProcessState;
-use crate::cache::vary_key::{truncated_blake3, RequestHeaderFields, VaryKey};
+use crate::cache::process::wake::WaitingRequestId;
+use crate::cache::process::ProcessCacheState;
+use crate::cache::vary_key::{truncated_blake3, RetainedRequestHeaders, VaryKey};
 use crate::cache::CacheNamespace;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::machine::Exchange;
@@ -71,7 +71,7 @@ const UNRELATED_PREFIXES: &[&str] = &[
 /// Returns a hash of the request headers that may select the chain; `None` if there are none.
 /// Headers that are part of keys (`keyed`) select another vary key, and are left out.
 pub(in crate::exchange) fn chain_headers_hash(
-    fields: &RequestHeaderFields,
+    fields: &RetainedRequestHeaders,
     keyed: &CredentialsPolicies,
 ) -> Option<u64> {
     let mut selector = None;
@@ -118,7 +118,7 @@ impl Exchange {
         }
         is_namespace_suspended(
             shared,
-            &truncated_blake3(self.request_vary_key(lookup).namespace_encoding()),
+            &truncated_blake3(self.request_vary_key(lookup).namespace_key_bytes()),
             lookup.now,
         )
     }
@@ -131,18 +131,18 @@ impl Exchange {
             return;
         }
         let fact = entry.decode_payload().and_then(|result| {
-            ChainIdentityFact::identity_from_rpc_result(&self.looked.rpc_method, &result)
+            ChainIdentityFact::identity_fact_from_rpc_result(&self.looked.rpc_method, &result)
         });
         if let Some(fact) = fact {
             let (shared, scope) = (
                 &self.route_config.process.shared,
                 self.request_vary_key(lookup),
             );
-            let within = truncated_blake3(scope.encoded_parts());
+            let within = truncated_blake3(scope.vary_key_bytes());
             let observed =
                 shared
                     .identities
-                    .record_chain_fact(&within, shared.purge_generation(), fact);
+                    .compare_and_record_fact(&within, shared.purge_generation(), fact);
             if let Err(how) = observed {
                 suspend_namespace(shared, &scope, &how, lookup.now);
             }
@@ -151,7 +151,7 @@ impl Exchange {
 
     /// Whether the node must respond to a call that identifies the chain, because the request has
     /// headers that may select the chain and were not seen before.
-    pub(in crate::exchange) fn has_unverified_chain_selector(&self, scope: &VaryKey) -> bool {
+    pub(in crate::exchange) fn has_unverified_chain_headers(&self, scope: &VaryKey) -> bool {
         let shared = &self.route_config.process.shared;
         let Some(selector) = chain_headers_hash(
             &self.request.cache.fields,
@@ -159,16 +159,18 @@ impl Exchange {
         ) else {
             return false;
         };
-        let within = truncated_blake3(scope.encoded_parts());
-        !shared
-            .identities
-            .are_headers_verified(&within, shared.purge_generation(), selector)
+        let within = truncated_blake3(scope.vary_key_bytes());
+        !shared.identities.are_request_headers_verified(
+            &within,
+            shared.purge_generation(),
+            selector,
+        )
     }
 }
 
 /// Whether the cache of a namespace is suspended.
 pub(in crate::exchange) fn is_namespace_suspended(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     namespace: &CacheNamespace,
     now: u64,
 ) -> bool {
@@ -181,22 +183,22 @@ pub(in crate::exchange) fn is_namespace_suspended(
 /// Suspends the cache of a namespace in all processes that share the owner, because its node
 /// has responded for another chain, as `how` describes.
 pub(in crate::exchange) fn suspend_namespace(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     scope: &VaryKey,
     how: &str,
     now: u64,
 ) {
-    let namespace = truncated_blake3(scope.namespace_encoding());
+    let namespace = truncated_blake3(scope.namespace_key_bytes());
     let is_news = match shared.owner_client() {
         Some(owner) => {
-            let unknown = || ChainState::without_known_blocks(HeightKind::Blocks, 0);
+            let unknown = || ChainState::new_without_blocks(HeightUnit::Blocks, 0);
             let chain = owner.followed_chains().get_or_add_chain(namespace, unknown);
             let was_wrong =
-                chain.update_chain_state(|state| std::mem::replace(&mut state.wrong, true));
+                chain.modify_locked_chain_state(|state| std::mem::replace(&mut state.wrong, true));
             if !was_wrong {
                 let query = format!("wrong-chain={}", const_hex::encode(namespace));
                 // the result of the request is ignored
-                let _ = owner.purge_at_owner(query.as_bytes(), None, RequestWaiter::NONE, now);
+                let _ = owner.purge_at_owner(query.as_bytes(), None, WaitingRequestId::NONE, now);
             }
             !was_wrong
         }
@@ -204,7 +206,7 @@ pub(in crate::exchange) fn suspend_namespace(
     };
     if is_news {
         shared.purge_hot_tier(None);
-        let name = decode_namespace_name(scope.namespace_encoding()).escape_ascii();
+        let name = decode_namespace_name(scope.namespace_key_bytes()).escape_ascii();
         shared.verified.queue_log_line(format!(
             "a node of namespace \"{name}\" is on another chain ({how}): nothing is cached there \
              until the namespace is purged or the proxy is reloaded; set a cache_namespace for \
@@ -226,10 +228,10 @@ pub(super) fn decode_namespace_name(encoding: &[u8]) -> &[u8] {
 mod tests {
     use super::chain_headers_hash;
     use crate::cache::credentials::CredentialsPolicies;
-    use crate::cache::vary_key::RequestHeaderFields;
+    use crate::cache::vary_key::RetainedRequestHeaders;
 
     fn selector_of(fields: &[(&str, &str)]) -> Option<u64> {
-        let mut all = RequestHeaderFields::default();
+        let mut all = RetainedRequestHeaders::default();
         for (name, value) in fields {
             all.push_header(name.as_bytes(), value.as_bytes());
         }

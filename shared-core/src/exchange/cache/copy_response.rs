@@ -58,7 +58,7 @@ impl Exchange {
             request.why
         } else if request.credentials {
             Reason::Credentials
-        } else if !self.route_config.process.shared.stores_responses() {
+        } else if !self.route_config.process.shared.has_response_storage() {
             Reason::NoMemoryCache
         } else {
             Reason::Local
@@ -120,20 +120,22 @@ impl Exchange {
     }
 
     /// Decides whether a response that is sent unchanged is copied.
-    pub(in crate::exchange) fn tee_or_pass(&mut self) -> ResponseHeadAction {
+    pub(in crate::exchange) fn decide_tee_or_pass(&mut self) -> ResponseHeadAction {
         if self.storing.is_apart {
             // the fill is fed from the node's own body
             return ResponseHeadAction::Pass;
         }
         // the bytes of an encoded response are not the body itself
         let fill = self.storing.fill.as_ref();
-        let is_coded = fill.is_some_and(|fill| fill.has_content_coding());
+        let is_coded = fill.is_some_and(|fill| fill.has_encoded_response());
         if self.response_mode == ResponseMode::Upgrade
             || self.response_mode == ResponseMode::Encoded && !is_coded
         {
             self.reject_as_uncacheable(Reason::Coding);
         }
-        match self.storing.fill.is_some() || self.watches_rpc_errors() || self.is_observing_blocks()
+        match self.storing.fill.is_some()
+            || self.start_watching_rpc_errors()
+            || self.is_observing_blocks()
         {
             true => ResponseHeadAction::Tee,
             false => ResponseHeadAction::Pass,
@@ -145,10 +147,10 @@ impl Exchange {
     /// # Errors
     /// [`HostMisuse`] unless the response is sent unchanged.
     pub fn observe_passed_piece(&mut self, piece: &[u8]) -> Result<(), HostMisuse> {
-        self.next_state(ExchangeEvent::Observe)?;
+        self.checked_state_after_event(ExchangeEvent::Observe)?;
         self.received += piece.len() as u64;
         if let Some(inquiry) = &mut self.inquiry {
-            inquiry.append_response_piece(piece);
+            inquiry.append_probe_response_piece(piece);
         }
         self.upstream.append_watched_piece(piece);
         self.storing

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use super::chain_identity::chain_headers_hash;
 use super::fill::target::FillTarget;
-use super::fill::verification::SentHitVerification;
+use super::fill::verification::PendingHitVerification;
 use super::fill::{CacheFill, FillSnapshot};
-use crate::beacon::BeaconRouteKind;
+use crate::beacon::BeaconRouteLifetimeKind;
 use crate::bytes::try_copy_bytes;
 use crate::cache::entry::{CacheEntry, CompressionGate};
 use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::process::flights::FlightLeadership;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
-use crate::config::UpstreamEncoding;
+use crate::config::UpstreamAcceptEncoding;
 use crate::exchange::cache::lookup::request::LookupRequest;
-use crate::exchange::cache::lookup::result::{LookupContext, LookupResult, StaleEntry};
+use crate::exchange::cache::lookup::result::{LookupFindings, LookupResult, StaleEntry};
 use crate::exchange::machine::actions::{HostMisuse, ResponseHeadAction};
 use crate::exchange::machine::message_head::{
-    CacheRequestKind, Header, ResponseCoding, ResponseHead, ResponseProperties,
+    CacheRequestKind, Header, ResponseContentCoding, ResponseHead, ResponseProperties,
 };
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
@@ -30,7 +30,7 @@ use crate::response_mode::ResponseMode;
 impl Exchange {
     /// Attaches the fill to this request or, while the client receives a stale response, to a
     /// background update.
-    pub(in crate::exchange) fn start_cache_fill(
+    pub(in crate::exchange) fn attach_cache_fill(
         &mut self,
         mut fill: Box<CacheFill>,
         lookup: &LookupRequest<'_>,
@@ -59,7 +59,7 @@ impl Exchange {
         let verified = &self.route_config.process.shared.verified;
         if !verify.is_verification_enabled()
             || lookup.never_anew
-            || !verified.is_verification_due(verify.rate)
+            || !verified.is_hit_verification_due(verify.rate)
         {
             return;
         }
@@ -77,7 +77,7 @@ impl Exchange {
     ) -> Box<CacheFill> {
         let mut fill = self.new_cache_fill(target, scope.clone(), None, lookup);
         let purges = self.route_config.cache.verify.purges;
-        fill.compared = Some(SentHitVerification::new(Arc::clone(entry), purges));
+        fill.compared = Some(PendingHitVerification::new(Arc::clone(entry), purges));
         fill
     }
 
@@ -95,13 +95,19 @@ impl Exchange {
         let settings = FillSnapshot {
             sent_at: lookup.now,
             generation: self.route_config.process.shared.purge_generation(),
-            changes: self.route_config.process.shared.changes.last_number(),
+            changes: self
+                .route_config
+                .process
+                .shared
+                .changes
+                .last_invalidation_number(),
             namespace,
             mark,
             valid: Arc::clone(&self.route_config.cache.valid),
-            chain: self.known_chain(),
+            chain: self.route_chain_parameters(),
             max_ssz: self.route_config.ssz.max_size,
-            requests_identity: self.route_config.upstream_encoding == UpstreamEncoding::Identity
+            requests_identity: self.route_config.upstream_encoding
+                == UpstreamAcceptEncoding::Identity
                 && !lookup.forwards_codings,
             gate: self.compression_gate(),
             max_entry: size(self.route_config.cache.max_entry),
@@ -143,7 +149,7 @@ impl Exchange {
         let fill = self.looked.update.take()?;
         let mut update = Self::new(Arc::clone(&self.route_config));
         update
-            .apply_event(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate)
+            .apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate)
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
@@ -153,7 +159,7 @@ impl Exchange {
             None => try_copy_bytes(&self.request_body)?,
         };
         update.cache_status = CacheStatus::Miss;
-        update.looked = LookupContext {
+        update.looked = LookupFindings {
             at: self.looked.at,
             key: one.as_ref().map_or(self.looked.key, |one| Some(one.key)),
             rpc_method: match &one {
@@ -165,7 +171,7 @@ impl Exchange {
                 .stand_in
                 .as_ref()
                 .map(StaleEntry::clone_for_update),
-            ..LookupContext::default()
+            ..LookupFindings::default()
         };
         update.storing.fill = Some(fill);
         // clients that receive the entry from the cache later see the block, too
@@ -174,8 +180,9 @@ impl Exchange {
             update.remove_request_coding();
         }
         if update.request.cache.kind == CacheRequestKind::Resource {
-            let route = BeaconRouteKind::from_target(&update.request.cache.target);
-            update.make_request_conditional(route != BeaconRouteKind::Other);
+            let route =
+                BeaconRouteLifetimeKind::classify_beacon_target(&update.request.cache.target);
+            update.make_request_conditional(route != BeaconRouteLifetimeKind::Other);
         }
         Some(update)
     }
@@ -197,13 +204,13 @@ impl Exchange {
         self.head_edits.clear();
         let buffered = BufferedBody::for_response_head(&head);
         let mode = match ResponseProperties::from_response_headers(head.fields).coding {
-            ResponseCoding::Identity => ResponseMode::Subrequest,
-            ResponseCoding::Gzip | ResponseCoding::Other => ResponseMode::Encoded,
+            ResponseContentCoding::Identity => ResponseMode::Subrequest,
+            ResponseContentCoding::Gzip | ResponseContentCoding::Other => ResponseMode::Encoded,
         };
         self.pass_response(ExchangeEvent::HeadToPass, buffered, mode)?;
         Ok(match is_answer {
             true => ResponseHeadAction::Tee,
-            false => self.tee_or_pass(),
+            false => self.decide_tee_or_pass(),
         })
     }
 }

@@ -5,31 +5,31 @@
 use crate::bytes::SharedBytes;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
-use crate::cache::resource::{format_cache_key, resource_cache_key};
+use crate::cache::resource::{cache_key_in_format, resource_cache_key};
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
 use crate::memory;
-use crate::transcode::chain_spec::ChainParameters;
+use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::{BodyFormat, TranscodeRequest, Transcoder};
 
 /// Returns the key under which a resource is stored in the format that is negotiated.
-pub(in crate::exchange) fn format_pair_key(
+pub(in crate::exchange) fn key_for_negotiated_format(
     scope: &VaryKey,
     name: &[u8],
     ssz: Option<TranscodeRequest>,
 ) -> CacheKey {
     let key = resource_cache_key(scope, name);
     match ssz.and_then(TranscodeRequest::client_format) {
-        Some(format) => format_cache_key(key, format == BodyFormat::Ssz),
+        Some(format) => cache_key_in_format(key, format == BodyFormat::Ssz),
         None => key,
     }
 }
 
 /// Whether two entries of one resource, in two formats, have the same value; `false` if they
 /// can't be compared. `may_take` receives the bytes that decoding both needs.
-pub(in crate::exchange) fn have_equal_values(
+pub(in crate::exchange) fn have_equal_entry_values(
     negotiated: TranscodeRequest,
-    chain: &ChainParameters,
+    chain: &PresetAndForkDigests,
     max_ssz: u64,
     one: &CacheEntry,
     other: &CacheEntry,
@@ -46,7 +46,7 @@ pub(in crate::exchange) fn have_equal_values(
     let needed = one
         .decode_memory_bytes()
         .saturating_add(other.decode_memory_bytes());
-    if memory::is_memory_short() || !memory::can_allocate(needed) || !may_take(needed) {
+    if memory::is_memory_short() || !memory::can_allocate_now(needed) || !may_take(needed) {
         return false;
     }
     let ssz_of = |entry: &CacheEntry| {
@@ -64,11 +64,11 @@ pub(in crate::exchange) fn have_equal_values(
                 let gives = *negotiated.gives;
                 let made = Transcoder::new(gives, BodyFormat::Ssz, chain, max_ssz, fields);
                 let mut made = made.ok()?;
-                made.push_piece(&plain).ok()?;
+                made.feed_body_piece(&plain).ok()?;
                 let may_take = &mut |room| room as u64 <= max_ssz;
                 let mut body = made.finish_conversion(&plain, may_take).ok()?.body;
-                body.move_into_order()?;
-                Some(SharedBytes::from(body.into_ordered_ranges().0))
+                body.move_parts_into_order()?;
+                Some(SharedBytes::from(body.into_buffer_with_order().0))
             }
         }
     };

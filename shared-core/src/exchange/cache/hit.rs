@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cache::entry::{CacheEntry, IdentityReservation};
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::entry::{CacheEntry, IdentityReservationResult};
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::CacheKey;
@@ -14,8 +14,8 @@ use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit}
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::{PendingDecode, ReadyResponse};
-use crate::exchange::response::pipeline::{EntryReservation, EntryReservations};
+use crate::exchange::response::body::{ReadyResponse, StoredResponseToDecode};
+use crate::exchange::response::pipeline::{EntryReservations, SentEntryReservation};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;
@@ -39,7 +39,7 @@ impl Exchange {
             return None;
         }
         if self.exceeds_response_limit(&entry, id) {
-            return self.respond_limit_exceeded().map(LookupResult::Hit);
+            return self.respond_with_limit_error().map(LookupResult::Hit);
         }
         let is_result = id.is_some() && self.wants_ssz_result();
         let is_plain = is_result || !self.client_prefers_gzip(lookup);
@@ -52,7 +52,7 @@ impl Exchange {
         }
         if self.needs_decode_job(&entry, id, lookup) {
             let id = id.map(<[u8]>::to_vec);
-            let decoding = PendingDecode::One(*key, entry, id, borrowed);
+            let decoding = StoredResponseToDecode::One(*key, entry, id, borrowed);
             return Some(LookupResult::HitToDecode(Box::new(decoding)));
         }
         self.respond_with_checked_entry(key, &entry, id, lookup, borrowed)
@@ -69,7 +69,7 @@ impl Exchange {
         borrowed: EntryReservations,
     ) -> Option<Box<ReadyResponse>> {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
-        let checked = entry.check_strictly_within(&self.route_config.process.budget, limit);
+        let checked = entry.check_strictly_within_budget(&self.route_config.process.budget, limit);
         if let Err(reason) = checked {
             self.remove_damaged_entry(key, entry, reason, lookup.now);
             return None;
@@ -102,11 +102,11 @@ impl Exchange {
         if reason == Reason::Memory {
             return;
         }
-        shared.unreadable.record_unreadable_entry(key, now);
+        shared.unreadable.remember_unreadable_entry(key, now);
         if let Some(owner) = shared.owner_client() {
             let query = format!("key={}", const_hex::encode(key));
             // the result of the purge is ignored
-            let _ = owner.purge_at_owner(query.as_bytes(), None, RequestWaiter::NONE, now);
+            let _ = owner.purge_at_owner(query.as_bytes(), None, WaitingRequestId::NONE, now);
         }
     }
 
@@ -120,7 +120,7 @@ impl Exchange {
         let most = off_loop_min_length(self.route_config.comp_level) as u64;
         let decodes = !self.client_prefers_gzip(lookup)
             && (id.is_some() || self.needs_entry_body(entry))
-            && entry.bytes_to_decode() > most;
+            && entry.identity_bytes_to_decode() > most;
         let is_read = id.is_some() && self.wants_ssz_result() || entry.needs_strict_check();
         decodes || is_read && entry.response_length(b"") > most
     }
@@ -132,32 +132,32 @@ impl Exchange {
             return Err(self.misuse_for_event(ExchangeEvent::Compressed));
         };
         let decoding = std::mem::take(&mut **decoding);
-        let lookup = self.restore_lookup_request();
+        let lookup = self.rebuild_lookup_request();
         let answer = match decoding {
             _ if memory::is_memory_short() => None,
-            PendingDecode::One(key, entry, id, borrowed) => {
+            StoredResponseToDecode::One(key, entry, id, borrowed) => {
                 self.respond_with_checked_entry(&key, &entry, id.as_deref(), &lookup, borrowed)
             }
-            PendingDecode::Batch {
+            StoredResponseToDecode::Batch {
                 answers,
                 gzip,
                 borrowed,
-            } => self.decode_stored_batch(&answers, gzip, &lookup, borrowed),
-            PendingDecode::Running => None,
+            } => self.assemble_stored_batch(&answers, gzip, &lookup, borrowed),
+            StoredResponseToDecode::Running => None,
         };
         let Some(answer) = answer else {
-            self.reset_lookup();
+            self.reset_failed_lookup();
             if let Some(reason) = self.looked.unreadable.take() {
                 self.cache_reason = reason;
             }
-            self.apply_event(ExchangeEvent::Miss, |_| ExchangePhase::AwaitingHead)?;
+            self.apply_transition(ExchangeEvent::Miss, |_| ExchangePhase::AwaitingHead)?;
             return self.forward_allowed_calls().map(|_| ());
         };
-        self.apply_event(ExchangeEvent::Hit, |_| ExchangePhase::Ready(answer))
+        self.apply_transition(ExchangeEvent::Hit, |_| ExchangePhase::Ready(answer))
     }
 
     /// Returns the lookup request with the properties that the host set at the lookup.
-    pub(in crate::exchange) fn restore_lookup_request(&self) -> LookupRequest<'static> {
+    pub(in crate::exchange) fn rebuild_lookup_request(&self) -> LookupRequest<'static> {
         LookupRequest {
             now: self.looked.at,
             coding_allowed: self.looked.may_code,
@@ -212,18 +212,18 @@ impl Exchange {
     ) -> bool {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         match entry.reserve_identity_bytes(&self.route_config.process.budget, limit) {
-            IdentityReservation::NotReserved => true,
-            IdentityReservation::Reserved(decoded) => {
-                let is_it = |loan: &EntryReservation| match loan {
-                    EntryReservation::DecodedEntry(other) => Arc::ptr_eq(other, &decoded),
-                    EntryReservation::Assembled { .. } => false,
+            IdentityReservationResult::NotReserved => true,
+            IdentityReservationResult::Reserved(decoded) => {
+                let is_it = |loan: &SentEntryReservation| match loan {
+                    SentEntryReservation::DecodedEntry(other) => Arc::ptr_eq(other, &decoded),
+                    SentEntryReservation::Assembled { .. } => false,
                 };
                 if !borrowed.iter().any(is_it) {
-                    borrowed.push(EntryReservation::DecodedEntry(decoded));
+                    borrowed.push(SentEntryReservation::DecodedEntry(decoded));
                 }
                 true
             }
-            IdentityReservation::Refused => false,
+            IdentityReservationResult::Refused => false,
         }
     }
 
@@ -275,7 +275,7 @@ impl Exchange {
             self.head_edits
                 .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
         }
-        self.set_hit_cache_status(entry, lookup.now);
+        self.set_hit_status_header(entry, lookup.now);
         if let Some(body) = &body {
             self.set_content_length(usize::try_from(body.byte_length()).unwrap_or(usize::MAX));
         }
@@ -285,7 +285,7 @@ impl Exchange {
             borrowed,
             ..ReadyResponse::default()
         });
-        self.finish_resource_response(&mut answer, entry, lookup);
+        self.adapt_resource_response(&mut answer, entry, lookup);
         answer
     }
 
@@ -323,7 +323,7 @@ impl Exchange {
             }
         }
         if self.request.varies_on_accept()
-            && !vary::vary_covers(vary_lines.iter().copied(), "Accept")
+            && !vary::is_named_in_vary(vary_lines.iter().copied(), "Accept")
         {
             vary_lines.push(b"Accept");
         }
@@ -331,7 +331,7 @@ impl Exchange {
     }
 
     /// Sets `Cache-Status` of a hit, with the remaining lifetime.
-    fn set_hit_cache_status(&mut self, entry: &CacheEntry, now: u64) {
+    fn set_hit_status_header(&mut self, entry: &CacheEntry, now: u64) {
         // format! costs much for this little text
         let left = remaining_lifetime_seconds(entry.response_metadata().expires_at, now);
         let mut cache_status = Vec::with_capacity(40);

@@ -11,14 +11,14 @@ impl Exchange {
     /// Records that this request invalidates the responses for its target when it succeeds.
     pub(in crate::exchange) fn record_invalidating_request(&mut self, lookup: &LookupRequest<'_>) {
         self.looked.changing = Some(Box::new(InvalidatingRequest {
-            namespace: self.invalidation_scope(lookup),
+            namespace: self.invalidation_target_scope(lookup),
             host: lookup.host.to_ascii_lowercase(),
         }));
     }
 
     /// Returns the scope in which a target names one resource on all routes: the namespace that the
     /// operator sets, or port and host.
-    fn invalidation_scope(&self, lookup: &LookupRequest<'_>) -> Vec<u8> {
+    fn invalidation_target_scope(&self, lookup: &LookupRequest<'_>) -> Vec<u8> {
         let mut scope = VaryKey::new();
         match self.configured_namespace(lookup) {
             Some(namespace) => scope.push_route_part(namespace),
@@ -27,7 +27,7 @@ impl Exchange {
                 scope.push_route_part(&lookup.host.to_ascii_lowercase());
             }
         }
-        scope.encoded_parts().to_vec()
+        scope.vary_key_bytes().to_vec()
     }
 
     /// Invalidates the entries of the request's target, and of the targets that the response
@@ -56,19 +56,19 @@ impl Exchange {
     }
 
     /// Whether a request has invalidated the entry since the request for it was sent to the node.
-    pub(in crate::exchange) fn is_invalidated_since(
+    pub(in crate::exchange) fn is_invalidated_since_fetch(
         &self,
         entry: &CacheEntry,
         lookup: &LookupRequest<'_>,
     ) -> bool {
         let changes = &self.route_config.process.shared.changes;
-        if changes.last_number() == 0 {
+        if changes.last_invalidation_number() == 0 {
             return false;
         }
         let target = &self.request.cache.target;
         changes.is_target_invalidated_since(
-            entry.invalidation_number(),
-            &self.invalidation_scope(lookup),
+            entry.invalidation_number_at_dispatch(),
+            &self.invalidation_target_scope(lookup),
             target,
         )
     }

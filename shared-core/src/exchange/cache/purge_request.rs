@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::waiting::{AwaitedResult, WaitingRequest};
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::exchange::cache::lookup::request::LookupAction;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
@@ -26,7 +26,7 @@ const METHOD_ERROR: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
 
 /// A request to purge entries, as the host passes it to [`Exchange::handle_purge_request`].
 #[derive(Clone, Copy, Debug)]
-pub struct PurgeRequest<'a> {
+pub struct PurgeHttpRequest<'a> {
     /// Method of the request.
     pub method: &'a [u8],
     /// Query of the request (docs/caching.md, Purging).
@@ -35,7 +35,7 @@ pub struct PurgeRequest<'a> {
     pub namespace: Option<&'a [u8]>,
     /// Identity under which the request is woken, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest).
-    pub waiter: RequestWaiter,
+    pub waiter: WaitingRequestId,
     /// Milliseconds of the lookup clock, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest).
     pub now: u64,
@@ -49,10 +49,10 @@ impl Exchange {
     /// [`HostMisuse`] unless a response head is awaited.
     pub fn handle_purge_request(
         &mut self,
-        purge: &PurgeRequest<'_>,
+        purge: &PurgeHttpRequest<'_>,
     ) -> Result<LookupAction, HostMisuse> {
         self.is_administrative = true;
-        let waited = self.take_waiting_request();
+        let waited = self.end_lookup_wait();
         let ExchangePhase::AwaitingHead = self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::Miss));
         };
@@ -66,14 +66,16 @@ impl Exchange {
                 reply.unwrap_or_else(|| (504, NO_OWNER_REPLY_ERROR.into()))
             }
             (None, Some(owner)) => {
-                let PurgeRequest { query, waiter, .. } = *purge;
+                let PurgeHttpRequest { query, waiter, .. } = *purge;
                 let of_place = || self.route_config.cache.namespace.as_deref();
                 let namespace = purge.namespace.or_else(of_place);
                 match owner.purge_at_owner(query, namespace, waiter, purge.now) {
                     Some(reply) => reply,
                     None => {
                         let waits = WaitingRequest::new(&shared, waiter, AwaitedResult::AdminReply);
-                        self.apply_event(ExchangeEvent::Wait, |_| ExchangePhase::Waiting(waits))?;
+                        self.apply_transition(ExchangeEvent::Wait, |_| {
+                            ExchangePhase::Waiting(waits)
+                        })?;
                         return Ok(LookupAction::Wait);
                     }
                 }
@@ -109,7 +111,7 @@ impl Exchange {
             body,
             ..ReadyResponse::default()
         });
-        self.apply_event(ExchangeEvent::Hit, |_| ExchangePhase::Ready(answer))?;
+        self.apply_transition(ExchangeEvent::Hit, |_| ExchangePhase::Ready(answer))?;
         Ok(LookupAction::Respond)
     }
 }

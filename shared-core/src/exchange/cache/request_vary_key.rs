@@ -1,6 +1,6 @@
 //! Vary keys of requests.
 
-use super::waiting::WaitingRequestSnapshot;
+use super::waiting::PurgeAndChainSnapshot;
 use crate::cache::chain::DispatchMark;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::cache::CacheNamespace;
@@ -11,19 +11,19 @@ use crate::exchange::machine::Exchange;
 impl Exchange {
     /// Returns the vary key of the request, which separates the variants of a call.
     pub(in crate::exchange) fn request_vary_key(&self, lookup: &LookupRequest<'_>) -> VaryKey {
-        self.resource_vary_key(lookup, None)
+        self.vary_key_for_target(lookup, None)
     }
 
     /// Returns the vary key of the request, or of one target (`name`) of its route.
-    pub(in crate::exchange) fn resource_vary_key(
+    pub(in crate::exchange) fn vary_key_for_target(
         &self,
         lookup: &LookupRequest<'_>,
         name: Option<&[u8]>,
     ) -> VaryKey {
         let request = &self.request.cache;
         let mut base = VaryKey::new();
-        self.push_namespace(&mut base, lookup);
-        base.end_namespace_part();
+        self.push_request_namespace(&mut base, lookup);
+        base.mark_namespace_end();
         if let Some(name) = name {
             base.push_route_part(name);
         }
@@ -37,20 +37,20 @@ impl Exchange {
             .cache_key_headers()
             .peekable();
         if keyed.peek().is_some() {
-            base.push_hashed_headers(&request.fields, keyed);
+            base.push_header_hash(&request.fields, keyed);
         }
         let names = self
             .route_config
             .process
             .shared
             .varying
-            .recorded_header_names(&base);
-        base.set_vary_headers(&request.fields, names);
+            .recorded_vary_names(&base);
+        base.encode_vary_header_values(&request.fields, names);
         base
     }
 
     /// Pushes the namespace; where the operator sets none, the target of a call is a part of it.
-    fn push_namespace(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
+    fn push_request_namespace(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
         let request = &self.request.cache;
         self.push_route_namespace(base, lookup);
         if self.configured_namespace(lookup).is_none() && request.kind == CacheRequestKind::Call {
@@ -98,18 +98,18 @@ impl Exchange {
             // without an owner the namespace is not used
             return Default::default();
         };
-        let namespace = truncated_blake3(scope.namespace_encoding());
+        let namespace = truncated_blake3(scope.namespace_key_bytes());
         (namespace, owner.dispatch_mark(&namespace, now))
     }
 
     /// Returns the identifier of the namespace, and the state that is known now.
-    pub(in crate::exchange) fn lookup_snapshot(
+    pub(in crate::exchange) fn capture_wait_snapshot(
         &self,
         scope: &VaryKey,
         now: u64,
-    ) -> (CacheNamespace, WaitingRequestSnapshot) {
+    ) -> (CacheNamespace, PurgeAndChainSnapshot) {
         let (namespace, mark) = self.dispatch_mark(scope, now);
-        let since = WaitingRequestSnapshot {
+        let since = PurgeAndChainSnapshot {
             generation: self.route_config.process.shared.purge_generation(),
             mark,
         };

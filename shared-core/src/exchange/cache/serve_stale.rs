@@ -10,7 +10,9 @@ use crate::cache::response_directives;
 use crate::cache::status::CacheStatus;
 use crate::cache::use_stale::UpstreamFailure;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
-use crate::exchange::cache::lookup::result::{LookupResult, ReportedFailure, StaleEntry};
+use crate::exchange::cache::lookup::result::{
+    HostReportedUpstreamFailure, LookupResult, StaleEntry,
+};
 use crate::exchange::machine::message_head::{HeadEdit, Header, ResponseHead};
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
@@ -113,7 +115,7 @@ impl Exchange {
     pub fn handle_upstream_failure(&mut self, failure: UpstreamFailure, now: u64) -> bool {
         self.record_upstream_failure(failure);
         let is_stood_in_for = self.would_serve_stale(failure, now);
-        self.looked.failed = Some(ReportedFailure {
+        self.looked.failed = Some(HostReportedUpstreamFailure {
             failure,
             now,
             is_stood_in_for,
@@ -128,7 +130,7 @@ impl Exchange {
 
     /// Whether a stale entry would be sent after this failure.
     pub fn would_serve_stale(&mut self, failure: UpstreamFailure, now: u64) -> bool {
-        self.refresh_stale_entry();
+        self.adopt_newer_stale_entry();
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.may_serve_after_failure(&stand_in.entry, failure, now)
                 && self.is_stale_entry_unpurged(stand_in, now)
@@ -138,16 +140,16 @@ impl Exchange {
     /// Whether the client receives responses though the node has failed before its head: stored
     /// and denied responses of a split batch, and errors for the other calls. The host's own
     /// response is delivered to the exchange as if it were the node's then; its status stays.
-    pub fn has_response_without_node(&self, failure: UpstreamFailure) -> bool {
+    pub fn can_respond_without_node(&self, failure: UpstreamFailure) -> bool {
         let ExchangePhase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
-        failure.precedes_response_head() && !mixed.is_forwarded_whole()
+        failure.occurred_before_response_head() && !mixed.is_forwarded_whole()
     }
 
     /// Replaces the stale entry by a newer one that another request has fetched meanwhile, and that
     /// clients have seen.
-    fn refresh_stale_entry(&mut self) {
+    fn adopt_newer_stale_entry(&mut self) {
         let shared = &self.route_config.process.shared;
         let (Some(stand_in), Some(hot)) = (&mut self.looked.stand_in, shared.hot_tier()) else {
             return;
@@ -181,7 +183,7 @@ impl Exchange {
                 .route_config
                 .cache
                 .use_stale
-                .permits_after_failure(failure)
+                .permits_stale_after_failure(failure)
                 && entry.may_serve_stale(now)
     }
 
@@ -230,7 +232,7 @@ impl Exchange {
             self.looked.forward_status = Some(status);
         }
         self.discard_fill();
-        self.remove_failed_headers(head);
+        self.remove_replaced_response_headers(head);
         true
     }
 
@@ -241,15 +243,20 @@ impl Exchange {
         id: Option<&[u8]>,
         status: CacheStatus,
     ) -> bool {
-        let mut lookup = self.restore_lookup_request();
+        let mut lookup = self.rebuild_lookup_request();
         if let Some(failed) = self.looked.failed {
             lookup.now = failed.now;
         }
         let is_too_long = self.exceeds_response_limit(entry, id);
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let budget = &self.route_config.process.budget;
-        let stands = entry.check_strictly_within(budget, limit).is_ok();
-        if self.next_state(ExchangeEvent::Replace).is_err() || !stands || is_too_long {
+        let stands = entry.check_strictly_within_budget(budget, limit).is_ok();
+        if self
+            .checked_state_after_event(ExchangeEvent::Replace)
+            .is_err()
+            || !stands
+            || is_too_long
+        {
             return false;
         }
         let answer = self.respond_with_entry(entry, id, &lookup, EntryReservations::default());
@@ -257,14 +264,14 @@ impl Exchange {
             return false;
         };
         self.cache_status = status;
-        self.apply_event(ExchangeEvent::Replace, |_| {
+        self.apply_transition(ExchangeEvent::Replace, |_| {
             ExchangePhase::DiscardingUpstream(answer)
         })
         .is_ok()
     }
 
     /// Removes the headers of a failed response that a stale entry replaces.
-    fn remove_failed_headers<'a, I>(&mut self, head: &ResponseHead<I>)
+    fn remove_replaced_response_headers<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {

@@ -5,10 +5,10 @@ use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit};
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::body::ReadyResponse;
-use crate::exchange::response::pipeline::{EntryReservation, EntryReservations};
+use crate::exchange::response::pipeline::{EntryReservations, SentEntryReservation};
 use crate::exchange::ssz::conversion::reserve_transcoding_slot;
 use crate::gzip::open_stream::compress_to_open_stream;
-use crate::gzip::splice::{assemble_gzip_member, SlicedBody, SplicedMemberPart};
+use crate::gzip::splice::{assemble_gzip_member, GzipMemberInput, SlicedBody};
 use crate::memory;
 use crate::memory::MemoryReservation;
 use crate::transcode::{
@@ -21,11 +21,11 @@ const JSON_PIECE_BYTES: usize = 256 << 10;
 impl Exchange {
     /// Whether the client requested the result of a call as SSZ.
     pub(in crate::exchange) fn wants_ssz_result(&self) -> bool {
-        self.requested_result_format().is_some()
+        self.ssz_result_negotiation().is_some()
     }
 
     /// Returns the negotiation of the format of a call's result, if it is SSZ.
-    fn requested_result_format(&self) -> Option<TranscodeRequest> {
+    fn ssz_result_negotiation(&self) -> Option<TranscodeRequest> {
         let ssz = self.request.ssz;
         ssz.filter(|ssz| ssz.is_rpc_call() && ssz.client_format() == Some(BodyFormat::Ssz))
     }
@@ -39,7 +39,7 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
         mut borrowed: EntryReservations,
     ) -> Option<Box<ReadyResponse>> {
-        let ssz = self.requested_result_format()?;
+        let ssz = self.ssz_result_negotiation()?;
         if !self.reserve_entry_decode(entry, &mut borrowed) {
             return None;
         }
@@ -52,7 +52,7 @@ impl Exchange {
             Err(TranscodeError::Memory) => return None,
             // errors, results of another type and results beyond a limit: the node's JSON
             Err(why) => {
-                self.not_ssz = Some(why.metrics_mode());
+                self.not_ssz = Some(why.error_response_mode());
                 let body = match self.client_prefers_gzip(lookup) {
                     true => entry.response_for_gzip_client(id)?,
                     false => json,
@@ -60,7 +60,7 @@ impl Exchange {
                 return Some(self.respond_with_entry_body(entry, Some(body), lookup, borrowed));
             }
         };
-        borrowed.push(EntryReservation::Assembled { _memory: memory });
+        borrowed.push(SentEntryReservation::Assembled { _memory: memory });
         let body = self.compress_ssz_result(result, lookup)?;
         let answer = self.respond_with_entry_body(entry, Some(body), lookup, borrowed);
         self.head_edits.retain(|edit| {
@@ -89,7 +89,7 @@ impl Exchange {
             .budget
             .reserve_bytes(0, limit)
             .ok_or(TranscodeError::Memory)?;
-        let (chain, most) = (self.known_chain(), config.ssz.max_size);
+        let (chain, most) = (self.route_chain_parameters(), config.ssz.max_size);
         let none = std::iter::empty();
         let mut stage = Transcoder::new(*ssz.gives, BodyFormat::Ssz, &chain, most, none)?;
         for piece in json
@@ -99,16 +99,18 @@ impl Exchange {
             if memory::is_memory_short() {
                 return Err(TranscodeError::Memory);
             }
-            stage.push_piece(piece)?;
-            if !memory.grow_reservation_to(stage.occupied_memory(), limit) {
+            stage.feed_body_piece(piece)?;
+            if !memory.grow_reservation_to(stage.occupied_output_memory(), limit) {
                 return Err(TranscodeError::Memory);
             }
         }
         let mut result = stage
             .finish_conversion(&[], &mut |room| memory.grow_reservation_to(room, limit))?
             .body;
-        result.move_into_order().ok_or(TranscodeError::Memory)?;
-        Ok((result.into_ordered_ranges().0, memory))
+        result
+            .move_parts_into_order()
+            .ok_or(TranscodeError::Memory)?;
+        Ok((result.into_buffer_with_order().0, memory))
     }
 
     /// Compresses the result where the client accepts gzip, and it saves bytes or identity is
@@ -124,14 +126,14 @@ impl Exchange {
         {
             let coded = compress_to_open_stream(&result, self.route_config.comp_level);
             let coded =
-                coded.and_then(|coded| assemble_gzip_member([SplicedMemberPart::Open(&coded)]));
+                coded.and_then(|coded| assemble_gzip_member([GzipMemberInput::Open(&coded)]));
             let is_shorter = |coded: &SlicedBody| coded.byte_length() < result.len() as u64;
             let refuses = self.request.accept_encoding.refuses_identity();
             if let Some(coded) = coded.filter(|coded| refuses || is_shorter(coded)) {
                 return Some(coded);
             }
         }
-        let mut body = SlicedBody::empty_identity();
+        let mut body = SlicedBody::empty_identity_body();
         body.append_owned(result)?;
         Some(body)
     }

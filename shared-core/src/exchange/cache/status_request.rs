@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::waiting::{AwaitedResult, WaitingRequest};
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::exchange::cache::lookup::request::LookupAction;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
@@ -12,13 +12,13 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::status::metrics_board::MetricsBoard;
-use crate::status::report::StatusReport;
+use crate::status::report::StatusPageReport;
 use crate::status::StatusReportFormat;
 
 /// A request to the status page, with the host's counters, as the host passes it to
 /// [`Exchange::respond_with_status_page`].
 #[derive(Clone, Copy, Debug)]
-pub struct StatusRequest<'a> {
+pub struct StatusPageRequest<'a> {
     /// Method of the request.
     pub method: &'a [u8],
     /// Query of the request (docs/observability.md).
@@ -30,7 +30,7 @@ pub struct StatusRequest<'a> {
     /// Identity under which the request is woken, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest); without one the owner is not
     /// queried.
-    pub waiter: Option<RequestWaiter>,
+    pub waiter: Option<WaitingRequestId>,
     /// Milliseconds of the lookup clock, as in
     /// [`LookupRequest`](crate::exchange::cache::lookup::request::LookupRequest). It is the clock of the board, too.
     pub now: u64,
@@ -48,10 +48,10 @@ impl Exchange {
     /// [`HostMisuse`] unless a response head is awaited.
     pub fn respond_with_status_page(
         &mut self,
-        request: &StatusRequest<'_>,
+        request: &StatusPageRequest<'_>,
     ) -> Result<LookupAction, HostMisuse> {
         self.is_administrative = true;
-        let waited = self.take_waiting_request();
+        let waited = self.end_lookup_wait();
         let ExchangePhase::AwaitingHead = self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::Miss));
         };
@@ -77,12 +77,15 @@ impl Exchange {
         };
         let shared = Arc::clone(&self.route_config.process.shared);
         let owner = shared.owner_client();
-        if let (None, Some(owner), Some(waiter), true) =
-            (&waited, owner, request.waiter, format.needs_owner_report())
-        {
+        if let (None, Some(owner), Some(waiter), true) = (
+            &waited,
+            owner,
+            request.waiter,
+            format.includes_owner_report(),
+        ) {
             if owner.query_owner_status(waiter, request.now) {
                 let waits = WaitingRequest::new(&shared, waiter, AwaitedResult::AdminReply);
-                self.apply_event(ExchangeEvent::Wait, |_| ExchangePhase::Waiting(waits))?;
+                self.apply_transition(ExchangeEvent::Wait, |_| ExchangePhase::Waiting(waits))?;
                 return Ok(LookupAction::Wait);
             }
         }
@@ -90,7 +93,7 @@ impl Exchange {
         let reply = reply.and_then(|(owner, waiter)| owner.claim_admin_reply(waiter));
         drop(waited);
         let reply = reply.filter(|(status, _)| *status == 200);
-        let body = format.format_status_report(|| StatusReport {
+        let body = format.format_status_report(|| StatusPageReport {
             host: request.host.to_owned(),
             now: request.wall,
             sums: request.board.sum_over_workers(),

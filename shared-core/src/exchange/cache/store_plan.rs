@@ -21,7 +21,7 @@ pub(in crate::exchange) struct StorePlan {
 
 impl StorePlan {
     /// Returns the fill if it is fed from the bytes that the client receives.
-    pub(in crate::exchange) fn fill_from_sent_bytes(&mut self) -> Option<&mut CacheFill> {
+    pub(in crate::exchange) fn client_fed_fill(&mut self) -> Option<&mut CacheFill> {
         self.fill.as_deref_mut().filter(|_| !self.is_apart)
     }
 

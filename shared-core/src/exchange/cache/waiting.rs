@@ -6,8 +6,8 @@ use crate::cache::chain::DispatchMark;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::FlightFollowerWakeup;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::RequestWaiter;
-use crate::cache::process::ProcessState;
+use crate::cache::process::wake::WaitingRequestId;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::vary_key::VaryHeaderNames;
 use crate::cache::CacheKey;
 
@@ -15,9 +15,9 @@ use crate::cache::CacheKey;
 /// leaves its flight, and a leadership that was offered to it is handed over.
 #[derive(Debug)]
 pub(in crate::exchange) struct WaitingRequest {
-    shared: Arc<ProcessState>,
+    shared: Arc<ProcessCacheState>,
     /// Identity under which the request is woken.
-    waiter: RequestWaiter,
+    waiter: WaitingRequestId,
     awaited: AwaitedResult,
 }
 
@@ -26,13 +26,13 @@ pub(in crate::exchange) struct WaitingRequest {
 #[derive(Debug)]
 pub(in crate::exchange) enum AwaitedResult {
     /// One response, which another request fetches or the owner has.
-    Answer(CacheKey, WaitingRequestSnapshot),
+    Answer(CacheKey, PurgeAndChainSnapshot),
     /// The owner's entries for a batch.
     Stored,
     /// Responses that other requests fetch for a batch, in a scope with these vary headers, and
     /// the entries that the owner had for it.
     Flights(
-        WaitingRequestSnapshot,
+        PurgeAndChainSnapshot,
         Option<VaryHeaderNames>,
         Option<OwnerBatchReply>,
     ),
@@ -45,23 +45,24 @@ pub(in crate::exchange) enum AwaitedResult {
 /// The purge generation and the chain state that were known when a request was looked up or began
 /// to wait.
 #[derive(Clone, Debug)]
-pub(in crate::exchange) struct WaitingRequestSnapshot {
+pub(in crate::exchange) struct PurgeAndChainSnapshot {
     /// Generation of the last purge.
     pub(in crate::exchange) generation: u64,
     /// State of the chain.
     pub(in crate::exchange) mark: Option<DispatchMark>,
 }
 
-impl WaitingRequestSnapshot {
+impl PurgeAndChainSnapshot {
     /// Whether an entry may be sent to the waiting request: it may have been fetched before the
     /// request began, and with several event loops a purge may be in effect before this one
     /// resumes.
-    pub(in crate::exchange) fn allows_entry(
+    pub(in crate::exchange) fn allows_entry_since_wait(
         &self,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         entry: &CacheEntry,
     ) -> bool {
-        shared.is_unpurged_since(self.generation) && entry.is_valid_for_dispatch(self.mark.as_ref())
+        shared.is_unpurged_since(self.generation)
+            && entry.may_answer_dispatched_request(self.mark.as_ref())
     }
 }
 
@@ -76,7 +77,7 @@ pub(in crate::exchange) struct OwnerBatchReply {
 /// The responses that a batch has received after its wait: other requests fetched them, or the
 /// owner had them.
 #[derive(Debug, Default)]
-pub(in crate::exchange) struct BatchWaitResult {
+pub(in crate::exchange) struct AwaitedBatchResponses {
     /// Responses that other requests fetched, if the batch waited for them.
     pub(in crate::exchange) landed: Option<Vec<(CacheKey, Arc<CacheEntry>)>>,
     /// Vary headers when the batch began to wait for other requests.
@@ -87,8 +88,8 @@ pub(in crate::exchange) struct BatchWaitResult {
 
 impl WaitingRequest {
     pub(in crate::exchange) fn new(
-        shared: &Arc<ProcessState>,
-        waiter: RequestWaiter,
+        shared: &Arc<ProcessCacheState>,
+        waiter: WaitingRequestId,
         awaited: AwaitedResult,
     ) -> Box<Self> {
         Box::new(Self {
@@ -102,7 +103,7 @@ impl WaitingRequest {
     /// time.
     pub(in crate::exchange) fn awaited_response_key(
         &self,
-    ) -> Option<(CacheKey, WaitingRequestSnapshot)> {
+    ) -> Option<(CacheKey, PurgeAndChainSnapshot)> {
         match &self.awaited {
             AwaitedResult::Answer(key, since) => Some((*key, since.clone())),
             _ => None,
@@ -123,25 +124,25 @@ impl WaitingRequest {
     }
 
     /// Ends the wait of a batch, and returns the responses and entries that it has received.
-    pub(in crate::exchange) fn claim_batch_responses(mut self) -> BatchWaitResult {
+    pub(in crate::exchange) fn claim_awaited_responses(mut self) -> AwaitedBatchResponses {
         let shared = Arc::clone(&self.shared);
         match std::mem::replace(&mut self.awaited, AwaitedResult::Nothing) {
             AwaitedResult::Stored => {
                 // read before the entries: a purge may occur meanwhile
                 let generation = shared.purge_generation();
                 let claim = |owner: &dyn OwnerClient| OwnerBatchReply {
-                    entries: owner.claim_batch_entries(self.waiter),
+                    entries: owner.take_batch_entries(self.waiter),
                     generation,
                 };
-                BatchWaitResult {
+                AwaitedBatchResponses {
                     of_owner: shared.owner_client().map(claim),
-                    ..BatchWaitResult::default()
+                    ..AwaitedBatchResponses::default()
                 }
             }
             AwaitedResult::Flights(since, names, of_owner) => {
-                let mut landed = shared.flights.claim_batch_responses(self.waiter);
-                landed.retain(|(_, entry)| since.allows_entry(&shared, entry));
-                BatchWaitResult {
+                let mut landed = shared.flights.claim_awaited_responses(self.waiter);
+                landed.retain(|(_, entry)| since.allows_entry_since_wait(&shared, entry));
+                AwaitedBatchResponses {
                     landed: Some(landed),
                     names,
                     of_owner,
@@ -149,7 +150,7 @@ impl WaitingRequest {
             }
             awaited => {
                 self.awaited = awaited;
-                BatchWaitResult::default()
+                AwaitedBatchResponses::default()
             }
         }
     }
@@ -164,9 +165,9 @@ impl Drop for WaitingRequest {
             AwaitedResult::Stored => drop(
                 shared
                     .owner_client()
-                    .map(|owner| owner.claim_batch_entries(waiter)),
+                    .map(|owner| owner.take_batch_entries(waiter)),
             ),
-            AwaitedResult::Flights(..) => drop(shared.flights.claim_batch_responses(waiter)),
+            AwaitedResult::Flights(..) => drop(shared.flights.claim_awaited_responses(waiter)),
             AwaitedResult::AdminReply => {
                 drop(
                     shared

@@ -2,7 +2,7 @@
 
 use super::{ExchangeDriver, OffLoopJob};
 use crate::cache::process::hot::HotTier;
-use crate::exchange::drive::step::{store_fill_or_defer, JobKind, TEARDOWN_JOB_LENGTH};
+use crate::exchange::drive::step::{build_fill_or_defer, OffLoopWork, TEARDOWN_JOB_LENGTH};
 use crate::exchange::machine::transitions::ExchangeState;
 use crate::exchange::machine::Exchange;
 use crate::metrics::{ExchangeMetrics, ExchangeMetricsTally};
@@ -13,12 +13,12 @@ impl ExchangeDriver {
     /// the lookup clock, or returns the job that does, which ends with
     /// [`OffLoopJob::store_built_entry`].
     pub fn handle_response_sent(&mut self, now: u64) -> Option<OffLoopJob> {
-        self.compare_body_lengths();
-        self.with_exchange_mut(|exchange| catch_panic(|| exchange.finish_node_probe(now)));
+        self.detect_filter_by_length();
+        self.with_exchange_mut(|exchange| catch_panic(|| exchange.evaluate_probe_response(now)));
         self.with_exchange_mut(Exchange::release_permits);
         let fill =
             self.with_exchange_mut(|exchange| catch_panic(|| exchange.take_complete_fill()))??;
-        store_fill_or_defer(fill?, now)
+        build_fill_or_defer(fill?, now)
     }
 
     /// Passes the pieces of [`Exchange::body_slices`] to a host that copies them, once: the memory
@@ -48,7 +48,7 @@ impl ExchangeDriver {
             reason: exchange.cache_reason(),
             method: exchange.rpc_method(),
             calls: exchange.batch_size(),
-            hits: exchange.batch_hits(),
+            hits: exchange.cached_batch_call_count(),
             each: &exchange.looked.batch_calls,
             is_forwarded: self.is_forwarded,
             node_status: exchange.upstream.upstream_status(),
@@ -58,7 +58,7 @@ impl ExchangeDriver {
             age: exchange.looked.age,
         });
         let shared = &exchange.route_config().process.shared;
-        tally.add_process_metrics(shared);
+        tally.add_counts_outside_exchanges(shared);
         tally.add_eviction_count(shared.hot_tier().map_or(0, HotTier::take_eviction_count));
         tally.add_invalid_entry_count(shared.take_invalid_count());
         self.is_counted = true;
@@ -77,7 +77,7 @@ impl ExchangeDriver {
             let pieces = exchange.body_slices();
             pieces.map(<[u8]>::len).sum::<usize>() >= TEARDOWN_JOB_LENGTH
         });
-        long.map(|exchange| OffLoopJob(JobKind::Teardown(Some(exchange))))
+        long.map(|exchange| OffLoopJob(OffLoopWork::Teardown(Some(exchange))))
     }
 
     /// Number of bytes of the body that should be read at once after

@@ -13,10 +13,12 @@ pub(super) mod step;
 use std::sync::Arc;
 
 use crate::config::RouteConfig;
-pub use crate::exchange::cache::lookup::request::{BodyLength, RequestBody, RequiredBody};
-use crate::exchange::drive::step::JobKind;
+pub use crate::exchange::cache::lookup::request::{
+    BodyLength, RequestBodyAvailability, RequiredBody,
+};
+use crate::exchange::drive::step::OffLoopWork;
 pub use crate::exchange::drive::step::{
-    ExchangeFailureReason, HostFilterEffect, HostStep, OffLoopJob,
+    ExchangeFailureReason, HostStep, OffLoopJob, OtherFiltersEffect,
 };
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{Header, RequestHead};
@@ -27,7 +29,7 @@ use crate::response_mode::ResponseMode;
 
 /// The progress of an exchange's lookup: not begun, waiting for the request's body, or done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LookupPhase {
+enum LookupReadiness {
     /// No body was requested from the host.
     Start,
     /// The request's body is needed; `whole`: the complete body, in any format.
@@ -44,7 +46,7 @@ pub struct ExchangeDriver {
     available_exchange: Option<Box<Exchange>>,
     /// Driver of the background update.
     update: Option<Box<ExchangeDriver>>,
-    seeking: LookupPhase,
+    seeking: LookupReadiness,
     /// Memory of the host's copy of the request's body; `None` without a copy or memory.
     room: Option<MemoryReservation>,
     /// Whether there was no memory for the copy.
@@ -80,7 +82,7 @@ impl ExchangeDriver {
         Self {
             available_exchange: Some(Box::new(exchange)),
             update: None,
-            seeking: LookupPhase::Start,
+            seeking: LookupReadiness::Start,
             room: None,
             lacks_room: false,
             body_reservation: None,
@@ -101,7 +103,7 @@ impl ExchangeDriver {
     }
 
     /// Returns the exchange for `event`, or [`HostMisuse`] while a job has it.
-    fn exchange_for_event(&mut self, event: ExchangeEvent) -> Result<&mut Exchange, HostMisuse> {
+    fn exchange_or_misuse(&mut self, event: ExchangeEvent) -> Result<&mut Exchange, HostMisuse> {
         let state = ExchangeState::Compressing;
         self.available_exchange
             .as_deref_mut()
@@ -122,24 +124,25 @@ impl ExchangeDriver {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        self.exchange_for_event(ExchangeEvent::RequestHead)?
+        self.exchange_or_misuse(ExchangeEvent::RequestHead)?
             .read_request_head(head)
     }
 
     /// Compares the length of the upstream's body with the length of the body that arrived, at its
     /// end. If they differ, another filter changes bodies: the route is recorded as one with such a
     /// filter. Not all filters that change a body show it before.
-    fn compare_body_lengths(&mut self) {
+    fn detect_filter_by_length(&mut self) {
         if let (Some(sent), Some(exchange)) = (self.node_sent, &mut self.available_exchange) {
-            let is_changed = exchange.compare_upstream_length(sent);
-            self.is_news |= is_changed && exchange.route_config.filters.record_changed_body();
+            let is_changed = exchange.compare_upstream_with_received(sent);
+            self.is_news |=
+                is_changed && exchange.route_config.filters.record_filter_changed_body();
         }
     }
 
     /// Moves the exchange into a job; the host must wait if another job has it.
     fn start_exchange_job(&mut self) -> HostStep {
         match self.available_exchange.take() {
-            Some(exchange) => HostStep::RunJob(OffLoopJob(JobKind::PendingWork(exchange))),
+            Some(exchange) => HostStep::RunJob(OffLoopJob(OffLoopWork::PendingWork(exchange))),
             None => HostStep::Await,
         }
     }
@@ -178,18 +181,18 @@ impl ExchangeDriver {
     /// Returns the step after a job of [`HostStep::RunJob`] has run.
     pub fn resume_after_job(&mut self, job: OffLoopJob) -> HostStep {
         match job.0 {
-            JobKind::PendingWork(exchange) => {
+            OffLoopWork::PendingWork(exchange) => {
                 self.available_exchange = Some(exchange);
                 self.step_after_job()
             }
             // these jobs belong to no exchange any more
-            JobKind::Store(_) | JobKind::Teardown(_) => HostStep::Await,
+            OffLoopWork::Store(_) | OffLoopWork::Teardown(_) => HostStep::Await,
         }
     }
 
     /// Ends the exchange for a client that has disconnected; borrowed bodies stay valid.
-    pub fn detach_client(&mut self) {
+    pub fn abandon_client_exchange(&mut self) {
         self.update = None;
-        self.with_exchange_mut(Exchange::detach_client_request);
+        self.with_exchange_mut(Exchange::abandon_client_request);
     }
 }

@@ -2,20 +2,20 @@
 //! upstream.
 
 use super::{
-    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, LookupPhase, RequestBody,
-    RequiredBody,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, LookupReadiness,
+    RequestBodyAvailability, RequiredBody,
 };
 use crate::cache::reason::Reason;
-use crate::config::node_capabilities::NodeCapabilities;
+use crate::config::node_capabilities::RouteNodeCapabilities;
 use crate::exchange::cache::lookup::request::{LookupAction, LookupRequest};
-use crate::exchange::cache::purge_request::PurgeRequest;
+use crate::exchange::cache::purge_request::PurgeHttpRequest;
 #[cfg(not(target_family = "wasm"))]
-use crate::exchange::cache::status_request::StatusRequest;
-use crate::exchange::drive::step::run_pending_work;
+use crate::exchange::cache::status_request::StatusPageRequest;
+use crate::exchange::drive::step::run_pending_exchange_work;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::transitions::ExchangeEvent;
-use crate::exchange::request::call_policy::PolicyDecision;
-use crate::exchange::request::unverifiable::UnverifiableReason;
+use crate::exchange::request::call_policy::CallAccessDecision;
+use crate::exchange::request::unverifiable::UnverifiableRequestReason;
 use crate::memory;
 use crate::panics::catch_panic;
 
@@ -28,22 +28,24 @@ impl ExchangeDriver {
     /// after the body was read; after the lookup nothing is needed.
     pub fn required_body(&mut self, length: BodyLength) -> RequiredBody {
         let need = match self.seeking {
-            LookupPhase::Start => self.with_exchange_mut(|exchange| exchange.required_body(length)),
-            LookupPhase::Body { .. } => Some(RequiredBody::LookUp),
-            LookupPhase::Done => None,
+            LookupReadiness::Start => {
+                self.with_exchange_mut(|exchange| exchange.required_body(length))
+            }
+            LookupReadiness::Body { .. } => Some(RequiredBody::LookUp),
+            LookupReadiness::Done => None,
         };
         let need = need.unwrap_or(RequiredBody::Nothing);
         match need {
             RequiredBody::LookUp => {}
-            RequiredBody::Body => self.seeking = LookupPhase::Body { whole: false },
-            RequiredBody::WholeBody => self.seeking = LookupPhase::Body { whole: true },
-            RequiredBody::Nothing => self.seeking = LookupPhase::Done,
+            RequiredBody::Body => self.seeking = LookupReadiness::Body { whole: false },
+            RequiredBody::WholeBody => self.seeking = LookupReadiness::Body { whole: true },
+            RequiredBody::Nothing => self.seeking = LookupReadiness::Done,
         }
         need
     }
 
     /// Whether the client may wait for a 100 (Continue) before it sends the request's body, for a
-    /// host that does not send one. The body is [unread](RequestBody::AwaitsContinue) then.
+    /// host that does not send one. The body is [unread](RequestBodyAvailability::AwaitsContinue) then.
     pub fn expects_continue(&self) -> bool {
         self.available_exchange()
             .is_some_and(|exchange| exchange.request.expects_continue)
@@ -59,8 +61,8 @@ impl ExchangeDriver {
     pub fn request_buffer_allowance(&mut self, received: u64, length: BodyLength) -> Option<u64> {
         let exchange = self.available_exchange.as_deref()?;
         let longest = match self.seeking {
-            LookupPhase::Body { whole } => exchange.max_request_length(whole),
-            LookupPhase::Start | LookupPhase::Done => return None,
+            LookupReadiness::Body { whole } => exchange.max_buffered_request_length(whole),
+            LookupReadiness::Start | LookupReadiness::Done => return None,
         };
         let may_become = match length {
             BodyLength::Known(length) => length.max(received),
@@ -91,10 +93,10 @@ impl ExchangeDriver {
     /// complete, up to `limit`.
     pub fn exceeds_request_limit(&mut self, length: u64, limit: u64) -> bool {
         let longest = match self.seeking {
-            LookupPhase::Body { whole } => self
+            LookupReadiness::Body { whole } => self
                 .available_exchange()
-                .map(|it| it.max_request_length(whole)),
-            LookupPhase::Start | LookupPhase::Done => None,
+                .map(|it| it.max_buffered_request_length(whole)),
+            LookupReadiness::Start | LookupReadiness::Done => None,
         };
         self.is_too_long = longest.is_some_and(|longest| length > longest.min(limit));
         self.is_too_long
@@ -145,13 +147,13 @@ impl ExchangeDriver {
     /// [`HostMisuse`] unless a response head is awaited.
     pub fn lookup_under_policy(
         &mut self,
-        body: RequestBody<'_>,
+        body: RequestBodyAvailability<'_>,
         lookup: LookupRequest<'_>,
     ) -> Result<HostStep, HostMisuse> {
         let room = self.room.take();
-        let found = self.evaluate_and_lookup(body, lookup);
+        let found = self.evaluate_policy_and_lookup(body, lookup);
         drop(room);
-        if self.seeking == LookupPhase::Done {
+        if self.seeking == LookupReadiness::Done {
             self.body_reservation = None;
         }
         found
@@ -159,41 +161,43 @@ impl ExchangeDriver {
 
     /// Evaluates the request under the policy; a request that is not denied is rewritten, looked up
     /// or forwarded.
-    fn evaluate_and_lookup(
+    fn evaluate_policy_and_lookup(
         &mut self,
-        body: RequestBody<'_>,
+        body: RequestBodyAvailability<'_>,
         lookup: LookupRequest<'_>,
     ) -> Result<HostStep, HostMisuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
-        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
-        let (as_read, body) = (body, body.complete_body());
-        if exchange.is_under_policy() {
-            let ruling = catch_panic(|| exchange.evaluate_policy(as_read, is_too_long));
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Miss)?;
+        let (as_read, body) = (body, body.as_complete_body());
+        if exchange.is_subject_to_policy() {
+            let ruling = catch_panic(|| exchange.evaluate_call_policy(as_read, is_too_long));
             // a request that was not evaluated is not forwarded
-            match ruling.unwrap_or(PolicyDecision::Refused(UnverifiableReason::Memory)) {
-                PolicyDecision::Allowed => {}
-                PolicyDecision::PartlyDenied => return self.lookup_allowed_calls(body, lookup),
+            match ruling.unwrap_or(CallAccessDecision::Refused(
+                UnverifiableRequestReason::Memory,
+            )) {
+                CallAccessDecision::Allowed => {}
+                CallAccessDecision::PartlyDenied => return self.lookup_allowed_calls(body, lookup),
                 denied => {
                     exchange.respond_denied(denied)?;
-                    self.seeking = LookupPhase::Done;
+                    self.seeking = LookupReadiness::Done;
                     return Ok(HostStep::Respond);
                 }
             }
         }
-        if exchange.requires_body_rewrite() {
+        if exchange.requires_request_rewrite() {
             if exchange.route_config.is_cache_enabled() {
                 catch_panic(|| exchange.record_invalidating_request(&lookup)).unwrap_or_default();
             }
-            self.seeking = LookupPhase::Done;
-            return self.begin_request_rewrite(body);
+            self.seeking = LookupReadiness::Done;
+            return self.transcode_or_decode_request(body);
         }
-        if catch_panic(|| exchange.is_witness_call(body, &lookup)).unwrap_or(false) {
-            self.seeking = LookupPhase::Done;
-            return self.begin_request_rewrite(body);
+        if catch_panic(|| exchange.is_engine_witness_call(body, &lookup)).unwrap_or(false) {
+            self.seeking = LookupReadiness::Done;
+            return self.transcode_or_decode_request(body);
         }
         if catch_panic(|| exchange.negotiate_before_lookup(body)).unwrap_or(false) {
-            self.seeking = LookupPhase::Done;
-            return self.forward_or_decompress(body);
+            self.seeking = LookupReadiness::Done;
+            return self.forward_or_decompress_request(body);
         }
         let why_not = match body {
             Some(body) if exchange.exceeds_lookup_limit(body) => Reason::RequestLength,
@@ -204,11 +208,11 @@ impl ExchangeDriver {
         };
         if why_not != Reason::None {
             exchange.set_bypass_reason(why_not);
-            self.seeking = LookupPhase::Done;
-            return self.forward_or_decompress(body);
+            self.seeking = LookupReadiness::Done;
+            return self.forward_or_decompress_request(body);
         }
-        match self.lookup_stored_responses(body, lookup)? {
-            LookupAction::Forward => self.forward_or_decompress(body),
+        match self.lookup_within_filter_limits(body, lookup)? {
+            LookupAction::Forward => self.forward_or_decompress_request(body),
             found => Ok(self.step_for_lookup_action(found)),
         }
     }
@@ -219,7 +223,7 @@ impl ExchangeDriver {
         body: Option<&[u8]>,
         lookup: LookupRequest<'_>,
     ) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Miss)?;
         let is_too_long = body.is_some_and(|body| exchange.exceeds_lookup_limit(body));
         if is_too_long {
             exchange.set_bypass_reason(Reason::RequestLength);
@@ -229,17 +233,17 @@ impl ExchangeDriver {
             catch_panic(|| exchange.record_invalidating_request(&lookup)).unwrap_or_default();
         }
         let found =
-            match is_too_long || !exchange.is_call_request() || exchange.cache_ignores_body() {
+            match is_too_long || !exchange.is_call_request() || exchange.cache_needs_no_body() {
                 true => LookupAction::Forward,
-                false => self.lookup_stored_responses(body, lookup)?,
+                false => self.lookup_within_filter_limits(body, lookup)?,
             };
         if found != LookupAction::Forward {
             return Ok(self.step_for_lookup_action(found));
         }
-        self.seeking = LookupPhase::Done;
+        self.seeking = LookupReadiness::Done;
         Ok(
             match self
-                .exchange_for_event(ExchangeEvent::PartialHit)?
+                .exchange_or_misuse(ExchangeEvent::PartialHit)?
                 .forward_allowed_calls()?
             {
                 true => HostStep::ForwardRewritten,
@@ -262,24 +266,24 @@ impl ExchangeDriver {
 
     /// Searches the cache, if the request has to be looked up; other filters that change bodies
     /// limit the result.
-    fn lookup_stored_responses(
+    fn lookup_within_filter_limits(
         &mut self,
         body: Option<&[u8]>,
         lookup: LookupRequest<'_>,
     ) -> Result<LookupAction, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Miss)?;
         let filters = &exchange.route_config.filters;
         let lookup = LookupRequest {
             // a request without a complete body is no call here: its beginning is not used
             body: body.unwrap_or_default(),
-            coding_allowed: lookup.coding_allowed && !filters.has_body_filter(),
+            coding_allowed: lookup.coding_allowed && !filters.has_detected_filter(),
             whole: lookup.whole || lookup.filters && !filters.has_unchanged_bodies(),
             ..lookup
         };
         let found = match catch_panic(|| exchange.lookup_in_cache(lookup)) {
             Some(found) => found?,
             None => {
-                exchange.reset_lookup();
+                exchange.reset_failed_lookup();
                 LookupAction::Forward
             }
         };
@@ -294,29 +298,32 @@ impl ExchangeDriver {
             self.update = update.map(|update| Box::new(Self::from_exchange(update)));
         }
         if found != LookupAction::Wait {
-            self.seeking = LookupPhase::Done;
+            self.seeking = LookupReadiness::Done;
         }
         Ok(found)
     }
 
     /// Forwards the request unchanged, unless its compressed body must be decompressed first.
-    fn forward_or_decompress(&mut self, body: Option<&[u8]>) -> Result<HostStep, HostMisuse> {
+    fn forward_or_decompress_request(
+        &mut self,
+        body: Option<&[u8]>,
+    ) -> Result<HostStep, HostMisuse> {
         match self
-            .exchange_for_event(ExchangeEvent::Miss)?
+            .exchange_or_misuse(ExchangeEvent::Miss)?
             .is_decoded_off_loop()
         {
-            true => self.begin_request_rewrite(body),
+            true => self.transcode_or_decode_request(body),
             false => Ok(HostStep::Forward),
         }
     }
 
     /// Rewrites the request's body to another format or without its coding.
-    fn begin_request_rewrite(&mut self, body: Option<&[u8]>) -> Result<HostStep, HostMisuse> {
+    fn transcode_or_decode_request(&mut self, body: Option<&[u8]>) -> Result<HostStep, HostMisuse> {
         let is_too_long = self.is_too_long;
-        let exchange = self.exchange_for_event(ExchangeEvent::Rewrite)?;
-        match exchange.begin_body_rewrite(body, is_too_long)? {
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Rewrite)?;
+        match exchange.begin_request_body_rewrite(body, is_too_long)? {
             true if exchange.needs_rewrite_job() => return Ok(self.start_exchange_job()),
-            true => run_pending_work(exchange),
+            true => run_pending_exchange_work(exchange),
             false => {}
         }
         Ok(self.step_after_job())
@@ -329,9 +336,9 @@ impl ExchangeDriver {
     /// [`HostMisuse`] unless a response head is awaited.
     pub fn handle_purge_request(
         &mut self,
-        purge: &PurgeRequest<'_>,
+        purge: &PurgeHttpRequest<'_>,
     ) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Miss)?;
         Ok(match exchange.handle_purge_request(purge)? {
             LookupAction::Wait => HostStep::Wait,
             _ => HostStep::Respond,
@@ -345,9 +352,9 @@ impl ExchangeDriver {
     #[cfg(not(target_family = "wasm"))]
     pub fn respond_with_status_page(
         &mut self,
-        request: &StatusRequest<'_>,
+        request: &StatusPageRequest<'_>,
     ) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Miss)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Miss)?;
         Ok(match exchange.respond_with_status_page(request)? {
             LookupAction::Wait => HostStep::Wait,
             _ => HostStep::Respond,
@@ -364,9 +371,9 @@ impl ExchangeDriver {
 
     /// Loads the capabilities of these nodes for this request, before the lookup. For a host that
     /// [probes](Self::take_node_probe) later, or whose settings are shared by many routes.
-    pub fn load_node_capabilities(&mut self, nodes: &NodeCapabilities) {
+    pub fn load_node_capabilities(&mut self, nodes: &RouteNodeCapabilities) {
         self.with_exchange_mut(|exchange| {
-            catch_panic(|| exchange.load_node_capabilities_from(nodes))
+            catch_panic(|| exchange.load_separate_node_capabilities(nodes))
         });
     }
 

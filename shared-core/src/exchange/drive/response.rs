@@ -1,9 +1,9 @@
 //! Response phase of the driver: from the upstream's head to the end of the body.
 
-use super::{ExchangeDriver, ExchangeFailureReason, HostFilterEffect, HostStep, OffLoopJob};
+use super::{ExchangeDriver, ExchangeFailureReason, HostStep, OffLoopJob, OtherFiltersEffect};
 use crate::cache::reason::Reason;
 use crate::cache::use_stale::UpstreamFailure;
-use crate::exchange::drive::step::{run_pending_work, store_fill_or_defer};
+use crate::exchange::drive::step::{build_fill_or_defer, run_pending_exchange_work};
 use crate::exchange::machine::actions::{
     BodyEndAction, BodyPieceAction, HostMisuse, ResponseHeadAction,
 };
@@ -33,10 +33,10 @@ impl ExchangeDriver {
     }
 
     /// Whether the client gets a response although the upstream failed before its head; see
-    /// [`Exchange::has_response_without_node`].
-    pub fn has_response_without_upstream(&self, failure: UpstreamFailure) -> bool {
+    /// [`Exchange::can_respond_without_node`].
+    pub fn can_respond_without_upstream(&self, failure: UpstreamFailure) -> bool {
         let exchange = self.available_exchange();
-        exchange.is_some_and(|exchange| exchange.has_response_without_node(failure))
+        exchange.is_some_and(|exchange| exchange.can_respond_without_node(failure))
     }
 
     /// Handles the head as the upstream sent it; see [`Exchange::evaluate_upstream_head`]. Returns
@@ -55,7 +55,7 @@ impl ExchangeDriver {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let exchange = self.exchange_for_event(ExchangeEvent::HeadToPass)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::HeadToPass)?;
         // all pieces of a background update are reported as the upstream sent them
         let shows_both = exchange.exchange_state() != ExchangeState::AwaitingUpdate;
         let judged = catch_panic(|| {
@@ -77,31 +77,31 @@ impl ExchangeDriver {
     /// compress it; and whether its head has a `Content-Length`. Called when the response's head
     /// is about to be evaluated, or a stored response to be sent. Returns the changes that the
     /// exchange has to expect.
-    pub fn record_filter_effect(
+    pub fn record_host_filter_effect(
         &mut self,
         changes: bool,
         codes: bool,
         has_length: bool,
-    ) -> HostFilterEffect {
+    ) -> OtherFiltersEffect {
         let Some(exchange) = &mut self.available_exchange else {
-            return HostFilterEffect::None;
+            return OtherFiltersEffect::None;
         };
         let filters = &exchange.route_config.filters;
         // a filter that was detected before may not be visible in this response
-        self.is_changed = changes || !has_length && filters.has_body_filter();
+        self.is_changed = changes || !has_length && filters.has_detected_filter();
         if !self.is_changed {
             filters.record_unchanged_body();
-            return HostFilterEffect::None;
+            return OtherFiltersEffect::None;
         }
         // a filter that compresses is visible in the head: no reason to send stored entries
         // unchanged
-        self.is_news |= !codes && filters.record_changed_body();
+        self.is_news |= !codes && filters.record_filter_changed_body();
         if exchange.stored_response_status() == 0 {
             exchange.switch_fill_to_upstream();
         }
         match exchange.is_fill_from_upstream() {
-            true => HostFilterEffect::SeparateCopy,
-            false => HostFilterEffect::BodyChanged,
+            true => OtherFiltersEffect::SeparateCopy,
+            false => OtherFiltersEffect::BodyChanged,
         }
     }
 
@@ -115,7 +115,7 @@ impl ExchangeDriver {
         let is_changed = self.is_changed;
         let has_memory = self.with_exchange_mut(|exchange| {
             exchange.apply_filtered_hit_head(fields);
-            !is_changed || exchange.decompress_sent_body()
+            !is_changed || exchange.decompress_outgoing_body()
         });
         has_memory.unwrap_or(false)
     }
@@ -146,13 +146,13 @@ impl ExchangeDriver {
         }
         let fill = catch_panic(|| {
             match piece {
-                Some(piece) => exchange.observe_upstream_piece(piece),
+                Some(piece) => exchange.copy_upstream_piece_into_fill(piece),
                 None if length > 0 => exchange.reject_storage(Reason::Filtered),
                 None => {}
             }
             is_last.then(|| exchange.take_upstream_fill()).flatten()
         });
-        store_fill_or_defer(fill??, now)
+        build_fill_or_defer(fill??, now)
     }
 
     /// Evaluates the response head, and returns the step that decides how the body is sent.
@@ -167,7 +167,7 @@ impl ExchangeDriver {
         I: Iterator<Item = Header<'a>> + Clone,
     {
         self.is_forwarded = true;
-        let exchange = self.exchange_for_event(ExchangeEvent::HeadToPass)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::HeadToPass)?;
         match catch_panic(|| exchange.evaluate_response_head(head)) {
             Some(judged) => Ok(match judged? {
                 ResponseHeadAction::Pass => HostStep::Pass,
@@ -184,14 +184,14 @@ impl ExchangeDriver {
     ///
     /// # Errors
     /// [`HostMisuse`] unless a response head is awaited.
-    pub fn handle_unavailable_head(&mut self) -> Result<HostStep, HostMisuse> {
+    pub fn handle_head_without_memory(&mut self) -> Result<HostStep, HostMisuse> {
         self.is_forwarded = true;
         self.send_original_response(ResponseMode::Memory)
     }
 
     /// Sends the original after a failure at the response head.
     fn send_original_response(&mut self, reason: ResponseMode) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::SendOriginal)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::SendOriginal)?;
         exchange.send_original_response(reason)?;
         Ok(match exchange.exchange_state() {
             // its end is a failure, or the end of a stored response
@@ -206,7 +206,7 @@ impl ExchangeDriver {
     /// # Errors
     /// [`HostMisuse`] unless a piece is expected.
     pub fn handle_body_piece(&mut self, piece: &[u8]) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Piece)?;
         if !exchange.is_fill_from_upstream() {
             observe_upstream_blocks(exchange, piece);
         }
@@ -226,7 +226,7 @@ impl ExchangeDriver {
     /// # Errors
     /// [`HostMisuse`] unless a head is withheld.
     pub fn end_buffering(&mut self) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::StartStream)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::StartStream)?;
         let released = catch_panic(|| exchange.end_buffering());
         self.step_after_piece(released)
     }
@@ -237,7 +237,7 @@ impl ExchangeDriver {
         &mut self,
         taken: Option<Result<BodyPieceAction, HostMisuse>>,
     ) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Piece)?;
         let taken = match taken {
             Some(taken) => taken?,
             None => {
@@ -267,15 +267,15 @@ impl ExchangeDriver {
     /// # Errors
     /// [`HostMisuse`] unless a head is withheld.
     pub fn handle_body_end(&mut self) -> Result<HostStep, HostMisuse> {
-        self.compare_body_lengths();
-        let exchange = self.exchange_for_event(ExchangeEvent::End)?;
+        self.detect_filter_by_length();
+        let exchange = self.exchange_or_misuse(ExchangeEvent::End)?;
         let failure = match exchange.response_mode {
             ResponseMode::Memory => ExchangeFailureReason::Memory,
             _ => ExchangeFailureReason::Short,
         };
         let ended = match catch_panic(|| exchange.complete_withheld_body()) {
             Some(ended) => ended?,
-            None => exchange.complete_uncompressed_body()?,
+            None => exchange.complete_body_after_failure()?,
         };
         Ok(match ended {
             BodyEndAction::Fail => HostStep::Fail(failure),
@@ -286,7 +286,7 @@ impl ExchangeDriver {
             BodyEndAction::Send => HostStep::Send,
             BodyEndAction::Code { off_loop: true } => self.start_exchange_job(),
             BodyEndAction::Code { off_loop: false } => {
-                run_pending_work(exchange);
+                run_pending_exchange_work(exchange);
                 self.step_after_job()
             }
         })
@@ -299,7 +299,7 @@ impl ExchangeDriver {
     /// # Errors
     /// [`HostMisuse`] unless a head is withheld.
     pub fn handle_truncated_body(&mut self) -> Result<HostStep, HostMisuse> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Truncated)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Truncated)?;
         let ended = match catch_panic(|| exchange.complete_truncated_body()) {
             Some(ended) => ended?,
             None => {
@@ -312,7 +312,7 @@ impl ExchangeDriver {
             BodyEndAction::Stream | BodyEndAction::Send => HostStep::Send,
             BodyEndAction::Code { off_loop: true } => self.start_exchange_job(),
             BodyEndAction::Code { off_loop: false } => {
-                run_pending_work(exchange);
+                run_pending_exchange_work(exchange);
                 self.step_after_job()
             }
         })
@@ -324,7 +324,7 @@ impl ExchangeDriver {
     /// # Errors
     /// [`HostMisuse`] unless a head is withheld or a body is streamed.
     pub fn abort_response(&mut self) -> Result<(), HostMisuse> {
-        self.exchange_for_event(ExchangeEvent::Truncated)?
+        self.exchange_or_misuse(ExchangeEvent::Truncated)?
             .abort_response()
     }
 
@@ -339,7 +339,7 @@ impl ExchangeDriver {
         flush: FlushMode,
         output: &mut [u8],
     ) -> Result<EncodeProgress, BodyStreamError> {
-        let exchange = self.exchange_for_event(ExchangeEvent::Piece)?;
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Piece)?;
         let coded = catch_panic(|| exchange.encode_stream_piece(piece, flush, output));
         if let (Some(Ok(progress)), false) = (&coded, exchange.is_fill_from_upstream()) {
             observe_upstream_blocks(exchange, &piece[..progress.consumed]);

@@ -113,11 +113,11 @@ impl ExchangeFailureReason {
 /// Work of an exchange that takes too long for an event loop, and that the host runs on another
 /// thread.
 #[derive(Debug)]
-pub struct OffLoopJob(pub(in crate::exchange) JobKind);
+pub struct OffLoopJob(pub(in crate::exchange) OffLoopWork);
 
 /// The work of a job, with the data that it takes to its thread.
 #[derive(Debug)]
-pub(in crate::exchange) enum JobKind {
+pub(in crate::exchange) enum OffLoopWork {
     /// Compress or decompress a response.
     PendingWork(Box<Exchange>),
     /// Build and store the entry for a response that was sent.
@@ -142,20 +142,20 @@ impl OffLoopJob {
     /// Does the job's work on the calling thread. Takes milliseconds per megabyte.
     pub fn run_job(&mut self) {
         match &mut self.0 {
-            JobKind::PendingWork(exchange) => run_pending_work(exchange),
+            OffLoopWork::PendingWork(exchange) => run_pending_exchange_work(exchange),
             // an entry that could not be built is not stored
-            JobKind::Store(fill) => {
+            OffLoopWork::Store(fill) => {
                 catch_panic(|| fill.build_collected_entries()).unwrap_or_default();
             }
-            JobKind::Teardown(exchange) => drop(exchange.take()),
+            OffLoopWork::Teardown(exchange) => drop(exchange.take()),
         }
     }
 
     /// Whether the job must run even if its client has disconnected.
     pub fn runs_without_client(&self) -> bool {
         match &self.0 {
-            JobKind::PendingWork(exchange) => exchange.has_active_fill(),
-            JobKind::Store(_) | JobKind::Teardown(_) => true,
+            OffLoopWork::PendingWork(exchange) => exchange.has_active_fill(),
+            OffLoopWork::Store(_) | OffLoopWork::Teardown(_) => true,
         }
     }
 
@@ -163,15 +163,17 @@ impl OffLoopJob {
     /// clock.
     pub fn store_built_entry(self, now: u64) {
         match self.0 {
-            JobKind::PendingWork(_) | JobKind::Teardown(_) => {}
-            JobKind::Store(fill) => catch_panic(|| fill.publish_entries(now)).unwrap_or_default(),
+            OffLoopWork::PendingWork(_) | OffLoopWork::Teardown(_) => {}
+            OffLoopWork::Store(fill) => {
+                catch_panic(|| fill.store_and_publish_entries(now)).unwrap_or_default()
+            }
         }
     }
 }
 
 /// Runs the pending work of an exchange: compression, conversion, merge, decompression or rewrite.
 /// If it panics, the original is sent.
-pub(in crate::exchange) fn run_pending_work(exchange: &mut Exchange) {
+pub(in crate::exchange) fn run_pending_exchange_work(exchange: &mut Exchange) {
     let coded = catch_panic(|| exchange.run_pending_stages());
     // the state allows the compression, or sending the original
     let _ = coded.unwrap_or_else(|| exchange.send_original_response(ResponseMode::Failed));
@@ -179,7 +181,7 @@ pub(in crate::exchange) fn run_pending_work(exchange: &mut Exchange) {
 
 /// The changes that the host's other filters make to the body of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostFilterEffect {
+pub enum OtherFiltersEffect {
     /// The body is not changed.
     None,
     /// The body is changed.
@@ -190,16 +192,16 @@ pub enum HostFilterEffect {
 }
 
 /// Stores the entry of a fill, or returns the job that builds it if that takes too long.
-pub(in crate::exchange) fn store_fill_or_defer(
+pub(in crate::exchange) fn build_fill_or_defer(
     mut fill: Box<CacheFill>,
     now: u64,
 ) -> Option<OffLoopJob> {
     if fill.needs_build_job() {
-        return Some(OffLoopJob(JobKind::Store(fill)));
+        return Some(OffLoopJob(OffLoopWork::Store(fill)));
     }
     catch_panic(|| {
         fill.build_collected_entries();
-        fill.publish_entries(now);
+        fill.store_and_publish_entries(now);
     });
     None
 }
@@ -209,9 +211,9 @@ mod tests {
     use std::io::Write;
     use std::sync::Arc;
 
-    use super::{HostStep, JobKind, OffLoopJob};
-    use crate::config::ConfigBlock;
-    use crate::exchange::drive::{BodyLength, ExchangeDriver, RequestBody};
+    use super::{HostStep, OffLoopJob, OffLoopWork};
+    use crate::config::RouteConfigBlock;
+    use crate::exchange::drive::{BodyLength, ExchangeDriver, RequestBodyAvailability};
     use crate::exchange::machine::transitions::ExchangeState;
     use crate::exchange::{Exchange, Header, LookupRequest, RequestHead, ResponseHead};
     use crate::memory::MemoryBudget;
@@ -225,7 +227,7 @@ mod tests {
         fields: &[Header<'_>],
         body: &[u8],
     ) -> Box<Exchange> {
-        let mut directives = ConfigBlock::default();
+        let mut directives = RouteConfigBlock::default();
         directives.set_directive("enable", &[b"on"]).unwrap();
         if let Some(most) = most {
             directives
@@ -248,7 +250,7 @@ mod tests {
             ..LookupRequest::default()
         };
         driver
-            .lookup_under_policy(RequestBody::Whole(call), lookup)
+            .lookup_under_policy(RequestBodyAvailability::Whole(call), lookup)
             .unwrap();
         let head = ResponseHead {
             status: 200,
@@ -267,7 +269,7 @@ mod tests {
         ));
         driver.handle_body_piece(body).unwrap();
         match driver.handle_body_end().unwrap() {
-            HostStep::RunJob(OffLoopJob(JobKind::PendingWork(exchange))) => exchange,
+            HostStep::RunJob(OffLoopJob(OffLoopWork::PendingWork(exchange))) => exchange,
             step => panic!("{step:?}"),
         }
     }

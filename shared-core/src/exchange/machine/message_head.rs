@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use crate::beacon;
 use crate::cache::credentials::CredentialsPolicies;
 use crate::cache::reason::Reason;
-use crate::cache::vary_key::RequestHeaderFields;
-use crate::config::{CacheConfig, CacheGetScope};
+use crate::cache::vary_key::RetainedRequestHeaders;
+use crate::config::{CacheConfig, CacheableGetRequests};
 use crate::negotiate::accept::FormatPreference;
 use crate::negotiate::accept_encoding::EncodingPreferences;
 use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
 use crate::request_coding::BodyContentCoding;
-use crate::transcode::engine::rpc_request::RpcWitnessCall;
-use crate::transcode::engine::{ExecutionFork, RestWitnessRequest};
+use crate::transcode::engine::rpc_request::NewPayloadWitnessCall;
+use crate::transcode::engine::{ExecutionFork, RestPayloadWitnessRequest};
 use crate::transcode::{SszSubmission, TranscodeRequest};
 
 /// A header field: name and value. Bytes, because HTTP does not guarantee UTF-8.
@@ -92,11 +92,11 @@ pub(in crate::exchange) struct RequestProperties {
     /// decompressed here.
     pub(in crate::exchange) coding: BodyContentCoding,
     /// The payload that is submitted over REST to a node that accepts it over JSON-RPC.
-    pub(in crate::exchange) payload: Option<RestWitnessRequest>,
+    pub(in crate::exchange) payload: Option<RestPayloadWitnessRequest>,
     /// The target and fork of a route of the node, if the request may be a call for it.
     pub(in crate::exchange) route: Option<(Vec<u8>, Option<ExecutionFork>)>,
     /// The call for that route, once it was read.
-    pub(in crate::exchange) called: Option<RpcWitnessCall>,
+    pub(in crate::exchange) called: Option<NewPayloadWitnessCall>,
     /// The part of the path before the Beacon API's route, if the chain's capabilities are
     /// needed.
     pub(in crate::exchange) prefix: Option<Vec<u8>>,
@@ -128,7 +128,7 @@ pub(in crate::exchange) struct CacheRequestProperties {
     /// Whether the client forbids storing the response (RFC 9111, 5.2.1.5).
     pub(in crate::exchange) no_store: bool,
     pub(in crate::exchange) target: Vec<u8>,
-    pub(in crate::exchange) fields: RequestHeaderFields,
+    pub(in crate::exchange) fields: RetainedRequestHeaders,
 }
 
 /// Safe methods (RFC 9110, 9.2.1, and the IANA registry), except GET and HEAD.
@@ -172,21 +172,24 @@ impl RequestProperties {
         let (mut json, mut octets) = (false, false);
         if caches.is_some() {
             let expected = head.fields.size_hint().0;
-            request.cache.fields.reserve_headers(expected.min(64));
+            request
+                .cache
+                .fields
+                .reserve_header_capacity(expected.min(64));
         }
         for (name, value) in head.fields {
             if let Some(config) = caches {
                 request
                     .cache
-                    .read_cache_header(name, value, &config.credentials);
+                    .record_cache_relevant_header(name, value, &config.credentials);
             }
             if name.eq_ignore_ascii_case(b"accept-encoding") {
-                request.accept_encoding.read_encoding_line(value);
+                request.accept_encoding.read_accept_encoding_line(value);
             } else if name.eq_ignore_ascii_case(b"cache-control") {
                 request.no_transform |= cache_control::has_no_transform(value);
             } else if name.eq_ignore_ascii_case(b"upgrade") {
                 request.untouched |= list_header_members(value).any(is_websocket);
-                request.upgrade.add_upgrade_line(value);
+                request.upgrade.update_from_upgrade_header(value);
             } else if name.eq_ignore_ascii_case(b"expect") {
                 let mut expected = list_header_members(value);
                 request.expects_continue |=
@@ -196,13 +199,13 @@ impl RequestProperties {
             } else if name.eq_ignore_ascii_case(b"content-type") {
                 json |= media_type::is_json_type(value);
                 octets |= media_type::is_octet_stream(value);
-                request.text.add_content_type_line(value);
+                request.text.update_from_content_type(value);
                 if media_type::is_grpc_type(value) {
                     request.untouched = true;
                     request.upgrade = UpgradeProtocol::Other;
                 }
             } else if name.eq_ignore_ascii_case(b"content-encoding") {
-                request.coding.add_content_encoding_line(value);
+                request.coding.update_from_coding_line(value);
             }
         }
         if request.upgrade == UpgradeProtocol::WebSocket && (is_chunked || head.method != b"GET") {
@@ -216,7 +219,7 @@ impl RequestProperties {
         if let Some(config) = caches {
             request.cache.target = head.target.to_vec();
             let caches_get =
-                config.get == CacheGetScope::All || beacon::is_beacon_target(head.target);
+                config.get == CacheableGetRequests::All || beacon::is_beacon_target(head.target);
             let (kind, why) = match head.method {
                 _ if request.untouched => (CacheRequestKind::None, Reason::Upgrade),
                 b"POST" if !json => (CacheRequestKind::Change, Reason::RequestType),
@@ -240,7 +243,12 @@ impl RequestProperties {
 
 impl CacheRequestProperties {
     /// Reads a header that keys or the cache's rules may depend on.
-    fn read_cache_header(&mut self, name: &[u8], value: &[u8], credentials: &CredentialsPolicies) {
+    fn record_cache_relevant_header(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        credentials: &CredentialsPolicies,
+    ) {
         self.fields.push_header(name, value);
         if name.eq_ignore_ascii_case(b"cache-control") {
             self.no_store |=
@@ -272,7 +280,7 @@ pub(in crate::exchange) enum UpgradeProtocol {
 
 impl UpgradeProtocol {
     /// Updates the protocol with one line of `Upgrade`; several protocols are `Other`.
-    pub(in crate::exchange) fn add_upgrade_line(&mut self, value: &[u8]) {
+    pub(in crate::exchange) fn update_from_upgrade_header(&mut self, value: &[u8]) {
         let mut protocols = list_header_members(value).peekable();
         let is_there = protocols.peek().is_some();
         *self = match *self {
@@ -296,7 +304,7 @@ pub(in crate::exchange) struct RequestCharset {
 
 impl RequestCharset {
     /// Updates the encoding with one line of `Content-Type`.
-    fn add_content_type_line(&mut self, value: &[u8]) {
+    fn update_from_content_type(&mut self, value: &[u8]) {
         if value == b"application/json" {
             // the usual value
             return;
@@ -313,7 +321,7 @@ impl RequestCharset {
     }
 
     /// Whether a node that follows the head may read another text than UTF-8 in this body.
-    pub(in crate::exchange) fn is_text_ambiguous(self, body: &[u8]) -> bool {
+    pub(in crate::exchange) fn is_body_encoding_ambiguous(self, body: &[u8]) -> bool {
         self.is_other
             || self.is_latin && !body.is_ascii()
             || self.is_form && body.iter().any(|byte| matches!(byte, b'%' | b'+'))
@@ -351,25 +359,25 @@ pub(in crate::exchange) fn status_has_no_body(status: u16) -> bool {
 
 /// The content coding of a response body: none, gzip, or any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::exchange) enum ResponseCoding {
+pub(in crate::exchange) enum ResponseContentCoding {
     #[default]
     Identity,
     Gzip,
     Other,
 }
 
-impl ResponseCoding {
+impl ResponseContentCoding {
     /// Updates the coding with one line of `Content-Encoding`.
-    pub(in crate::exchange) fn add_response_coding_line(&mut self, value: &[u8]) {
+    pub(in crate::exchange) fn update_from_content_encoding(&mut self, value: &[u8]) {
         for coding in list_header_members(value) {
             *self = if coding.eq_ignore_ascii_case(b"identity") {
                 continue;
-            } else if *self == ResponseCoding::Identity
+            } else if *self == ResponseContentCoding::Identity
                 && (coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip"))
             {
-                ResponseCoding::Gzip
+                ResponseContentCoding::Gzip
             } else {
-                ResponseCoding::Other
+                ResponseContentCoding::Other
             };
         }
     }
@@ -378,7 +386,7 @@ impl ResponseCoding {
 /// The parts of a response head that determine whether and how its body may be changed.
 pub(in crate::exchange) struct ResponseProperties<'a> {
     pub(in crate::exchange) content_type: Option<&'a [u8]>,
-    pub(in crate::exchange) coding: ResponseCoding,
+    pub(in crate::exchange) coding: ResponseContentCoding,
     pub(in crate::exchange) no_transform: bool,
     pub(in crate::exchange) etag: Option<&'a [u8]>,
     pub(in crate::exchange) vary: Vec<&'a [u8]>,
@@ -411,7 +419,7 @@ impl<'a> ResponseProperties<'a> {
     ) -> Self {
         let mut response = ResponseProperties {
             content_type: None,
-            coding: ResponseCoding::Identity,
+            coding: ResponseContentCoding::Identity,
             no_transform: false,
             etag: None,
             vary: Vec::new(),
@@ -422,7 +430,7 @@ impl<'a> ResponseProperties<'a> {
             if name.eq_ignore_ascii_case(b"content-type") {
                 response.content_type = Some(value);
             } else if name.eq_ignore_ascii_case(b"content-encoding") {
-                response.coding.add_response_coding_line(value);
+                response.coding.update_from_content_encoding(value);
             } else if name.eq_ignore_ascii_case(b"cache-control") {
                 response.no_transform |= cache_control::has_no_transform(value);
             } else if name.eq_ignore_ascii_case(b"etag") {
@@ -450,7 +458,7 @@ impl<'a> ResponseProperties<'a> {
         const NAME: &str = "Vary";
         const MEMBER: &str = "Accept-Encoding";
         let lines = || self.vary.iter().copied();
-        let covered = vary::vary_covers(lines(), MEMBER);
+        let covered = vary::is_named_in_vary(lines(), MEMBER);
         if host_writes_vary && covered {
             let rest = vary::remove_vary_name(lines(), MEMBER);
             edits.push(if rest.is_empty() {
@@ -468,7 +476,7 @@ impl<'a> ResponseProperties<'a> {
 
     /// Adds the edits for a body in another encoding of the same representation: the entity tag
     /// is weakened, and headers of the original bytes are removed.
-    pub(in crate::exchange) fn add_compressed_body_edits(&self, edits: &mut Vec<HeadEdit>) {
+    pub(in crate::exchange) fn add_reencoded_body_edits(&self, edits: &mut Vec<HeadEdit>) {
         if let Some(weak) = self.etag.and_then(etag::weaken_entity_tag) {
             edits.push(HeadEdit::set_header("ETag", weak));
         }

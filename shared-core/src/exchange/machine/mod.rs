@@ -12,11 +12,11 @@ use std::sync::Arc;
 use crate::beacon;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::config::node_capabilities::{DetectedPresetAndForks, NodeCapabilities};
-use crate::config::{RouteConfig, SszRequestMode, UpstreamEncoding, WitnessProtocol};
+use crate::config::node_capabilities::{DetectedPresetAndForks, RouteNodeCapabilities};
+use crate::config::{NodeWitnessProtocol, RouteConfig, SszRequestMode, UpstreamAcceptEncoding};
 use crate::exchange::cache::batch::split::SplitBatch;
-use crate::exchange::cache::lookup::result::LookupContext;
-use crate::exchange::cache::observed_blocks::observer::BlockObserver;
+use crate::exchange::cache::lookup::result::LookupFindings;
+use crate::exchange::cache::observed_blocks::observer::ResponseBlockObserver;
 use crate::exchange::cache::store_plan::StorePlan;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{HeadEdit, Header, RequestHead, RequestProperties};
@@ -31,7 +31,9 @@ use crate::memory::{self, MemoryReservation};
 use crate::negotiate::vary;
 use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
-use crate::transcode::engine::{rest_request, rpc_request, ExecutionFork, RestWitnessRequest};
+use crate::transcode::engine::{
+    rest_request, rpc_request, ExecutionFork, RestPayloadWitnessRequest,
+};
 use crate::transcode::{call_types, BodyFormat, SszSubmission, TranscodeRequest};
 
 const ACCEPT: &str = "Accept";
@@ -63,14 +65,14 @@ pub struct Exchange {
     pub(super) cache_status: CacheStatus,
     /// Reason why the response is no hit, or will not be stored.
     pub(super) cache_reason: Reason,
-    pub(super) looked: LookupContext,
+    pub(super) looked: LookupFindings,
     pub(super) storing: StorePlan,
     /// Search for the blocks that the upstream's response shows.
-    pub(super) watched: Option<Box<BlockObserver>>,
+    pub(super) watched: Option<Box<ResponseBlockObserver>>,
     /// Capabilities of the node that the request goes to.
     pub(super) learnt: DetectedPresetAndForks,
     /// Source of the capabilities, if not the settings.
-    pub(super) nodes: Option<NodeCapabilities>,
+    pub(super) nodes: Option<RouteNodeCapabilities>,
     /// The probe, if this exchange is one and has no client.
     pub(super) inquiry: Option<Box<NodeProbe>>,
     /// Outcome of the upstream request.
@@ -98,7 +100,7 @@ impl Exchange {
             request_memory: None,
             cache_status: CacheStatus::None,
             cache_reason: Reason::None,
-            looked: LookupContext::default(),
+            looked: LookupFindings::default(),
             storing: StorePlan::default(),
             watched: None,
             learnt: DetectedPresetAndForks::default(),
@@ -147,7 +149,7 @@ impl Exchange {
 
     /// Returns the value of `Vary` for a cache between this exchange and the upstream: the
     /// upstream's `Vary` without the headers that the upstream edits make equal in all requests.
-    pub fn upstream_vary_header(&self, vary: &[u8]) -> Vec<u8> {
+    pub fn vary_without_upstream_edits(&self, vary: &[u8]) -> Vec<u8> {
         self.upstream_edits
             .iter()
             // its edited value is the same for clients with the same preference
@@ -169,7 +171,7 @@ impl Exchange {
 
     /// Status of a stored response that is to be sent; 0 if the upstream's status is sent.
     pub fn stored_response_status(&self) -> u16 {
-        self.response_body().map_or(0, |answer| answer.status)
+        self.ready_response().map_or(0, |answer| answer.status)
     }
 
     /// Slices of the body to send right after the head: the complete body in `Ready`, the
@@ -200,12 +202,12 @@ impl Exchange {
             _ => return,
         };
         if own.len() >= memory::DRAINED_BODY_BYTES {
-            memory::drain_body_bytes(own, &mut to);
+            memory::drain_body_to_host(own, &mut to);
         } else if !own.is_empty() {
             to(own);
         }
         if let Some(stored) = stored {
-            stored.drain_slices(to);
+            stored.drain_body_into(to);
         }
     }
 
@@ -256,7 +258,7 @@ impl Exchange {
 
     /// Methods of a batch that was read: each once, in the order of the calls, separated by
     /// commas; `*` stands for the methods beyond the maximum.
-    pub fn rpc_methods(&self) -> &[u8] {
+    pub fn batch_method_names(&self) -> &[u8] {
         &self.looked.rpc_methods
     }
 
@@ -277,7 +279,7 @@ impl Exchange {
     }
 
     /// Number of calls of a batch that were answered from the cache.
-    pub fn batch_hits(&self) -> usize {
+    pub fn cached_batch_call_count(&self) -> usize {
         self.looked.batch_hits
     }
 
@@ -289,7 +291,7 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        self.apply_event(ExchangeEvent::RequestHead, |_| ExchangePhase::AwaitingHead)?;
+        self.apply_transition(ExchangeEvent::RequestHead, |_| ExchangePhase::AwaitingHead)?;
         let target = head.target;
         let (mut ssz, mut submitted, mut call) = (None, None, None);
         let mut untyped = None;
@@ -305,9 +307,9 @@ impl Exchange {
             }
         }
         let witness = self.route_config.ssz.witness;
-        if self.route_config.is_transcoding_enabled() && witness == WitnessProtocol::Rpc {
+        if self.route_config.is_transcoding_enabled() && witness == NodeWitnessProtocol::Rpc {
             let decodes = self.route_config.coded_requests.is_decoding_enabled();
-            payload = RestWitnessRequest::from_head(
+            payload = RestPayloadWitnessRequest::from_head(
                 head.method,
                 head.target,
                 head.fields.clone(),
@@ -319,8 +321,8 @@ impl Exchange {
             {
                 self.request_target = base;
             }
-        } else if call.is_some() && witness == WitnessProtocol::Rest {
-            let fork = ExecutionFork::from_head(head.fields.clone());
+        } else if call.is_some() && witness == NodeWitnessProtocol::Rest {
+            let fork = ExecutionFork::from_execution_version_header(head.fields.clone());
             route = Some((rpc_request::rest_target(head.target), fork));
         }
         let caches = self
@@ -332,7 +334,7 @@ impl Exchange {
             caches,
             self.route_config.coded_requests.is_decoding_enabled(),
         );
-        if self.route_config.active_policy().is_some() {
+        if self.route_config.active_call_policy().is_some() {
             self.request.calls_by_query = query_calls::query_may_contain_call(target);
         }
         // whether the body can be read
@@ -348,7 +350,7 @@ impl Exchange {
         }
         if self.route_config.enable
             && !self.request.untouched
-            && self.route_config.upstream_encoding == UpstreamEncoding::Identity
+            && self.route_config.upstream_encoding == UpstreamAcceptEncoding::Identity
         {
             self.upstream_edits
                 .push(HeadEdit::set_header("Accept-Encoding", b"identity"));
@@ -388,19 +390,22 @@ impl Exchange {
     }
 
     /// Performs a transition; `next` builds the phase from the previous one, and does not fail.
-    pub(super) fn apply_event(
+    pub(super) fn apply_transition(
         &mut self,
         event: ExchangeEvent,
         next: impl FnOnce(ExchangePhase) -> ExchangePhase,
     ) -> Result<(), HostMisuse> {
-        let state = self.next_state(event)?;
+        let state = self.checked_state_after_event(event)?;
         self.phase = next(std::mem::replace(&mut self.phase, ExchangePhase::Aborted));
         debug_assert_eq!(self.exchange_state(), state, "{event:?}");
         Ok(())
     }
 
     /// Returns the state after `event`, or [`HostMisuse`] if the present state does not allow it.
-    pub(super) fn next_state(&self, event: ExchangeEvent) -> Result<ExchangeState, HostMisuse> {
+    pub(super) fn checked_state_after_event(
+        &self,
+        event: ExchangeEvent,
+    ) -> Result<ExchangeState, HostMisuse> {
         self.exchange_state()
             .state_after_event(event)
             .ok_or_else(|| self.misuse_for_event(event))
@@ -415,7 +420,7 @@ impl Exchange {
     }
 
     /// The response that is ready, or that will be when the upstream's body has ended.
-    pub(super) fn response_body(&self) -> Option<&ReadyResponse> {
+    pub(super) fn ready_response(&self) -> Option<&ReadyResponse> {
         match &self.phase {
             ExchangePhase::Ready(answer) | ExchangePhase::DiscardingUpstream(answer) => {
                 Some(answer)
@@ -434,7 +439,7 @@ impl Exchange {
     }
 
     /// The batch whose missing part is fetched from the node.
-    pub(super) fn split_batch(&self) -> Option<&SplitBatch> {
+    pub(super) fn pending_split_batch(&self) -> Option<&SplitBatch> {
         match &self.phase {
             ExchangePhase::AwaitingPart(mixed)
             | ExchangePhase::BufferingPart(mixed)

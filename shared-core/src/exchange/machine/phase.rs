@@ -3,9 +3,9 @@
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::machine::transitions::ExchangeState;
-use crate::exchange::response::body::{PendingDecode, ReadyResponse};
-use crate::exchange::response::pipeline::{BodyPipeline, BufferedBody};
-use crate::exchange::response::stream_encoder::BodyStream;
+use crate::exchange::response::body::{ReadyResponse, StoredResponseToDecode};
+use crate::exchange::response::pipeline::{BufferedBody, BufferedBodyPipeline};
+use crate::exchange::response::stream_encoder::CompressedBodyStream;
 use crate::gzip::splice::SlicedBody;
 
 /// The data of an exchange in each [`ExchangeState`], one variant per state. It is small, because
@@ -18,15 +18,15 @@ pub(in crate::exchange) enum ExchangePhase {
     AwaitingUpdate,
     Rewriting(Vec<u8>),
     Waiting(Box<WaitingRequest>),
-    Decoding(Box<PendingDecode>),
+    Decoding(Box<StoredResponseToDecode>),
     DiscardingUpstream(Box<ReadyResponse>),
-    Buffering(Box<BodyPipeline>),
+    Buffering(Box<BufferedBodyPipeline>),
     BufferingPart(Box<SplitBatch>),
-    Compressing(Box<BodyPipeline>),
+    Compressing(Box<BufferedBodyPipeline>),
     Merging(Box<SplitBatch>),
     Ready(Box<ReadyResponse>),
     Passing(Box<BufferedBody>),
-    Streaming(Box<BodyStream>),
+    Streaming(Box<CompressedBodyStream>),
     Finished,
     Aborted,
 }

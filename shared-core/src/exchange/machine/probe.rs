@@ -1,7 +1,7 @@
 //! A probe in flight, with its response as far as it was received.
 
-use crate::config::node_capabilities::ProbeKind;
-use crate::exchange::machine::message_head::ResponseCoding;
+use crate::config::node_capabilities::BeaconProbeEndpoint;
+use crate::exchange::machine::message_head::ResponseContentCoding;
 use crate::memory;
 
 /// Maximum length of a response. Bytes. The constants of mainnet have 10 KB.
@@ -12,15 +12,15 @@ pub(in crate::exchange) const MAX_RESPONSE_LENGTH: usize = 128 << 10;
 pub(in crate::exchange) struct NodeProbe {
     /// Name of the node within its route.
     pub(in crate::exchange) name: Vec<u8>,
-    pub(in crate::exchange) question: ProbeKind,
-    pub(in crate::exchange) coding: ResponseCoding,
+    pub(in crate::exchange) question: BeaconProbeEndpoint,
+    pub(in crate::exchange) coding: ResponseContentCoding,
     /// Response as far as it was received; `None` if it is unusable or too long.
     pub(in crate::exchange) body: Option<Vec<u8>>,
 }
 
 impl NodeProbe {
     /// Appends a piece of the response.
-    pub(in crate::exchange) fn append_response_piece(&mut self, piece: &[u8]) {
+    pub(in crate::exchange) fn append_probe_response_piece(&mut self, piece: &[u8]) {
         let Some(body) = &mut self.body else {
             return;
         };

@@ -3,7 +3,7 @@
 //! Each call of a request is evaluated before the request is forwarded: a denied call is
 //! answered here, and a batch is forwarded without its denied calls.
 //!
-//! A request that does not pass the strict reading of [`parse_request`] may be read differently by
+//! A request that does not pass the strict reading of [`parse_jsonrpc_request`] may be read differently by
 //! a node, and call another method there. It is not forwarded, and neither is a request that can't
 //! be read: a body that is too long, or in a content coding that is not decompressed here, or a
 //! connection that leaves HTTP.
@@ -14,21 +14,22 @@ use crate::cache::entry::batch::{assemble_identity_batch, BatchResponseElement};
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::config::CallPolicy;
+use crate::config::CallAccessPolicy;
 use crate::exchange::cache::batch::split::{BatchElementSource, SplitBatch};
-use crate::exchange::cache::lookup::request::{BodyLength, RequestBody, RequiredBody};
+use crate::exchange::cache::lookup::request::{BodyLength, RequestBodyAvailability, RequiredBody};
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
-use crate::exchange::request::unverifiable::UnverifiableReason;
+use crate::exchange::request::unverifiable::UnverifiableRequestReason;
 use crate::exchange::response::body::ReadyResponse;
-use crate::exchange::response::limit::CallResponseLimit;
+use crate::exchange::response::limit::CallResponseLengthLimit;
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::method_rules::MethodRuleDecision;
+use crate::jsonrpc::method_rules::MethodAccessDecision;
 use crate::jsonrpc::request::{
-    parse_request, required_request_memory, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+    parse_jsonrpc_request, required_request_memory, JsonRpcCall, JsonRpcRequestBody,
+    RequestParseFailure,
 };
 use crate::memory;
 use crate::request_coding::BodyContentCoding;
@@ -41,7 +42,7 @@ const MAX_DECOMPRESSED: u64 = 1 << 20;
 
 /// The decision of the policy about a request: it is forwarded, in whole or in part, or rejected.
 #[derive(Debug)]
-pub(in crate::exchange) enum PolicyDecision {
+pub(in crate::exchange) enum CallAccessDecision {
     /// The request is forwarded unchanged.
     Allowed,
     /// The request is forwarded without some of its calls, or its responses are checked one by
@@ -50,17 +51,17 @@ pub(in crate::exchange) enum PolicyDecision {
     /// All calls are denied; with the response, which is empty if there are only notifications.
     Denied(Vec<u8>),
     /// The calls of the request can't be verified.
-    Refused(UnverifiableReason),
+    Refused(UnverifiableRequestReason),
 }
 
 impl Exchange {
     /// Whether the request must be evaluated before it is forwarded.
-    pub(in crate::exchange) fn is_under_policy(&self) -> bool {
+    pub(in crate::exchange) fn is_subject_to_policy(&self) -> bool {
         let is_client = matches!(
             self.exchange_state(),
             ExchangeState::AwaitingHead | ExchangeState::Waiting
         );
-        is_client && self.route_config.active_policy().is_some()
+        is_client && self.route_config.active_call_policy().is_some()
     }
 
     /// Returns the part of the body that the evaluation needs; `None` if there is nothing to
@@ -69,10 +70,10 @@ impl Exchange {
         &mut self,
         length: BodyLength,
     ) -> Option<RequiredBody> {
-        if !self.is_under_policy() {
+        if !self.is_subject_to_policy() {
             return None;
         }
-        self.looked.refused = self.rejection_by_head(length);
+        self.looked.refused = self.request_rejection_by_head(length);
         if self.looked.refused.is_some() {
             return Some(RequiredBody::LookUp);
         }
@@ -82,60 +83,68 @@ impl Exchange {
         if self.becomes_websocket() {
             return Some(RequiredBody::Nothing);
         }
-        self.looked.is_for_others = self.cache_required_body(length) == RequiredBody::Nothing;
+        self.looked.is_for_others = self.body_required_by_cache(length) == RequiredBody::Nothing;
         Some(RequiredBody::WholeBody)
     }
 
     /// Decides by the policy whether the request is forwarded. `is_too_long`: the body was not kept
     /// because of its length.
-    pub(in crate::exchange) fn evaluate_policy(
+    pub(in crate::exchange) fn evaluate_call_policy(
         &mut self,
-        body: RequestBody<'_>,
+        body: RequestBodyAvailability<'_>,
         is_too_long: bool,
-    ) -> PolicyDecision {
-        let Some(policy) = self.route_config.active_policy().map(Arc::clone) else {
-            return PolicyDecision::Allowed;
+    ) -> CallAccessDecision {
+        let Some(policy) = self.route_config.active_call_policy().map(Arc::clone) else {
+            return CallAccessDecision::Allowed;
         };
         if !self.looked.ruled.is_empty() {
             // the request has waited: its first evaluation and its permits remain valid
             return match self.looked.allowed {
-                Some(_) => PolicyDecision::PartlyDenied,
-                None => PolicyDecision::Allowed,
+                Some(_) => CallAccessDecision::PartlyDenied,
+                None => CallAccessDecision::Allowed,
             };
         }
         let length = match body {
-            RequestBody::Whole(body) => BodyLength::Known(body.len() as u64),
-            RequestBody::AwaitsContinue | RequestBody::Unavailable => BodyLength::Unknown,
+            RequestBodyAvailability::Whole(body) => BodyLength::Known(body.len() as u64),
+            RequestBodyAvailability::AwaitsContinue | RequestBodyAvailability::Unavailable => {
+                BodyLength::Unknown
+            }
         };
         let refused = self.looked.refused.take();
-        if let Some(why) = refused.or_else(|| self.rejection_by_head(length)) {
-            return PolicyDecision::Refused(why);
+        if let Some(why) = refused.or_else(|| self.request_rejection_by_head(length)) {
+            return CallAccessDecision::Refused(why);
         }
         let body = match body {
-            RequestBody::Whole(b"") => return PolicyDecision::Allowed,
-            RequestBody::Whole(body) => body,
-            RequestBody::AwaitsContinue => {
-                return PolicyDecision::Refused(UnverifiableReason::Expectation)
+            RequestBodyAvailability::Whole(b"") => return CallAccessDecision::Allowed,
+            RequestBodyAvailability::Whole(body) => body,
+            RequestBodyAvailability::AwaitsContinue => {
+                return CallAccessDecision::Refused(UnverifiableRequestReason::Expectation)
             }
-            RequestBody::Unavailable if is_too_long => {
-                return PolicyDecision::Refused(UnverifiableReason::Length)
+            RequestBodyAvailability::Unavailable if is_too_long => {
+                return CallAccessDecision::Refused(UnverifiableRequestReason::Length)
             }
-            RequestBody::Unavailable => return PolicyDecision::Refused(UnverifiableReason::Memory),
+            RequestBodyAvailability::Unavailable => {
+                return CallAccessDecision::Refused(UnverifiableRequestReason::Memory)
+            }
         };
         match self.request.coding {
-            BodyContentCoding::None => self.evaluate_calls(&policy, body),
-            BodyContentCoding::Other => PolicyDecision::Refused(UnverifiableReason::Coding),
+            BodyContentCoding::None => self.evaluate_calls_under_policy(&policy, body),
+            BodyContentCoding::Other => {
+                CallAccessDecision::Refused(UnverifiableRequestReason::Coding)
+            }
             BodyContentCoding::Coded(_) => {
                 let cap = self.route_config.cache.max_request.max(MAX_DECOMPRESSED);
                 let cap = usize::try_from(cap).unwrap_or(usize::MAX);
                 match self.decompress_request_within(body, cap, None) {
-                    Ok(decoded) => self.evaluate_calls(&policy, &decoded.body),
-                    Err(InflateError::Bad) => PolicyDecision::Refused(UnverifiableReason::Coding),
+                    Ok(decoded) => self.evaluate_calls_under_policy(&policy, &decoded.body),
+                    Err(InflateError::Bad) => {
+                        CallAccessDecision::Refused(UnverifiableRequestReason::Coding)
+                    }
                     Err(InflateError::TooLarge) => {
-                        PolicyDecision::Refused(UnverifiableReason::Length)
+                        CallAccessDecision::Refused(UnverifiableRequestReason::Length)
                     }
                     Err(InflateError::OutOfMemory) => {
-                        PolicyDecision::Refused(UnverifiableReason::Memory)
+                        CallAccessDecision::Refused(UnverifiableRequestReason::Memory)
                     }
                 }
             }
@@ -143,36 +152,46 @@ impl Exchange {
     }
 
     /// Decides about the calls in a body, which is parsed strictly.
-    fn evaluate_calls(&mut self, policy: &CallPolicy, body: &[u8]) -> PolicyDecision {
-        if self.request.text.is_text_ambiguous(body) {
-            return PolicyDecision::Refused(UnverifiableReason::Coding);
+    fn evaluate_calls_under_policy(
+        &mut self,
+        policy: &CallAccessPolicy,
+        body: &[u8],
+    ) -> CallAccessDecision {
+        if self.request.text.is_body_encoding_ambiguous(body) {
+            return CallAccessDecision::Refused(UnverifiableRequestReason::Coding);
         }
         let is_batch = body.trim_ascii_start().first() == Some(&b'[');
         if memory::is_memory_short()
-            || is_batch && !memory::can_allocate(required_request_memory(body.len()))
+            || is_batch && !memory::can_allocate_now(required_request_memory(body.len()))
         {
-            return PolicyDecision::Refused(UnverifiableReason::Memory);
+            return CallAccessDecision::Refused(UnverifiableRequestReason::Memory);
         }
-        match parse_request(body, policy.max_batch_calls()) {
-            Ok(JsonRpcRequest::Single(call)) => self.evaluate_call(policy, &call),
-            Ok(JsonRpcRequest::Batch(calls)) => self.evaluate_batch(policy, &calls, body),
-            Err(RequestParseRefusal::Syntax(_)) => {
-                PolicyDecision::Refused(UnverifiableReason::Syntax)
+        match parse_jsonrpc_request(body, policy.max_batch_calls()) {
+            Ok(JsonRpcRequestBody::Single(call)) => self.evaluate_call(policy, &call),
+            Ok(JsonRpcRequestBody::Batch(calls)) => {
+                self.evaluate_batch_under_policy(policy, &calls, body)
             }
-            Err(RequestParseRefusal::LongBatch) => {
-                PolicyDecision::Refused(UnverifiableReason::Batch(policy.max_batch_calls()))
+            Err(RequestParseFailure::Syntax(_)) => {
+                CallAccessDecision::Refused(UnverifiableRequestReason::Syntax)
             }
-            Err(why) => PolicyDecision::Refused(UnverifiableReason::Request(why)),
+            Err(RequestParseFailure::LongBatch) => CallAccessDecision::Refused(
+                UnverifiableRequestReason::Batch(policy.max_batch_calls()),
+            ),
+            Err(why) => CallAccessDecision::Refused(UnverifiableRequestReason::Request(why)),
         }
     }
 
-    fn evaluate_call(&mut self, policy: &CallPolicy, call: &JsonRpcCall<'_>) -> PolicyDecision {
+    fn evaluate_call(
+        &mut self,
+        policy: &CallAccessPolicy,
+        call: &JsonRpcCall<'_>,
+    ) -> CallAccessDecision {
         self.looked.rpc_method = call.method.to_vec();
         let denied = self.denial_for_call(policy, call);
         self.looked.ruled.push(denied.clone());
         let Some(denied) = denied else {
-            self.looked.bound = CallResponseLimit::limit_for_call(policy, call);
-            return PolicyDecision::Allowed;
+            self.looked.bound = CallResponseLengthLimit::limit_for_call(policy, call);
+            return CallAccessDecision::Allowed;
         };
         self.looked.denied = 1;
         let answer = match call.id {
@@ -183,21 +202,21 @@ impl Exchange {
             }
         };
         answer.map_or(
-            PolicyDecision::Refused(UnverifiableReason::Memory),
-            PolicyDecision::Denied,
+            CallAccessDecision::Refused(UnverifiableRequestReason::Memory),
+            CallAccessDecision::Denied,
         )
     }
 
     /// Decides about each call of a batch; a batch with denied calls, or with response limits, is
     /// split.
-    fn evaluate_batch(
+    fn evaluate_batch_under_policy(
         &mut self,
-        policy: &CallPolicy,
+        policy: &CallAccessPolicy,
         calls: &[JsonRpcCall<'_>],
         body: &[u8],
-    ) -> PolicyDecision {
+    ) -> CallAccessDecision {
         self.looked.batch_size = Some(calls.len());
-        self.looked.record_batch_methods(calls);
+        self.looked.record_batch_method_names(calls);
         let ruled: Vec<_> = calls
             .iter()
             .map(|call| self.denial_for_call(policy, call))
@@ -216,16 +235,16 @@ impl Exchange {
                 false => assemble_identity_batch(&elements).and_then(|answer| answer.try_to_vec()),
             };
             return answer.map_or(
-                PolicyDecision::Refused(UnverifiableReason::Memory),
-                PolicyDecision::Denied,
+                CallAccessDecision::Refused(UnverifiableRequestReason::Memory),
+                CallAccessDecision::Denied,
             );
         }
         let is_bounded = |call: &JsonRpcCall<'_>| {
-            call.id.is_some() && policy.max_response_length(call.method).is_some()
+            call.id.is_some() && policy.method_response_limit(call.method).is_some()
         };
         if denied == 0 && !calls.iter().any(is_bounded) {
             self.looked.ruled = ruled;
-            return PolicyDecision::Allowed;
+            return CallAccessDecision::Allowed;
         }
         let mut places = Vec::with_capacity(calls.len());
         let mut request = Vec::with_capacity(body.len());
@@ -237,7 +256,7 @@ impl Exchange {
                 }
                 (Some(_), None) => continue,
                 (None, Some(id)) => {
-                    let most = policy.max_response_length(call.method);
+                    let most = policy.method_response_limit(call.method);
                     places.push(BatchElementSource::Forwarded(id.to_vec(), most));
                 }
                 (None, None) => {}
@@ -253,29 +272,29 @@ impl Exchange {
         };
         self.looked.allowed = Some((Box::new(mixed), request));
         self.looked.ruled = ruled;
-        PolicyDecision::PartlyDenied
+        CallAccessDecision::PartlyDenied
     }
 
     /// Returns the error for a call that is denied or over its concurrency limit; `None` if it
     /// is allowed.
     fn denial_for_call(
         &mut self,
-        policy: &CallPolicy,
+        policy: &CallAccessPolicy,
         call: &JsonRpcCall<'_>,
     ) -> Option<Arc<CacheEntry>> {
         if !call.method.iter().all(u8::is_ascii_graphic) {
             // Nethermind trims the name, and other nodes may change it further
-            return Some(Arc::clone(policy.ambiguous_method_error()));
+            return Some(Arc::clone(policy.ambiguous_method_name_error()));
         }
         match policy.evaluate_method_rules(call.method) {
-            MethodRuleDecision::Allowed => None,
-            MethodRuleDecision::Denied => Some(Arc::clone(policy.method_denied_error())),
-            MethodRuleDecision::Limited(limit) => match limit.try_acquire() {
+            MethodAccessDecision::Allowed => None,
+            MethodAccessDecision::Denied => Some(Arc::clone(policy.method_denied_error())),
+            MethodAccessDecision::Limited(limit) => match limit.try_acquire() {
                 Some(permit) => {
                     self.looked.permits.push(permit);
                     None
                 }
-                None => Some(Arc::clone(policy.limit_exceeded_error())),
+                None => Some(Arc::clone(policy.concurrency_limit_error())),
             },
         }
     }
@@ -294,7 +313,7 @@ impl Exchange {
             return Ok(false);
         };
         self.stop_waiting();
-        self.apply_event(ExchangeEvent::PartialHit, |_| {
+        self.apply_transition(ExchangeEvent::PartialHit, |_| {
             ExchangePhase::AwaitingPart(mixed)
         })?;
         self.request_body = body;
@@ -309,19 +328,19 @@ impl Exchange {
     /// [`HostMisuse`] unless a response head is awaited.
     pub(in crate::exchange) fn respond_denied(
         &mut self,
-        ruling: PolicyDecision,
+        ruling: CallAccessDecision,
     ) -> Result<(), HostMisuse> {
         self.stop_waiting();
         self.release_permits();
         let (status, body, field) = match ruling {
-            PolicyDecision::Denied(body) => (200, body, None),
-            PolicyDecision::Refused(why) => (
+            CallAccessDecision::Denied(body) => (200, body, None),
+            CallAccessDecision::Refused(why) => (
                 why.rejection_status(),
                 why.rejection_body(),
                 why.rejection_header(),
             ),
             // these requests are forwarded
-            PolicyDecision::Allowed | PolicyDecision::PartlyDenied => {
+            CallAccessDecision::Allowed | CallAccessDecision::PartlyDenied => {
                 return Err(self.misuse_for_event(ExchangeEvent::Refuse))
             }
         };
@@ -342,6 +361,6 @@ impl Exchange {
             body,
             ..ReadyResponse::default()
         });
-        self.apply_event(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
+        self.apply_transition(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
     }
 }

@@ -23,12 +23,15 @@ impl Exchange {
     /// Whether the node receives the request's compressed body decompressed, if that is possible.
     pub(in crate::exchange) fn is_request_sent_decoded(&self) -> bool {
         let coded = self.request.coding.supported_coding();
-        coded.is_some_and(|coded| self.route_config.coded_requests.is_forwarded_decoded(coded))
-            && !self.request.no_transform
+        coded.is_some_and(|coded| {
+            self.route_config
+                .coded_requests
+                .is_request_coding_decoded(coded)
+        }) && !self.request.no_transform
     }
 
     /// Whether a body of this length has to be read only to decompress it for the node.
-    pub(in crate::exchange) fn is_body_read_for_upstream(&self, length: BodyLength) -> bool {
+    pub(in crate::exchange) fn is_body_read_to_decompress(&self, length: BodyLength) -> bool {
         let fits = match length {
             BodyLength::Known(length) => (1..=self.route_config.max_oneshot).contains(&length),
             BodyLength::Unknown => true,
@@ -45,7 +48,7 @@ impl Exchange {
         }
         match self.looked.was_decoded {
             Some(is_sound) => is_sound && self.is_request_sent_decoded(),
-            None => self.is_request_sent_decoded() || self.has_pending_ssz_negotiation(),
+            None => self.is_request_sent_decoded() || self.awaits_result_format_negotiation(),
         }
     }
 

@@ -10,7 +10,7 @@ pub(in crate::exchange) fn query_may_contain_call(target: &[u8]) -> bool {
     };
     let mut rest = &target[start + 1..];
     let mut last = [0; WORD.len()];
-    while let Some((byte, after)) = next_decoded_byte(rest) {
+    while let Some((byte, after)) = next_percent_decoded_byte(rest) {
         last.rotate_left(1);
         last[WORD.len() - 1] = byte.to_ascii_lowercase();
         if last == WORD || byte == b'{' {
@@ -22,7 +22,7 @@ pub(in crate::exchange) fn query_may_contain_call(target: &[u8]) -> bool {
 }
 
 /// Returns the next byte of a query without its escape, and the rest.
-fn next_decoded_byte(query: &[u8]) -> Option<(u8, &[u8])> {
+fn next_percent_decoded_byte(query: &[u8]) -> Option<(u8, &[u8])> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match query {
         [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {

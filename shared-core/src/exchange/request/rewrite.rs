@@ -11,7 +11,7 @@
 //! is rejected in the same way, if the node has the route only (`sszip_ssz_witness rest`).
 
 use crate::bytes::try_copy_bytes;
-use crate::config::{SszRequestMode, UpstreamEncoding};
+use crate::config::{SszRequestMode, UpstreamAcceptEncoding};
 use crate::exchange::cache::lookup::request::BodyLength;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{HeadEdit, Header};
@@ -20,14 +20,14 @@ use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
 use crate::exchange::request::decompression::DecompressedRequestBody;
 use crate::exchange::response::body::ReadyResponse;
-use crate::faults::{is_fault_injected, panic_if_injected, InjectedFault};
+use crate::faults::{is_fault_injected, panic_if_injected, InjectedTestFault};
 use crate::gzip::inflate::InflateError;
 use crate::memory;
 use crate::memory::MemoryReservation;
 use crate::negotiate::accept::FormatPreference;
 use crate::response_mode::ResponseMode;
 use crate::ssz::Preset;
-use crate::transcode::engine::rpc_request::{RestWitnessSubmission, WitnessCallRefusal};
+use crate::transcode::engine::rpc_request::{RestPayloadSubmission, WitnessCallRefusal};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{
     SszSubmission, TranscodeError, TranscodeRequest, JSON_MEDIA_TYPE, SSZ_MEDIA_TYPE,
@@ -56,7 +56,7 @@ const OFF_LOOP_LENGTH: usize = 4 << 20;
 
 impl Exchange {
     /// Whether the request's body has to be rewritten to another format for the node.
-    pub(in crate::exchange) fn requires_body_rewrite(&self) -> bool {
+    pub(in crate::exchange) fn requires_request_rewrite(&self) -> bool {
         let is_to_be = self.submission_for_json_node().is_some() || self.request.payload.is_some();
         is_to_be
             && self.request_body.is_empty()
@@ -69,23 +69,23 @@ impl Exchange {
         let submitted = self.request.submitted;
         submitted.filter(|it| {
             ssz.request == SszRequestMode::Always
-                || ssz.refused.is_body_kind_rejected(it.route_index())
+                || ssz.refused.has_node_refused_kind(it.route_index())
         })
     }
 
     /// Whether the node gets the body in the other format.
-    fn converts_submission(&self) -> bool {
+    fn converts_request_body(&self) -> bool {
         let is_payload = self.request.payload.is_some() || self.request.called.is_some();
         is_payload || self.submission_for_json_node().is_some()
     }
 
     /// Maximum length in bytes of a body that is read or decompressed for a rewrite.
-    fn max_rewrite_length(&self) -> u64 {
+    fn max_rewritable_length(&self) -> u64 {
         let (in_other, in_same) = (
             self.route_config.ssz.max_size,
             self.route_config.max_oneshot,
         );
-        match self.converts_submission() {
+        match self.converts_request_body() {
             true => in_other,
             // the body may be a call for a route of the node
             false if self.request.route.is_some() => in_other.max(in_same),
@@ -95,16 +95,16 @@ impl Exchange {
 
     /// Maximum length in bytes of a body that is kept in memory for a lookup or, with `whole`,
     /// for a rewrite.
-    pub(in crate::exchange) fn max_request_length(&self, whole: bool) -> u64 {
+    pub(in crate::exchange) fn max_buffered_request_length(&self, whole: bool) -> u64 {
         let looked_up = self.route_config.cache.max_request;
         match whole {
-            true => self.max_rewrite_length().max(looked_up),
+            true => self.max_rewritable_length().max(looked_up),
             false => looked_up,
         }
     }
 
     /// Whether a body of this length can be rewritten.
-    pub(in crate::exchange) fn can_rewrite_length(&self, length: BodyLength) -> bool {
+    pub(in crate::exchange) fn is_rewritable_body_length(&self, length: BodyLength) -> bool {
         match length {
             _ if self.request.payload.is_some() => true,
             BodyLength::Known(length) => {
@@ -125,15 +125,15 @@ impl Exchange {
     ///
     /// # Errors
     /// [`HostMisuse`] unless a response head is awaited.
-    pub(in crate::exchange) fn begin_body_rewrite(
+    pub(in crate::exchange) fn begin_request_body_rewrite(
         &mut self,
         body: Option<&[u8]>,
         is_too_long: bool,
     ) -> Result<bool, HostMisuse> {
-        self.next_state(ExchangeEvent::Rewrite)?;
-        let longest = self.max_rewrite_length();
+        self.checked_state_after_event(ExchangeEvent::Rewrite)?;
+        let longest = self.max_rewritable_length();
         let is_long = is_too_long || body.is_some_and(|body| body.len() as u64 > longest);
-        let is_short = memory::is_memory_short() || is_fault_injected(InjectedFault::FailAlloc);
+        let is_short = memory::is_memory_short() || is_fault_injected(InjectedTestFault::FailAlloc);
         let lengths = match self.request.coding.supported_coding() {
             Some(_) => 1,
             None => MEMORY_FACTOR,
@@ -154,19 +154,19 @@ impl Exchange {
                 self.request_memory = Some(reserved);
                 body
             }
-            None if self.mark_rewrite_refused(why) => Vec::new(),
+            None if self.reject_unrewritable_request(why) => Vec::new(),
             None => return Ok(false),
         };
-        self.apply_event(ExchangeEvent::Rewrite, |_| ExchangePhase::Rewriting(body))?;
+        self.apply_transition(ExchangeEvent::Rewrite, |_| ExchangePhase::Rewriting(body))?;
         Ok(true)
     }
 
     /// Rejects the request if a body that can't be rewritten must not be forwarded. Returns
     /// whether it was rejected.
-    fn mark_rewrite_refused(&mut self, why: TranscodeError) -> bool {
+    fn reject_unrewritable_request(&mut self, why: TranscodeError) -> bool {
         match (&mut self.request.payload, &mut self.request.called) {
-            (Some(payload), _) => payload.mark_refused(why),
-            (None, Some(called)) => called.mark_refused(why),
+            (Some(payload), _) => payload.mark_request_unusable(why),
+            (None, Some(called)) => called.mark_call_unconvertible(why),
             (None, None) => return false,
         }
         true
@@ -187,19 +187,20 @@ impl Exchange {
             return Err(self.misuse_for_event(ExchangeEvent::Rewritten));
         };
         let body = std::mem::take(body);
-        panic_if_injected(InjectedFault::PanicCompress);
+        panic_if_injected(InjectedTestFault::PanicCompress);
         let body = match self.decompress_request_body(body) {
             Ok(body) => body,
-            Err(why) if self.mark_rewrite_refused(why.clone()) => Vec::new(),
+            Err(why) if self.reject_unrewritable_request(why.clone()) => Vec::new(),
             // the body goes to the node unchanged
             Err(_) => return self.forward_original_request(),
         };
         if let Some(payload) = &self.request.payload {
             let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
             let mut memory = self.request_memory.take();
-            let made = payload.to_rpc_call(self.known_chain().preset, &body, &mut |room| {
-                reserve_additional_bytes(&mut memory, body.capacity(), room, limit)
-            });
+            let made =
+                payload.to_rpc_call(self.route_chain_parameters().preset, &body, &mut |room| {
+                    reserve_additional_bytes(&mut memory, body.capacity(), room, limit)
+                });
             self.request_memory = memory;
             return match made {
                 Ok(call) => self.forward_as_rpc_call(call),
@@ -207,7 +208,7 @@ impl Exchange {
                     let refused = (
                         problem.http_status(),
                         problem::PROBLEM_MEDIA_TYPE,
-                        problem.http_body(),
+                        problem.http_problem_body(),
                     );
                     self.respond_with_local_error(mode, refused)
                 }
@@ -215,16 +216,16 @@ impl Exchange {
         }
         if let Some(called) = &self.request.called {
             let id = &self.looked.rpc_id;
-            let (mode, refused) = match called.to_rest_submission(self.known_chain().preset, &body)
-            {
-                Ok(submission) => return self.forward_to_rest_route(submission),
-                Err(WitnessCallRefusal::Wrong(problem, mode)) => {
-                    (mode, problem.to_rpc_response(id))
-                }
-                Err(WitnessCallRefusal::OtherBlobs) => {
-                    (ResponseMode::SszInvalid, status::blob_mismatch_result(id))
-                }
-            };
+            let (mode, refused) =
+                match called.to_rest_submission(self.route_chain_parameters().preset, &body) {
+                    Ok(submission) => return self.forward_to_rest_route(submission),
+                    Err(WitnessCallRefusal::Wrong(problem, mode)) => {
+                        (mode, problem.to_rpc_error_response(id))
+                    }
+                    Err(WitnessCallRefusal::OtherBlobs) => {
+                        (ResponseMode::SszInvalid, status::blob_mismatch_result(id))
+                    }
+                };
             return self.respond_with_local_error(mode, (200, JSON_MEDIA_TYPE, refused));
         }
         match self.submission_for_json_node() {
@@ -236,7 +237,7 @@ impl Exchange {
     /// Forwards the body that the client sent.
     fn forward_original_request(&mut self) -> Result<(), HostMisuse> {
         self.request_memory = None;
-        self.apply_event(
+        self.apply_transition(
             ExchangeEvent::SendOriginal,
             ExchangePhase::into_sending_original,
         )
@@ -248,7 +249,7 @@ impl Exchange {
             return Ok(body);
         }
         let reserved = self.request_memory.take();
-        let cap = usize::try_from(self.max_rewrite_length()).unwrap_or(usize::MAX);
+        let cap = usize::try_from(self.max_rewritable_length()).unwrap_or(usize::MAX);
         let decoded = self.decompress_request_within(&body, cap, reserved);
         drop(body);
         let DecompressedRequestBody { body, mut memory } = decoded.map_err(|why| match why {
@@ -257,12 +258,12 @@ impl Exchange {
             InflateError::OutOfMemory => TranscodeError::Memory,
         })?;
         if self.request.route.is_some() {
-            self.detect_witness_call(&body);
+            self.detect_engine_witness_call(&body);
         }
-        if body.len() as u64 > self.max_rewrite_length() {
+        if body.len() as u64 > self.max_rewritable_length() {
             return Err(TranscodeError::Length(self.route_config.ssz.max_size));
         }
-        let lengths = match self.converts_submission() {
+        let lengths = match self.converts_request_body() {
             true => MEMORY_FACTOR,
             false => 1,
         };
@@ -278,7 +279,7 @@ impl Exchange {
 
     /// Forwards the decompressed body, if the node accepts nothing else.
     fn forward_decompressed_rewrite(&mut self, body: Vec<u8>) -> Result<(), HostMisuse> {
-        if self.has_pending_ssz_negotiation() {
+        if self.awaits_result_format_negotiation() {
             self.negotiate_result_format(&body);
         }
         if body.is_empty() || !self.is_request_sent_decoded() {
@@ -286,7 +287,7 @@ impl Exchange {
         }
         self.request_body = body;
         self.remove_request_coding();
-        self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
+        self.apply_transition(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
     }
 
     /// Forwards the submission as JSON; SSZ that is no value of its type is rejected with a 400.
@@ -298,11 +299,14 @@ impl Exchange {
                 self.request.submitted = None;
                 self.upstream_edits
                     .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
-                self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
+                self.apply_transition(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
             }
             Err(why @ TranscodeError::Invalid(_)) => {
                 let body = submission_error_body(submitted.type_name(), &why);
-                self.respond_with_local_error(why.metrics_mode(), (400, JSON_MEDIA_TYPE, body))
+                self.respond_with_local_error(
+                    why.error_response_mode(),
+                    (400, JSON_MEDIA_TYPE, body),
+                )
             }
             // the node is to report the error
             Err(_) => self.forward_original_request(),
@@ -319,18 +323,18 @@ impl Exchange {
         }));
         let edits = &mut self.upstream_edits;
         edits.push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
-        if self.route_config.upstream_encoding != UpstreamEncoding::Identity {
+        if self.route_config.upstream_encoding != UpstreamAcceptEncoding::Identity {
             // an error is read before it is decompressed
             edits.push(HeadEdit::set_header("Accept-Encoding", b"identity"));
         }
-        self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
+        self.apply_transition(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
     }
 
     /// Forwards the submission that was made of a call to the node's REST route in place of the
     /// call.
     fn forward_to_rest_route(
         &mut self,
-        submission: RestWitnessSubmission,
+        submission: RestPayloadSubmission,
     ) -> Result<(), HostMisuse> {
         self.request_body = submission.ssz;
         self.remove_request_coding();
@@ -345,10 +349,10 @@ impl Exchange {
             engine::EXECUTION_VERSION_HEADER,
             submission.fork,
         ));
-        if self.route_config.upstream_encoding != UpstreamEncoding::Identity {
+        if self.route_config.upstream_encoding != UpstreamAcceptEncoding::Identity {
             edits.push(HeadEdit::set_header("Accept-Encoding", b"identity"));
         }
-        self.apply_event(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
+        self.apply_transition(ExchangeEvent::Rewritten, |_| ExchangePhase::AwaitingHead)
     }
 
     /// Responds with an error without a request to the node.
@@ -368,7 +372,7 @@ impl Exchange {
             body,
             ..ReadyResponse::default()
         });
-        self.apply_event(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
+        self.apply_transition(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
     }
 
     /// Converts a body to JSON. If no preset is known, the presets are tried until the body is a
@@ -378,7 +382,7 @@ impl Exchange {
         submitted: SszSubmission,
         body: &[u8],
     ) -> Result<Vec<u8>, TranscodeError> {
-        let preset = self.known_chain().preset;
+        let preset = self.route_chain_parameters().preset;
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let mut memory = self.request_memory.take();
         let mut in_preset = |preset: Preset| {
@@ -405,7 +409,7 @@ impl Exchange {
 
     /// Whether the response was made by sszip.
     pub(in crate::exchange) fn is_local_response(&self) -> bool {
-        self.response_body().is_some_and(|answer| answer.is_ours)
+        self.ready_response().is_some_and(|answer| answer.is_ours)
     }
 
     /// Records whether the node rejects SSZ or a content coding, from its status. A 415 that may
@@ -433,7 +437,7 @@ impl Exchange {
             self.route_config
                 .ssz
                 .refused
-                .record_rejected_kind(submitted.route_index());
+                .record_node_refusal(submitted.route_index());
         }
     }
 }

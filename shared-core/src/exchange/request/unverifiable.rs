@@ -1,15 +1,15 @@
 //! Reasons to reject a request under a policy, and the responses to it.
 
 use crate::exchange::machine::message_head::HeadEdit;
-use crate::jsonrpc::request::RequestParseRefusal;
+use crate::jsonrpc::request::RequestParseFailure;
 
 /// The reason why a request is rejected under a policy because its calls can't be verified.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::exchange) enum UnverifiableReason {
+pub(in crate::exchange) enum UnverifiableRequestReason {
     /// The body is not JSON.
     Syntax,
     /// The body is not strictly JSON-RPC.
-    Request(RequestParseRefusal),
+    Request(RequestParseFailure),
     /// The batch has more calls than this maximum.
     Batch(usize),
     /// The request has a body, or names a method in its query, and is no POST.
@@ -27,27 +27,27 @@ pub(in crate::exchange) enum UnverifiableReason {
     Memory,
 }
 
-impl UnverifiableReason {
+impl UnverifiableRequestReason {
     /// Status of the response. Errors about calls are sent with 200, as nodes do; errors about
     /// the HTTP request are not.
     pub(in crate::exchange) fn rejection_status(self) -> u16 {
         match self {
-            UnverifiableReason::Syntax
-            | UnverifiableReason::Request(_)
-            | UnverifiableReason::Batch(_) => 200,
-            UnverifiableReason::Method => 405,
-            UnverifiableReason::Upgrade => 403,
-            UnverifiableReason::Length => 413,
-            UnverifiableReason::Coding => 415,
-            UnverifiableReason::Expectation => 417,
-            UnverifiableReason::Memory => 503,
+            UnverifiableRequestReason::Syntax
+            | UnverifiableRequestReason::Request(_)
+            | UnverifiableRequestReason::Batch(_) => 200,
+            UnverifiableRequestReason::Method => 405,
+            UnverifiableRequestReason::Upgrade => 403,
+            UnverifiableRequestReason::Length => 413,
+            UnverifiableRequestReason::Coding => 415,
+            UnverifiableRequestReason::Expectation => 417,
+            UnverifiableRequestReason::Memory => 503,
         }
     }
 
     /// Header that the response must have.
     pub(in crate::exchange) fn rejection_header(self) -> Option<HeadEdit> {
         match self {
-            UnverifiableReason::Method => Some(HeadEdit::set_header("Allow", b"POST")),
+            UnverifiableRequestReason::Method => Some(HeadEdit::set_header("Allow", b"POST")),
             _ => None,
         }
     }
@@ -58,28 +58,28 @@ impl UnverifiableReason {
         const REQUEST: i32 = -32600;
         const INTERNAL: i32 = -32603;
         let (code, message) = match self {
-            UnverifiableReason::Syntax => (PARSE, "the request is not JSON".into()),
-            UnverifiableReason::Request(why) => {
+            UnverifiableRequestReason::Syntax => (PARSE, "the request is not JSON".into()),
+            UnverifiableRequestReason::Request(why) => {
                 (REQUEST, format!("the request is not JSON-RPC 2.0: {why}"))
             }
-            UnverifiableReason::Batch(most) => {
+            UnverifiableRequestReason::Batch(most) => {
                 (REQUEST, format!("the batch has more than {most} calls"))
             }
-            UnverifiableReason::Method => (REQUEST, "calls must be sent with POST".into()),
-            UnverifiableReason::Upgrade => (
+            UnverifiableRequestReason::Method => (REQUEST, "calls must be sent with POST".into()),
+            UnverifiableRequestReason::Upgrade => (
                 REQUEST,
                 "upgrades are not allowed here: send calls in HTTP requests".into(),
             ),
-            UnverifiableReason::Length => (REQUEST, "the request is too long".into()),
-            UnverifiableReason::Coding => (
+            UnverifiableRequestReason::Length => (REQUEST, "the request is too long".into()),
+            UnverifiableRequestReason::Coding => (
                 REQUEST,
                 "the content coding or charset of the request is not supported".into(),
             ),
-            UnverifiableReason::Expectation => (
+            UnverifiableRequestReason::Expectation => (
                 REQUEST,
                 "\"Expect: 100-continue\" is not supported here".into(),
             ),
-            UnverifiableReason::Memory => (
+            UnverifiableRequestReason::Memory => (
                 INTERNAL,
                 "the request can't be read: memory is short".into(),
             ),

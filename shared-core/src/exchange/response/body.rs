@@ -39,7 +39,7 @@ impl ReadyResponse {
 /// A stored response that a job must decompress, check or convert before it is sent, with its
 /// reserved memory.
 #[derive(Debug, Default)]
-pub(in crate::exchange) enum PendingDecode {
+pub(in crate::exchange) enum StoredResponseToDecode {
     /// A single entry with its key and the id of its response; the id is `None` for a resource.
     One(
         CacheKey,

@@ -7,13 +7,13 @@ use crate::exchange::machine::message_head::HeadEdit;
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::pipeline::BodyPipeline;
+use crate::exchange::response::pipeline::BufferedBodyPipeline;
 use crate::gzip::in_place::{self, GzipInPlaceError};
 use crate::gzip::oneshot;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;
 use crate::response_mode::ResponseMode;
-use crate::ssz::SszParts;
+use crate::ssz::UnorderedSszParts;
 
 /// The output of the compression or decompression of one body, and the mode of its response.
 struct RecodedBody {
@@ -86,7 +86,7 @@ impl Exchange {
                 if whole.left_alone.is_some() {
                     // as if the response had been passed unchanged
                     storing.copy_sent_bytes(config, &mut self.cache_reason, &buffered.body);
-                } else if let Some(fill) = storing.fill_from_sent_bytes().filter(|_| is_there) {
+                } else if let Some(fill) = storing.client_fed_fill().filter(|_| is_there) {
                     // a body that is not worth compressing may be worth storing
                     fill.build_entries_once(&buffered.body);
                 }
@@ -98,14 +98,14 @@ impl Exchange {
             }
         };
         buffered.shrink_reservation(length);
-        self.apply_event(ExchangeEvent::Compressed, |phase| phase.into_ready(stored))
+        self.apply_transition(ExchangeEvent::Compressed, |phase| phase.into_ready(stored))
     }
 
     /// Compresses a long body, or one in parts, that is not stored. The input is released while
     /// it is compressed.
     pub(in crate::exchange) fn compress_converted_parts(
         &mut self,
-        parts: SszParts,
+        parts: UnorderedSszParts,
     ) -> Result<(), HostMisuse> {
         let ExchangePhase::Compressing(whole) = &mut self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::Compressed));
@@ -113,7 +113,7 @@ impl Exchange {
         let buffered = &mut whole.buffered;
         // the upstream's form is not needed any more
         buffered.body = Vec::new();
-        let (plain, order) = parts.into_ordered_ranges();
+        let (plain, order) = parts.into_buffer_with_order();
         self.response_mode = ResponseMode::AcceptEncoding;
         let gzip = whole.stages.gzip.filter(|_| !memory::is_memory_short());
         let coded = match gzip {
@@ -130,7 +130,9 @@ impl Exchange {
                 self.response_mode = ResponseMode::Oneshot;
                 Some(body)
             }
-            Err(GzipInPlaceError::Plain(plain)) => SlicedBody::from_parts(plain, &order, false),
+            Err(GzipInPlaceError::Plain(plain)) => {
+                SlicedBody::from_buffer_ranges(plain, &order, false)
+            }
             Err(GzipInPlaceError::Nothing) => None,
         };
         let Some(body) = body else {
@@ -139,7 +141,7 @@ impl Exchange {
         let length = usize::try_from(body.byte_length()).unwrap_or(usize::MAX);
         self.head_edits.push(HeadEdit::set_content_length(length));
         buffered.shrink_reservation(length);
-        self.apply_event(ExchangeEvent::Compressed, |phase| {
+        self.apply_transition(ExchangeEvent::Compressed, |phase| {
             phase.into_ready(Some(body))
         })
     }
@@ -149,7 +151,7 @@ impl Exchange {
     }
 }
 
-impl BodyPipeline {
+impl BufferedBodyPipeline {
     /// Compresses the body, in the form of its entry if it is stored, or returns the reason to send
     /// it unchanged.
     fn compress_to_gzip(
@@ -161,7 +163,7 @@ impl BodyPipeline {
         if body.is_empty() || self.is_below_compression_gate(config, body.len()) {
             return Err(ResponseMode::TooSmall);
         }
-        let limit = self.max_gzip_length();
+        let limit = self.max_useful_gzip_length();
         if let Some(stored) = self.compress_as_entry(storing, limit) {
             self.room = Vec::new();
             return Ok(RecodedBody {
@@ -186,7 +188,7 @@ impl BodyPipeline {
     /// memory once.
     fn compress_as_entry(&mut self, storing: &mut StorePlan, limit: usize) -> Option<SlicedBody> {
         // uses the buffer that was allocated for the compressed body
-        let fill = storing.fill_from_sent_bytes()?;
+        let fill = storing.client_fed_fill()?;
         let (entry, id) = fill.build_from_body(&self.buffered.body, &mut self.room)?;
         let coded = entry.response_for_gzip_client(&id)?;
         (coded.is_gzip() && coded.byte_length() < limit as u64).then_some(coded)
@@ -201,8 +203,8 @@ impl BodyPipeline {
         let body = self
             .buffered
             .decompress_buffered(config, config.max_oneshot)?;
-        if let Some(fill) = storing.fill_from_sent_bytes() {
-            fill.mark_body_decoded();
+        if let Some(fill) = storing.client_fed_fill() {
+            fill.mark_response_decoded();
             fill.build_from_body(&body, &mut self.room);
         }
         Ok(RecodedBody {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
-use crate::config::CallPolicy;
+use crate::config::CallAccessPolicy;
 use crate::exchange::machine::actions::{BodyPieceAction, HostMisuse};
 use crate::exchange::machine::message_head::{status_has_no_body, HeadEdit, ResponseHead};
 use crate::exchange::machine::phase::ExchangePhase;
@@ -20,7 +20,7 @@ use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::body::ReadyResponse;
 use crate::exchange::response::limit::max_compressed_length;
-use crate::exchange::response::pipeline::{BodyPipeline, BodyStages, BufferedBody};
+use crate::exchange::response::pipeline::{BodyStages, BufferedBody, BufferedBodyPipeline};
 use crate::exchange::response::plan::ResponsePlan;
 use crate::memory;
 use crate::request_coding::BodyContentCoding;
@@ -54,7 +54,7 @@ impl Exchange {
     }
 
     /// Returns the JSON-RPC error that replaces a stored response longer than its limit.
-    pub(in crate::exchange) fn respond_limit_exceeded(&mut self) -> Option<Box<ReadyResponse>> {
+    pub(in crate::exchange) fn respond_with_limit_error(&mut self) -> Option<Box<ReadyResponse>> {
         let answer = self.take_limit_error(200)?;
         self.head_edits = Vec::new();
         self.set_error_headers(answer.body.len());
@@ -84,7 +84,10 @@ impl Exchange {
 
     /// Maximum length in bytes of the response with this head, if the request is a single call
     /// with a limit.
-    pub(in crate::exchange) fn response_limit<I>(&self, head: &ResponseHead<I>) -> Option<u64> {
+    pub(in crate::exchange) fn single_call_response_limit<I>(
+        &self,
+        head: &ResponseHead<I>,
+    ) -> Option<u64> {
         let ExchangePhase::AwaitingHead = self.phase else {
             return None;
         };
@@ -96,7 +99,7 @@ impl Exchange {
 
     /// Whether the head alone shows that the response exceeds its limit, or that its length
     /// can't be measured.
-    pub(in crate::exchange) fn head_exceeds_limit<I>(
+    pub(in crate::exchange) fn head_shows_limit_exceeded<I>(
         head: &ResponseHead<I>,
         coding: BodyContentCoding,
         most: u64,
@@ -111,7 +114,7 @@ impl Exchange {
 
     /// Returns the plan for a response with a limit, whose length is not known: it is buffered,
     /// whatever the previous plan. `None` if there is no memory for that.
-    pub(in crate::exchange) fn buffer_for_limit<I>(
+    pub(in crate::exchange) fn plan_limited_response<I>(
         &self,
         judged: Result<ResponsePlan, ResponseMode>,
         head: &ResponseHead<I>,
@@ -122,7 +125,7 @@ impl Exchange {
             Ok(ResponsePlan::Buffer(whole)) => whole,
             Ok(other) => return Some(other),
             Err(reason) => {
-                let mut whole = Box::new(BodyPipeline::new(
+                let mut whole = Box::new(BufferedBodyPipeline::new(
                     BodyStages::default(),
                     BufferedBody::for_response_head(head),
                 ));
@@ -170,11 +173,11 @@ impl Exchange {
 
     /// Replaces a measured response that exceeds its limit by an error.
     pub(in crate::exchange) fn reject_measured_body(&mut self) -> Result<(), HostMisuse> {
-        self.next_state(ExchangeEvent::Refuse)?;
+        self.checked_state_after_event(ExchangeEvent::Refuse)?;
         let Some(answer) = self.replace_body_by_error() else {
             return Err(self.misuse_for_event(ExchangeEvent::Refuse));
         };
-        self.apply_event(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
+        self.apply_transition(ExchangeEvent::Refuse, |_| ExchangePhase::Ready(answer))
     }
 
     /// Discards the upstream's response, which exceeds its limit, and sends an error when the
@@ -182,11 +185,11 @@ impl Exchange {
     pub(in crate::exchange) fn discard_overlong_upstream_body(
         &mut self,
     ) -> Result<BodyPieceAction, HostMisuse> {
-        self.next_state(ExchangeEvent::Replace)?;
+        self.checked_state_after_event(ExchangeEvent::Replace)?;
         let Some(answer) = self.replace_body_by_error() else {
             return Err(self.misuse_for_event(ExchangeEvent::Replace));
         };
-        self.apply_event(ExchangeEvent::Replace, |_| {
+        self.apply_transition(ExchangeEvent::Replace, |_| {
             ExchangePhase::DiscardingUpstream(answer)
         })?;
         Ok(BodyPieceAction::Buffered)
@@ -208,10 +211,10 @@ impl Exchange {
 
     /// Returns the maximum length of the response to a call of a batch, in bytes; `None` without a
     /// limit.
-    pub(in crate::exchange) fn max_response_length(
-        policy: Option<&Arc<CallPolicy>>,
+    pub(in crate::exchange) fn batch_call_response_limit(
+        policy: Option<&Arc<CallAccessPolicy>>,
         method: &[u8],
     ) -> Option<u64> {
-        policy.and_then(|policy| policy.max_response_length(method))
+        policy.and_then(|policy| policy.method_response_limit(method))
     }
 }

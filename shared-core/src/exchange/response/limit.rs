@@ -1,6 +1,6 @@
 //! Limit of the length of the response to a single call.
 
-use crate::config::CallPolicy;
+use crate::config::CallAccessPolicy;
 use crate::jsonrpc::request::JsonRpcCall;
 
 /// Returns the maximum length of a compressed body whose decompressed length is at most `most`:
@@ -12,21 +12,21 @@ pub(in crate::exchange) fn max_compressed_length(most: u64) -> u64 {
 /// The maximum length that the policy sets for the response to a single call, and the error that
 /// replaces a longer one.
 #[derive(Debug)]
-pub(in crate::exchange) struct CallResponseLimit {
+pub(in crate::exchange) struct CallResponseLengthLimit {
     /// Maximum length of the response. Bytes.
     pub(in crate::exchange) most: u64,
     /// Error that replaces a longer response.
     pub(in crate::exchange) error: Vec<u8>,
 }
 
-impl CallResponseLimit {
+impl CallResponseLengthLimit {
     /// Returns the limit for a call that is forwarded; `None` without a limit, or for a
     /// notification.
     pub(in crate::exchange) fn limit_for_call(
-        policy: &CallPolicy,
+        policy: &CallAccessPolicy,
         call: &JsonRpcCall<'_>,
     ) -> Option<Self> {
-        let (most, id) = (policy.max_response_length(call.method)?, call.id?);
+        let (most, id) = (policy.method_response_limit(call.method)?, call.id?);
         let error = policy
             .response_too_long_error()
             .response_for_identity_client(id)?

@@ -6,8 +6,8 @@ use crate::cache::entry::BorrowedIdentityBytes;
 use crate::config::RouteConfig;
 use crate::exchange::machine::message_head::{HeadEdit, ResponseHead};
 use crate::exchange::response::limit::max_compressed_length;
-use crate::exchange::ssz::conversion::FormatConversion;
-use crate::faults::{is_fault_injected, InjectedFault};
+use crate::exchange::ssz::conversion::ResponseFormatConversion;
+use crate::faults::{is_fault_injected, InjectedTestFault};
 use crate::gzip::inflate::InflateError;
 use crate::gzip::{inflate, oneshot, stream};
 use crate::memory::MemoryReservation;
@@ -67,7 +67,7 @@ impl BufferedBody {
         config: &RouteConfig,
         length: usize,
     ) -> Result<(), ResponseMode> {
-        check_memory_fit(config, length, length)?;
+        check_body_memory_limit(config, length, length)?;
         self.reserve_and_grow(config, length.min(INITIAL_RESERVATION), length)
     }
 
@@ -79,7 +79,7 @@ impl BufferedBody {
         original: usize,
         made: usize,
     ) -> Result<(), ResponseMode> {
-        check_memory_fit(config, original, made)?;
+        check_body_memory_limit(config, original, made)?;
         self.reserve_body_and_output(
             config,
             original.min(INITIAL_RESERVATION),
@@ -112,7 +112,7 @@ impl BufferedBody {
 
     /// Reserves memory for `length` bytes of the upstream's part of a split batch, which may reach
     /// `most`.
-    pub(in crate::exchange) fn grow_for_split_batch(
+    pub(in crate::exchange) fn reserve_split_batch_response(
         &mut self,
         config: &RouteConfig,
         length: usize,
@@ -164,7 +164,8 @@ impl BufferedBody {
     /// Grows the capacity of the buffer to `room` bytes; they are not reserved here.
     fn grow_buffer_capacity(&mut self, room: usize) -> Result<(), ResponseMode> {
         let more = room.saturating_sub(self.body.len());
-        if self.body.try_reserve_exact(more).is_err() || is_fault_injected(InjectedFault::FailAlloc)
+        if self.body.try_reserve_exact(more).is_err()
+            || is_fault_injected(InjectedTestFault::FailAlloc)
         {
             return Err(ResponseMode::Memory);
         }
@@ -201,7 +202,11 @@ impl BufferedBody {
 }
 
 /// Returns an error if a body would exceed `sszip_memory` with nothing else reserved.
-fn check_memory_fit(config: &RouteConfig, body: usize, output: usize) -> Result<(), ResponseMode> {
+fn check_body_memory_limit(
+    config: &RouteConfig,
+    body: usize,
+    output: usize,
+) -> Result<(), ResponseMode> {
     let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
     match body.saturating_add(output) > limit {
         true => Err(ResponseMode::Memory),
@@ -215,7 +220,7 @@ fn check_memory_fit(config: &RouteConfig, body: usize, output: usize) -> Result<
 pub(in crate::exchange) struct BodyStages {
     /// Whether the body is gzip that the client or the next stage can't read.
     pub(in crate::exchange) inflates: bool,
-    pub(in crate::exchange) transcoding: Option<Box<FormatConversion>>,
+    pub(in crate::exchange) transcoding: Option<Box<ResponseFormatConversion>>,
     pub(in crate::exchange) gzip: Option<GzipRequirement>,
 }
 
@@ -228,7 +233,7 @@ pub(in crate::exchange) struct GzipRequirement {
 
 /// A buffered response body, and the stages that it passes through when it is complete.
 #[derive(Debug)]
-pub(in crate::exchange) struct BodyPipeline {
+pub(in crate::exchange) struct BufferedBodyPipeline {
     pub(in crate::exchange) stages: BodyStages,
     pub(in crate::exchange) buffered: BufferedBody,
     /// Buffer for the compressed body. It is allocated by the thread that collected the body:
@@ -243,7 +248,7 @@ pub(in crate::exchange) struct BodyPipeline {
     pub(in crate::exchange) left_alone: Option<ResponseMode>,
 }
 
-impl BodyPipeline {
+impl BufferedBodyPipeline {
     pub(in crate::exchange) fn new(stages: BodyStages, buffered: BufferedBody) -> Self {
         Self {
             stages,
@@ -267,19 +272,19 @@ impl BodyPipeline {
 
     /// Whether the body has an unknown length and is buffered until the window ends.
     pub(in crate::exchange) fn is_in_buffering_window(&self) -> bool {
-        self.is_of_unknown_length() && self.most.is_none()
+        self.has_streamable_unknown_length() && self.most.is_none()
     }
 
     /// Whether the body is compressed and not otherwise changed, so that it can be streamed if
     /// there is no memory for all of it.
-    pub(in crate::exchange) fn can_stream_body(&self) -> bool {
+    pub(in crate::exchange) fn can_compress_as_stream(&self) -> bool {
         let stages = &self.stages;
         let is_only_compressed = !stages.inflates && stages.transcoding.is_none();
         is_only_compressed && stages.gzip.is_some() && self.most.is_none()
     }
 
     /// Whether the length is unknown and the stages allow the body to be streamed.
-    pub(in crate::exchange) fn is_of_unknown_length(&self) -> bool {
+    pub(in crate::exchange) fn has_streamable_unknown_length(&self) -> bool {
         let stages = &self.stages;
         self.buffered.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
     }
@@ -314,15 +319,17 @@ impl BodyPipeline {
             _ if self.measured == Some(SupportedContentCoding::Zstd) => {
                 self.buffered.body.len().saturating_mul(5)
             }
-            _ if self.measured.is_some() => decompression_work(&self.buffered.body, config),
-            (true, _) => decompression_work(&self.buffered.body, config),
+            _ if self.measured.is_some() => {
+                estimate_decompression_work(&self.buffered.body, config)
+            }
+            (true, _) => estimate_decompression_work(&self.buffered.body, config),
             (false, Some(transcoding)) => transcoding.written_bytes(),
             (false, None) => self.buffered.body.len(),
         }
     }
 
     /// Length in bytes that the compressed body must stay below.
-    pub(in crate::exchange) fn max_gzip_length(&self) -> usize {
+    pub(in crate::exchange) fn max_useful_gzip_length(&self) -> usize {
         match self.stages.gzip {
             Some(GzipRequirement {
                 at_any_length: true,
@@ -342,7 +349,7 @@ impl BodyPipeline {
         buffered.shrink_reservation(buffered.body.capacity() + buffered.body.len());
         if self.stages.gzip.is_some() {
             // if the allocation fails, the compression reports it
-            let _ = self.room.try_reserve_exact(self.max_gzip_length());
+            let _ = self.room.try_reserve_exact(self.max_useful_gzip_length());
         }
     }
 
@@ -413,19 +420,22 @@ impl BodyPipeline {
 
 /// Returns the number of bytes that the decompression of `coded` has to process: at least its own
 /// length, at most `max_oneshot`.
-pub(in crate::exchange) fn decompression_work(coded: &[u8], config: &RouteConfig) -> usize {
+pub(in crate::exchange) fn estimate_decompression_work(
+    coded: &[u8],
+    config: &RouteConfig,
+) -> usize {
     let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
-    inflate::declared_trailer_length(coded)
+    inflate::decompressed_length_from_trailer(coded)
         .min(most)
         .max(coded.len())
 }
 
 /// The memory reservations for all cache entries whose bytes are sent in one response.
-pub(in crate::exchange) type EntryReservations = Vec<EntryReservation>;
+pub(in crate::exchange) type EntryReservations = Vec<SentEntryReservation>;
 
 /// A memory reservation that lasts while bytes of a cache entry are sent.
 #[derive(Debug)]
-pub(in crate::exchange) enum EntryReservation {
+pub(in crate::exchange) enum SentEntryReservation {
     /// Memory of a decompressed entry.
     DecodedEntry(Arc<BorrowedIdentityBytes>),
     /// Memory of a body that was assembled from entries.

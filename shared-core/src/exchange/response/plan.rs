@@ -5,16 +5,16 @@ use std::sync::Arc;
 use crate::config::RouteConfig;
 use crate::exchange::machine::actions::{HostMisuse, ResponseHeadAction};
 use crate::exchange::machine::message_head::{
-    HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
+    HeadEdit, Header, ResponseContentCoding, ResponseHead, ResponseProperties,
 };
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::{
-    BodyPipeline, BodyStages, BufferedBody, GzipRequirement,
+    BodyStages, BufferedBody, BufferedBodyPipeline, GzipRequirement,
 };
-use crate::exchange::response::stream_encoder::BodyStream;
-use crate::faults::{panic_if_injected, InjectedFault};
+use crate::exchange::response::stream_encoder::CompressedBodyStream;
+use crate::faults::{panic_if_injected, InjectedTestFault};
 use crate::memory;
 use crate::negotiate::media_type;
 use crate::request_coding::BodyContentCoding;
@@ -24,9 +24,9 @@ use crate::response_mode::ResponseMode;
 /// or merge.
 pub(in crate::exchange) enum ResponsePlan {
     /// The body is buffered and processed when it is complete.
-    Buffer(Box<BodyPipeline>),
+    Buffer(Box<BufferedBodyPipeline>),
     /// The body is compressed while it arrives.
-    Stream(Box<BodyStream>),
+    Stream(Box<CompressedBodyStream>),
     /// The body is merged with the stored part of the batch.
     Merge,
 }
@@ -47,21 +47,21 @@ impl Exchange {
         if !self.awaits_response_head() {
             return Err(self.misuse_for_event(ExchangeEvent::HeadToPass));
         }
-        panic_if_injected(InjectedFault::PanicHead);
+        panic_if_injected(InjectedTestFault::PanicHead);
         let switches = matches!(
             self.phase,
             ExchangePhase::AwaitingHead | ExchangePhase::AwaitingPart(_)
         ) && head.status == 101
-            && !self.may_switch_protocol(&head);
+            && !self.may_upstream_switch_protocol(&head);
         if switches {
             self.discard_fill();
-            self.apply_event(ExchangeEvent::Fail, |_| ExchangePhase::Aborted)?;
+            self.apply_transition(ExchangeEvent::Fail, |_| ExchangePhase::Aborted)?;
             return Ok(ResponseHeadAction::Fail);
         }
         self.record_rejected_formats(head.status, head.fields.clone());
         self.record_unrequested_coding(head.fields.clone());
         self.record_upstream_status(head.status);
-        self.stop_observing_on_error(head.status);
+        self.stop_observing_error_response(head.status);
         if let ExchangePhase::AwaitingUpdate = self.phase {
             return self.plan_background_response(head);
         }
@@ -70,16 +70,16 @@ impl Exchange {
             self.decide_storage(&head);
         }
         if let ExchangePhase::DiscardingUpstream(_) = self.phase {
-            self.next_state(ExchangeEvent::HeadToBuffer)?;
+            self.checked_state_after_event(ExchangeEvent::HeadToBuffer)?;
             return Ok(ResponseHeadAction::Buffer);
         }
         self.set_cache_status_header(&head);
-        let bound = self.response_limit(&head);
+        let bound = self.single_call_response_limit(&head);
         let coding = match bound {
             Some(_) => BodyContentCoding::from_response_headers(head.fields.clone()),
             None => BodyContentCoding::None,
         };
-        if bound.is_some_and(|most| Self::head_exceeds_limit(&head, coding, most)) {
+        if bound.is_some_and(|most| Self::head_shows_limit_exceeded(&head, coding, most)) {
             self.discard_overlong_upstream_body()?;
             return Ok(ResponseHeadAction::Buffer);
         }
@@ -87,7 +87,7 @@ impl Exchange {
         let bound = bound.filter(|_| !is_measured);
         let mut judged = self.plan_response(&head, bound.is_some());
         if let Some(most) = bound {
-            let Some(bounded) = self.buffer_for_limit(judged, &head, coding, most) else {
+            let Some(bounded) = self.plan_limited_response(judged, &head, coding, most) else {
                 self.discard_overlong_upstream_body()?;
                 return Ok(ResponseHeadAction::Buffer);
             };
@@ -96,19 +96,19 @@ impl Exchange {
         self.add_vary_accept(&head);
         match judged {
             Ok(ResponsePlan::Stream(stream)) => {
-                self.apply_event(ExchangeEvent::HeadToStream, |_| {
+                self.apply_transition(ExchangeEvent::HeadToStream, |_| {
                     ExchangePhase::Streaming(stream)
                 })?;
                 Ok(ResponseHeadAction::Stream)
             }
             Ok(ResponsePlan::Buffer(whole)) => {
-                self.apply_event(ExchangeEvent::HeadToBuffer, |_| {
+                self.apply_transition(ExchangeEvent::HeadToBuffer, |_| {
                     ExchangePhase::Buffering(whole)
                 })?;
                 Ok(ResponseHeadAction::Buffer)
             }
             Ok(ResponsePlan::Merge) => {
-                self.apply_event(
+                self.apply_transition(
                     ExchangeEvent::HeadToMerge,
                     ExchangePhase::into_buffering_part,
                 )?;
@@ -120,20 +120,20 @@ impl Exchange {
                     BufferedBody::for_response_head(&head),
                     reason,
                 )?;
-                Ok(self.tee_or_pass())
+                Ok(self.decide_tee_or_pass())
             }
         }
     }
 
     /// Sets `Vary` of a partial response or a 304 as the complete response would have it (RFC
     /// 9110, 15.3.7 and 15.4.5). A 304 may have no `Content-Type`.
-    fn set_vary_of_complete_response<'a, I>(&mut self, head: &ResponseHead<I>)
+    fn set_bodyless_or_partial_vary<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
         let response = ResponseProperties::from_response_headers(head.fields.clone());
         let types = &self.route_config.types;
-        let is_left_alone = response.coding == ResponseCoding::Other
+        let is_left_alone = response.coding == ResponseContentCoding::Other
             || response.no_transform
             || self.request.no_transform
             || response
@@ -161,7 +161,7 @@ impl Exchange {
         buffered: BufferedBody,
         reason: ResponseMode,
     ) -> Result<(), HostMisuse> {
-        self.apply_event(event, |_| ExchangePhase::Passing(Box::new(buffered)))?;
+        self.apply_transition(event, |_| ExchangePhase::Passing(Box::new(buffered)))?;
         self.response_mode = reason;
         Ok(())
     }
@@ -188,12 +188,12 @@ impl Exchange {
             return Ok(ResponsePlan::Merge);
         }
         let conversion = self.negotiated_conversion(&response, head);
-        self.check_response_status(head, conversion.is_some())?;
+        self.check_processable_status(head, conversion.is_some())?;
         if let Some((negotiated, format)) = conversion {
             match self.plan_conversion(negotiated, format, &response, head) {
                 Ok(plan) => return plan,
                 // the response keeps its own format
-                Err(why) => self.not_ssz = Some(why.metrics_mode()),
+                Err(why) => self.not_ssz = Some(why.error_response_mode()),
             }
         }
         self.check_compressible(&response)?;
@@ -201,18 +201,18 @@ impl Exchange {
         response.add_vary_edits(head.host_writes_vary, &mut self.head_edits);
         let mut whole = self.compression_pipeline(&response, head)?;
         if self.request.head {
-            self.set_headers_of_compressed_body(&mut whole);
+            self.set_headers_for_head_method(&mut whole);
             return Err(ResponseMode::Head);
         }
         if memory::is_memory_short() {
             return Err(ResponseMode::Memory);
         }
-        self.plan_buffering(&response, head, whole, is_bounded)
+        self.plan_buffer_or_stream(&response, head, whole, is_bounded)
     }
 
     /// Returns an error with the reason if a response of this status is sent unchanged. A partial
     /// response may be converted.
-    fn check_response_status<'a, I>(
+    fn check_processable_status<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
         is_convertible: bool,
@@ -224,7 +224,7 @@ impl Exchange {
             101 => Err(ResponseMode::Upgrade),
             206 if is_convertible => Ok(()),
             206 | 304 => {
-                self.set_vary_of_complete_response(head);
+                self.set_bodyless_or_partial_vary(head);
                 Err(ResponseMode::Status)
             }
             0..=199 | 204 | 205 => Err(ResponseMode::Status),
@@ -235,7 +235,7 @@ impl Exchange {
     /// Returns an error with the reason if coding, media type or `no-transform` forbid compression,
     /// for any client that accepts it.
     fn check_compressible(&self, response: &ResponseProperties<'_>) -> Result<(), ResponseMode> {
-        if response.coding == ResponseCoding::Other {
+        if response.coding == ResponseContentCoding::Other {
             return Err(ResponseMode::Encoded);
         }
         let content_type = response.content_type;
@@ -243,7 +243,7 @@ impl Exchange {
             .is_some_and(|content_type| self.route_config.types.contains_media_type(content_type))
         {
             return Err(match response.coding {
-                ResponseCoding::Identity => ResponseMode::Type,
+                ResponseContentCoding::Identity => ResponseMode::Type,
                 _ => ResponseMode::Encoded,
             });
         }
@@ -259,14 +259,14 @@ impl Exchange {
         &self,
         response: &ResponseProperties<'_>,
         head: &ResponseHead<I>,
-    ) -> Result<Box<BodyPipeline>, ResponseMode>
+    ) -> Result<Box<BufferedBodyPipeline>, ResponseMode>
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
         let mut buffered = BufferedBody::for_response_head(head);
-        response.add_compressed_body_edits(&mut buffered.recoded_edits);
+        response.add_reencoded_body_edits(&mut buffered.recoded_edits);
         let accept = self.request.accept_encoding;
-        let inflates = response.coding == ResponseCoding::Gzip;
+        let inflates = response.coding == ResponseContentCoding::Gzip;
         if inflates && accept.allows_gzip() {
             return Err(ResponseMode::Encoded);
         }
@@ -277,8 +277,8 @@ impl Exchange {
                 at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
             }),
         };
-        let whole = Box::new(BodyPipeline::new(stages, buffered));
-        whole.check_declared_length(&self.route_config)?;
+        let whole = Box::new(BufferedBodyPipeline::new(stages, buffered));
+        whole.check_compressible_length(&self.route_config)?;
         if !inflates {
             if !accept.prefers_gzip() {
                 return Err(ResponseMode::AcceptEncoding);
@@ -292,7 +292,7 @@ impl Exchange {
 
     /// Sets the headers of the response to HEAD: a GET would be sent with another length and coding
     /// (RFC 9110, 9.3.2 and 8.6).
-    fn set_headers_of_compressed_body(&mut self, whole: &mut BodyPipeline) {
+    fn set_headers_for_head_method(&mut self, whole: &mut BufferedBodyPipeline) {
         self.head_edits
             .push(HeadEdit::remove_header("Content-Length"));
         if whole.stages.inflates {
@@ -303,11 +303,11 @@ impl Exchange {
     }
 
     /// Returns the plan for a body that is compressed or decompressed: buffered, or as a stream.
-    fn plan_buffering<'a, I>(
+    fn plan_buffer_or_stream<'a, I>(
         &mut self,
         response: &ResponseProperties<'_>,
         head: &ResponseHead<I>,
-        mut whole: Box<BodyPipeline>,
+        mut whole: Box<BufferedBodyPipeline>,
         is_bounded: bool,
     ) -> Result<ResponsePlan, ResponseMode>
     where
@@ -325,27 +325,30 @@ impl Exchange {
                 .content_type
                 .is_some_and(media_type::is_event_stream);
         if is_streamed && !inflates && !is_bounded {
-            return self.plan_stream(&mut whole.buffered);
+            return self.plan_streaming_compression(&mut whole.buffered);
         }
         match declared.map(|length| whole.buffered.reserve_for_length(&config, length)) {
             None | Some(Ok(())) => Ok(ResponsePlan::Buffer(whole)),
             Some(Err(_)) if !inflates => {
                 whole.buffered.reservation = None;
-                self.plan_stream(&mut whole.buffered)
+                self.plan_streaming_compression(&mut whole.buffered)
             }
             Some(Err(reason)) => Err(reason),
         }
     }
 
     /// Returns the plan for a body that is compressed while it arrives; sets the head edits.
-    fn plan_stream(&mut self, buffered: &mut BufferedBody) -> Result<ResponsePlan, ResponseMode> {
-        let mut stream = BodyStream::start_encoding(&self.route_config, buffered)?;
-        self.set_stream_headers(&mut stream);
+    fn plan_streaming_compression(
+        &mut self,
+        buffered: &mut BufferedBody,
+    ) -> Result<ResponsePlan, ResponseMode> {
+        let mut stream = CompressedBodyStream::start_encoding(&self.route_config, buffered)?;
+        self.set_streamed_response_headers(&mut stream);
         Ok(ResponsePlan::Stream(stream))
     }
 }
 
-impl BodyPipeline {
+impl BufferedBodyPipeline {
     /// Whether the declared length is beyond the maximum for one-shot compression.
     fn exceeds_oneshot_limit(&self, config: &RouteConfig) -> bool {
         let declared = self.buffered.declared;
@@ -353,7 +356,7 @@ impl BodyPipeline {
     }
 
     /// Returns an error with the reason if a body of the declared length is sent unchanged.
-    fn check_declared_length(&self, config: &RouteConfig) -> Result<(), ResponseMode> {
+    fn check_compressible_length(&self, config: &RouteConfig) -> Result<(), ResponseMode> {
         let Some(length) = self.buffered.declared else {
             return Ok(());
         };

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::config::RouteConfig;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::response::pipeline::BufferedBody;
-use crate::faults::{is_fault_injected, InjectedFault};
+use crate::faults::{is_fault_injected, InjectedTestFault};
 use crate::gzip::stream;
 use crate::gzip::stream::{EncodeProgress, FlushMode, StreamEncoder, StreamEncoderError};
 use crate::memory;
@@ -49,7 +49,7 @@ impl From<StreamEncoderError> for BodyStreamError {
 /// A response body that is compressed while it arrives: the encoder, and the buffered bytes that it
 /// has not consumed.
 #[derive(Debug)]
-pub(in crate::exchange) struct BodyStream {
+pub(in crate::exchange) struct CompressedBodyStream {
     pub(in crate::exchange) encoder: Box<dyn StreamEncoder>,
     /// Bytes that were buffered before the stream began.
     pub(in crate::exchange) buffered: BufferedBody,
@@ -57,13 +57,13 @@ pub(in crate::exchange) struct BodyStream {
     pub(in crate::exchange) encoded: usize,
 }
 
-impl BodyStream {
+impl CompressedBodyStream {
     /// Returns a stream that begins with the buffered bytes, or the reason why there is none.
     pub(in crate::exchange) fn start_encoding(
         config: &RouteConfig,
         buffered: &mut BufferedBody,
     ) -> Result<Box<Self>, ResponseMode> {
-        if memory::is_memory_short() || is_fault_injected(InjectedFault::FailAlloc) {
+        if memory::is_memory_short() || is_fault_injected(InjectedTestFault::FailAlloc) {
             return Err(ResponseMode::Memory);
         }
         let level = config.stream_level;

@@ -5,8 +5,8 @@ use crate::exchange::machine::message_head::HeadEdit;
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::stream_encoder::{BodyStream, BodyStreamError};
-use crate::faults::{panic_if_injected, InjectedFault};
+use crate::exchange::response::stream_encoder::{BodyStreamError, CompressedBodyStream};
+use crate::faults::{panic_if_injected, InjectedTestFault};
 use crate::gzip::stream::{EncodeProgress, FlushMode};
 use crate::response_mode::ResponseMode;
 
@@ -26,7 +26,7 @@ impl Exchange {
         let ExchangePhase::Streaming(stream) = &mut self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::Piece).into());
         };
-        panic_if_injected(InjectedFault::PanicStream);
+        panic_if_injected(InjectedTestFault::PanicStream);
         // a trailer must not make a truncated body look complete
         let ends_at = self.received.saturating_add(piece.len() as u64);
         let declared = stream.buffered.declared;
@@ -52,7 +52,7 @@ impl Exchange {
         self.received += progress.consumed as u64;
         self.sent += progress.written as u64;
         if flush == FlushMode::Finish && progress.complete {
-            self.apply_event(ExchangeEvent::Finish, |_| ExchangePhase::Finished)?;
+            self.apply_transition(ExchangeEvent::Finish, |_| ExchangePhase::Finished)?;
         }
         Ok(progress)
     }
@@ -60,17 +60,17 @@ impl Exchange {
     /// Ends the buffering: the head is sent, and the body is compressed while it arrives.
     /// Without memory for an encoder it is passed unchanged.
     pub(in crate::exchange) fn start_streaming(&mut self) -> Result<BodyPieceAction, HostMisuse> {
-        self.next_state(ExchangeEvent::StartStream)?;
+        self.checked_state_after_event(ExchangeEvent::StartStream)?;
         let ExchangePhase::Buffering(whole) = &mut self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::StartStream));
         };
         let body = &whole.buffered.body;
         self.storing
             .copy_sent_bytes(&self.route_config, &mut self.cache_reason, body);
-        match BodyStream::start_encoding(&self.route_config, &mut whole.buffered) {
+        match CompressedBodyStream::start_encoding(&self.route_config, &mut whole.buffered) {
             Ok(mut stream) => {
-                self.set_stream_headers(&mut stream);
-                self.apply_event(ExchangeEvent::StartStream, |_| {
+                self.set_streamed_response_headers(&mut stream);
+                self.apply_transition(ExchangeEvent::StartStream, |_| {
                     ExchangePhase::Streaming(stream)
                 })?;
                 Ok(BodyPieceAction::Stream)
@@ -83,7 +83,10 @@ impl Exchange {
     }
 
     /// Sets the head edits of a streamed response.
-    pub(in crate::exchange) fn set_stream_headers(&mut self, stream: &mut BodyStream) {
+    pub(in crate::exchange) fn set_streamed_response_headers(
+        &mut self,
+        stream: &mut CompressedBodyStream,
+    ) {
         self.response_mode = ResponseMode::Stream;
         self.head_edits
             .push(HeadEdit::set_header("Content-Encoding", b"gzip"));

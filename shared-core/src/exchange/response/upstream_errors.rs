@@ -8,32 +8,32 @@ use crate::exchange::machine::message_head::CacheRequestKind;
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::upstream_outcome::MAX_WATCHED_LENGTH;
 use crate::exchange::machine::Exchange;
-use crate::jsonrpc::response::{parse_batch_responses, parse_response, CallOutcomeSpan};
+use crate::jsonrpc::response::{parse_batch_responses, parse_jsonrpc_response, CallOutcomeSpan};
 use crate::response_mode::ResponseMode;
 
 impl Exchange {
     /// Counts a failed upstream request, once.
     pub(in crate::exchange) fn record_upstream_failure(&mut self, failure: UpstreamFailure) {
-        if matches!(failure, UpstreamFailure::Status(_)) || !self.is_upstream_counted() {
+        if matches!(failure, UpstreamFailure::Status(_)) || !self.is_first_upstream_outcome() {
             // a status is counted with its head
             return;
         }
         self.upstream.has_failed = true;
-        self.count_upstream_error(UpstreamErrorKind::from_upstream_failure(failure));
+        self.count_upstream_error(UpstreamErrorKind::error_kind_of_failure(failure));
     }
 
     /// Counts the status of the node's response, once.
     pub(in crate::exchange) fn record_upstream_status(&mut self, status: u16) {
-        if self.is_upstream_counted() {
+        if self.is_first_upstream_outcome() {
             self.upstream.upstream_status = Some(status);
-            self.count_upstream_error(UpstreamErrorKind::from_upstream_failure(
+            self.count_upstream_error(UpstreamErrorKind::error_kind_of_failure(
                 UpstreamFailure::Status(status),
             ));
         }
     }
 
     /// Whether this is the first response of the upstream to a client's request.
-    fn is_upstream_counted(&self) -> bool {
+    fn is_first_upstream_outcome(&self) -> bool {
         let is_own = self.inquiry.is_some() || matches!(self.phase, ExchangePhase::AwaitingUpdate);
         let is_known = self.upstream.has_failed || self.upstream.upstream_status.is_some();
         !is_own && !is_known && self.cache_reason != Reason::Local
@@ -56,20 +56,20 @@ impl Exchange {
 
     /// Whether a response that is passed and not stored may be a JSON-RPC error, and is to be
     /// read.
-    pub(in crate::exchange) fn watches_rpc_errors(&mut self) -> bool {
+    pub(in crate::exchange) fn start_watching_rpc_errors(&mut self) -> bool {
         let ExchangePhase::Passing(buffered) = &self.phase else {
             return false;
         };
         let is_short = buffered
             .declared
             .is_some_and(|length| (1..=MAX_WATCHED_LENGTH).contains(&length));
-        let is_watched = is_short && self.is_unstored_call();
+        let is_watched = is_short && self.is_unstored_call_response();
         self.upstream.watched = is_watched.then(Vec::new);
         is_watched
     }
 
     /// Whether this is the response to a JSON-RPC request, and is not stored.
-    fn is_unstored_call(&self) -> bool {
+    fn is_unstored_call_response(&self) -> bool {
         self.request.cache.kind == CacheRequestKind::Call
             && self.storing.fill.is_none()
             && !matches!(
@@ -91,7 +91,10 @@ impl Exchange {
             return;
         };
         let body = &whole.buffered.body;
-        if body.len() <= MAX_WATCHED_LENGTH && !whole.stages.inflates && self.is_unstored_call() {
+        if body.len() <= MAX_WATCHED_LENGTH
+            && !whole.stages.inflates
+            && self.is_unstored_call_response()
+        {
             record_rpc_errors(body, self.upstream_errors());
         }
     }
@@ -106,11 +109,11 @@ fn record_rpc_errors(body: &[u8], errors: &UpstreamErrorCounts) {
     let is_batch = body.trim_ascii_start().starts_with(b"[");
     let responses = match is_batch {
         true => parse_batch_responses(body),
-        false => parse_response(body).map(|response| vec![response]),
+        false => parse_jsonrpc_response(body).map(|response| vec![response]),
     };
     for response in responses.unwrap_or_default() {
         if let CallOutcomeSpan::Error(error) = response.outcome {
-            errors.count_upstream_error(UpstreamErrorKind::from_rpc_error(&body[error]));
+            errors.count_upstream_error(UpstreamErrorKind::kind_of_rpc_error(&body[error]));
         }
     }
 }

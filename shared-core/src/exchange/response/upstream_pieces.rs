@@ -15,7 +15,7 @@ use crate::exchange::machine::message_head::{HeadEdit, Header, ResponseHead};
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::pipeline::EntryReservation;
+use crate::exchange::response::pipeline::SentEntryReservation;
 use crate::gzip::inflate;
 use crate::gzip::splice::SlicedBody;
 use crate::memory::MemoryReservation;
@@ -56,14 +56,14 @@ impl Exchange {
         Ok(self.stored_response_status() != 0)
     }
 
-    /// Feeds the fill from the pieces of [`Exchange::observe_upstream_piece`], because other
+    /// Feeds the fill from the pieces of [`Exchange::copy_upstream_piece_into_fill`], because other
     /// filters change the body on its way here.
     pub fn switch_fill_to_upstream(&mut self) {
         let fill = self.storing.fill.as_ref();
-        let coded = fill.is_some_and(|fill| fill.has_content_coding());
+        let coded = fill.is_some_and(|fill| fill.has_encoded_response());
         self.storing.is_apart = fill.is_some();
         let format = self.request.ssz.and_then(TranscodeRequest::client_format);
-        if coded || format == Some(BodyFormat::Ssz) || self.split_batch().is_some() {
+        if coded || format == Some(BodyFormat::Ssz) || self.pending_split_batch().is_some() {
             self.reject_storage(Reason::Filtered);
         }
     }
@@ -74,7 +74,7 @@ impl Exchange {
     }
 
     /// Copies a piece of the body as the upstream sent it, if the entry is built from such pieces.
-    pub fn observe_upstream_piece(&mut self, piece: &[u8]) {
+    pub fn copy_upstream_piece_into_fill(&mut self, piece: &[u8]) {
         if self.is_fill_from_upstream() {
             self.storing.node_sent += piece.len() as u64;
             self.storing
@@ -101,13 +101,13 @@ impl Exchange {
     /// Compares `bytes`, the length of the body that the upstream sent and that is not kept
     /// apart, with the bytes received here. Returns whether they differ: an undetected filter
     /// has changed the body.
-    pub fn compare_upstream_length(&mut self, bytes: u64) -> bool {
+    pub fn compare_upstream_with_received(&mut self, bytes: u64) -> bool {
         // a part that can't be read has no count
         let counts = self
-            .split_batch()
+            .pending_split_batch()
             .is_none_or(|it| it.lost.is_none() && !it.is_unjudged);
         let is_changed =
-            counts && self.storing.fill_from_sent_bytes().is_some() && bytes != self.received;
+            counts && self.storing.client_fed_fill().is_some() && bytes != self.received;
         if is_changed {
             self.reject_storage(Reason::Filtered);
         }
@@ -145,7 +145,7 @@ impl Exchange {
 
     /// Decompresses the body that is to be sent, for a host whose filters change it. `false` if
     /// there is no memory for it.
-    pub fn decompress_sent_body(&mut self) -> bool {
+    pub fn decompress_outgoing_body(&mut self) -> bool {
         let answer = self.response_body_mut();
         let stored = answer.and_then(|it| it.stored.take_if(|body| SlicedBody::is_gzip(body)));
         let Some(coded) = stored else {
@@ -153,7 +153,7 @@ impl Exchange {
         };
         let decoded = self.decompress_stored_body(&coded);
         drop(coded);
-        let mut body = SlicedBody::empty_identity();
+        let mut body = SlicedBody::empty_identity_body();
         let Some((plain, memory)) = decoded else {
             return false;
         };
@@ -171,7 +171,7 @@ impl Exchange {
             answer.stored = Some(body);
             answer
                 .borrowed
-                .push(EntryReservation::Assembled { _memory: memory });
+                .push(SentEntryReservation::Assembled { _memory: memory });
         }
         true
     }
@@ -199,10 +199,10 @@ impl Exchange {
     /// is a stored compressed one, or is a part of a batch that is to be merged with stored
     /// responses. Other compressors must not compress it before.
     pub fn would_compress(&self, content_type: &[u8], length: Option<u64>) -> bool {
-        if let Some(answer) = self.response_body().filter(|answer| answer.status != 0) {
+        if let Some(answer) = self.ready_response().filter(|answer| answer.status != 0) {
             return answer.stored.as_ref().is_some_and(SlicedBody::is_gzip);
         }
-        if self.split_batch().is_some() || self.looked.bound.is_some() {
+        if self.pending_split_batch().is_some() || self.looked.bound.is_some() {
             // a part of a batch is read, whatever the client accepts and however short it is; a
             // response with a limit is measured
             return true;
@@ -227,7 +227,7 @@ impl Exchange {
 
     /// Ends the exchange because the client's request continues at another route (an error page,
     /// a redirect). Borrowed bodies stay valid.
-    pub fn detach_client_request(&mut self) {
+    pub fn abandon_client_request(&mut self) {
         self.stop_waiting();
         self.storing.fill = None;
         self.looked.update = None;

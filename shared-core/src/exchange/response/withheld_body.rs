@@ -4,7 +4,7 @@ use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, HostMisu
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::faults::{panic_if_injected, InjectedFault};
+use crate::faults::{panic_if_injected, InjectedTestFault};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::memory;
 use crate::response_mode::ResponseMode;
@@ -48,7 +48,7 @@ impl Exchange {
     /// # Errors
     /// [`HostMisuse`] unless the head is withheld.
     pub fn buffer_body_piece(&mut self, piece: &[u8]) -> Result<BodyPieceAction, HostMisuse> {
-        self.next_state(ExchangeEvent::Piece)?;
+        self.checked_state_after_event(ExchangeEvent::Piece)?;
         let whole = match &mut self.phase {
             ExchangePhase::Buffering(whole) => whole,
             ExchangePhase::BufferingPart(_) => return self.buffer_upstream_part_piece(piece),
@@ -75,7 +75,9 @@ impl Exchange {
             // a body that can't be buffered can't be measured
             Err(_) if whole.most.is_some() => return self.discard_overlong_upstream_body(),
             // not if the system is out of memory: the rest is for allocations that can't fail
-            Err(ResponseMode::Memory) if whole.can_stream_body() && !memory::is_memory_short() => {
+            Err(ResponseMode::Memory)
+                if whole.can_compress_as_stream() && !memory::is_memory_short() =>
+            {
                 return self.start_streaming()
             }
             Err(reason) => {
@@ -83,7 +85,7 @@ impl Exchange {
                 return Ok(BodyPieceAction::SendOriginal);
             }
         }
-        panic_if_injected(InjectedFault::PanicBody);
+        panic_if_injected(InjectedTestFault::PanicBody);
         whole.buffered.body.extend_from_slice(piece);
         self.received = whole.buffered.body.len() as u64;
         Ok(BodyPieceAction::Buffered)
@@ -130,7 +132,7 @@ impl Exchange {
             }
             _ => {}
         }
-        self.next_state(ExchangeEvent::SendOriginal)?;
+        self.checked_state_after_event(ExchangeEvent::SendOriginal)?;
         if matches!(&self.phase, ExchangePhase::Buffering(whole) if whole.most.is_some()) {
             return self.discard_overlong_upstream_body().map(|_| ());
         }
@@ -138,7 +140,7 @@ impl Exchange {
             return self.reject_measured_body();
         }
         if self.may_have_unacceptable_format() {
-            self.apply_event(ExchangeEvent::Fail, |_| ExchangePhase::Aborted)?;
+            self.apply_transition(ExchangeEvent::Fail, |_| ExchangePhase::Aborted)?;
             self.response_mode = reason;
             self.discard_fill();
             return Ok(());
@@ -151,8 +153,10 @@ impl Exchange {
         }
         match &mut self.phase {
             ExchangePhase::Decoding(_) => {
-                self.reset_lookup();
-                self.apply_event(ExchangeEvent::SendOriginal, |_| ExchangePhase::AwaitingHead)?;
+                self.reset_failed_lookup();
+                self.apply_transition(ExchangeEvent::SendOriginal, |_| {
+                    ExchangePhase::AwaitingHead
+                })?;
                 return self.forward_allowed_calls().map(|_| ());
             }
             // the upstream sends a part, which must not look like the complete response
@@ -164,7 +168,7 @@ impl Exchange {
             }
             _ => {}
         }
-        self.apply_event(
+        self.apply_transition(
             ExchangeEvent::SendOriginal,
             ExchangePhase::into_sending_original,
         )?;
@@ -182,7 +186,7 @@ impl Exchange {
             ExchangePhase::Buffering(whole) => whole,
             ExchangePhase::BufferingPart(_) => return self.end_upstream_part(),
             ExchangePhase::DiscardingUpstream(_) => {
-                self.apply_event(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
+                self.apply_transition(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
                 return Ok(BodyEndAction::Send);
             }
             _ => return Err(self.misuse_for_event(ExchangeEvent::End)),
@@ -195,7 +199,7 @@ impl Exchange {
             self.abort_response()?;
             return Ok(BodyEndAction::Fail);
         }
-        if whole.is_of_unknown_length()
+        if whole.has_streamable_unknown_length()
             && !whole.buffered.is_complete()
             && whole.left_alone.is_none()
         {
@@ -210,7 +214,7 @@ impl Exchange {
         }
         let work = whole.compression_work(&self.route_config);
         whole.allocate_output_buffer();
-        self.apply_event(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
+        self.apply_transition(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
         Ok(BodyEndAction::Code {
             off_loop: work > off_loop_min_length(self.route_config.comp_level),
         })
@@ -221,14 +225,14 @@ impl Exchange {
     ///
     /// # Errors
     /// [`HostMisuse`] unless the head is withheld.
-    pub fn complete_uncompressed_body(&mut self) -> Result<BodyEndAction, HostMisuse> {
+    pub fn complete_body_after_failure(&mut self) -> Result<BodyEndAction, HostMisuse> {
         let is_short = match &self.phase {
             ExchangePhase::DiscardingUpstream(_) => return self.complete_withheld_body(),
             ExchangePhase::Buffering(whole) | ExchangePhase::Compressing(whole) => {
                 whole.is_shorter_than_declared()
             }
             _ => self
-                .split_batch()
+                .pending_split_batch()
                 .is_some_and(|mixed| mixed.is_cut || mixed.buffered.is_truncated()),
         };
         if is_short {
@@ -262,7 +266,7 @@ impl Exchange {
     /// # Errors
     /// [`HostMisuse`] unless the head is withheld or the body is streamed.
     pub fn abort_response(&mut self) -> Result<(), HostMisuse> {
-        self.apply_event(ExchangeEvent::Truncated, |_| ExchangePhase::Aborted)?;
+        self.apply_transition(ExchangeEvent::Truncated, |_| ExchangePhase::Aborted)?;
         self.response_mode = ResponseMode::Cut;
         self.storing.fill = None;
         Ok(())

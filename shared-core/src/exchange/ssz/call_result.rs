@@ -7,10 +7,10 @@ use crate::exchange::cache::lookup::request::{BodyLength, LookupRequest};
 use crate::exchange::machine::transitions::ExchangeState;
 use crate::exchange::machine::Exchange;
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::request::{parse_request, read_call_prefix, JsonRpcRequest};
+use crate::jsonrpc::request::{parse_jsonrpc_request, read_call_prefix, JsonRpcRequestBody};
 use crate::negotiate::accept::FormatPreference;
 use crate::response_mode::ResponseMode;
-use crate::transcode::engine::rpc_request::RpcWitnessCall;
+use crate::transcode::engine::rpc_request::NewPayloadWitnessCall;
 use crate::transcode::{call_types, TranscodeError, TranscodeRequest};
 
 impl Exchange {
@@ -29,12 +29,12 @@ impl Exchange {
     }
 
     /// Whether the call was not read yet, and its result may have to be SSZ.
-    pub(in crate::exchange) fn has_pending_ssz_negotiation(&self) -> bool {
+    pub(in crate::exchange) fn awaits_result_format_negotiation(&self) -> bool {
         self.ssz_result_preference().is_some() && self.request.ssz.is_none()
     }
 
     /// Whether only others than the cache need the request's body.
-    pub(in crate::exchange) fn cache_ignores_body(&self) -> bool {
+    pub(in crate::exchange) fn cache_needs_no_body(&self) -> bool {
         self.looked.is_for_others
     }
 
@@ -42,7 +42,7 @@ impl Exchange {
     /// to be SSZ. Returns whether the request is forwarded without a lookup.
     pub(in crate::exchange) fn negotiate_before_lookup(&mut self, body: Option<&[u8]>) -> bool {
         let is_for_others = self.looked.is_for_others;
-        if !self.has_pending_ssz_negotiation() {
+        if !self.awaits_result_format_negotiation() {
             return is_for_others;
         }
         let Some(body) = body else {
@@ -71,14 +71,14 @@ impl Exchange {
 
     /// Whether a request with a body of this length may be a witness call, which becomes a request
     /// to the node's REST route.
-    pub(in crate::exchange) fn may_be_witness_call(&self, length: BodyLength) -> bool {
+    pub(in crate::exchange) fn may_be_engine_witness_call(&self, length: BodyLength) -> bool {
         self.request.route.is_some() && length != BodyLength::Known(0)
     }
 
     /// Whether the request's body is a witness call for the node's REST route, or may be one: a
     /// compressed body that is too long for an event loop is left to a job. Without memory to read
     /// the body, its beginning decides: the node would not know the method.
-    pub(in crate::exchange) fn is_witness_call(
+    pub(in crate::exchange) fn is_engine_witness_call(
         &mut self,
         body: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
@@ -93,14 +93,14 @@ impl Exchange {
             });
         };
         if self.request.route.is_none() || self.request.coding.supported_coding().is_none() {
-            return self.detect_witness_call(body);
+            return self.detect_engine_witness_call(body);
         }
         if self.looked.is_for_others {
             return true;
         }
         let cap = usize::try_from(self.route_config.cache.max_request).unwrap_or(usize::MAX);
         match self.decompress_request_within(body, cap, None) {
-            Ok(decoded) => self.detect_witness_call(&decoded.body),
+            Ok(decoded) => self.detect_engine_witness_call(&decoded.body),
             Err(InflateError::TooLarge) => {
                 self.cache_reason = Reason::RequestLength;
                 self.record_invalidating_request(lookup);
@@ -112,7 +112,7 @@ impl Exchange {
 
     /// Detects whether the body is a witness call for the node's REST route. If it is not, no later
     /// call reads it again.
-    pub(in crate::exchange) fn detect_witness_call(&mut self, body: &[u8]) -> bool {
+    pub(in crate::exchange) fn detect_engine_witness_call(&mut self, body: &[u8]) -> bool {
         if self.request.called.is_some() {
             return true;
         }
@@ -127,8 +127,8 @@ impl Exchange {
         if self.request.route.is_none() {
             return false;
         }
-        match parse_request(body, 0) {
-            Ok(JsonRpcRequest::Single(call)) => {
+        match parse_jsonrpc_request(body, 0) {
+            Ok(JsonRpcRequestBody::Single(call)) => {
                 let id = call.id;
                 id.is_some_and(|id| self.select_witness_call(call.method, id))
             }
@@ -140,7 +140,7 @@ impl Exchange {
         let Some((_, fork)) = &self.request.route else {
             return false;
         };
-        let Some(called) = RpcWitnessCall::for_method(method, *fork) else {
+        let Some(called) = NewPayloadWitnessCall::for_witness_method(method, *fork) else {
             return false;
         };
         self.request.called = Some(called);
@@ -159,7 +159,7 @@ impl Exchange {
             return;
         };
         // not even the second call of a batch is read
-        let Ok(JsonRpcRequest::Single(call)) = parse_request(body, 0) else {
+        let Ok(JsonRpcRequestBody::Single(call)) = parse_jsonrpc_request(body, 0) else {
             return;
         };
         let (Some(gives), Some(id)) = (call_types::ssz_result_type(call.method), call.id) else {
@@ -172,7 +172,7 @@ impl Exchange {
 }
 
 /// Returns the JSON-RPC error for a call whose result can't be sent.
-pub(in crate::exchange) fn transcode_error_response(id: &[u8], why: &TranscodeError) -> Vec<u8> {
+pub(in crate::exchange) fn ssz_unavailable_rpc_error(id: &[u8], why: &TranscodeError) -> Vec<u8> {
     const INTERNAL: i32 = -32603;
     let message = format!("the result is not available as SSZ: {why}");
     let error = serde_json::json!({ "code": INTERNAL, "message": message });

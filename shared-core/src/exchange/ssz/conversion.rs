@@ -31,12 +31,12 @@ pub(in crate::exchange) fn reserve_transcoding_slot(
 /// The conversion of one response body between JSON and SSZ, with its transcoder and the state of
 /// the original.
 #[derive(Debug)]
-pub(in crate::exchange) struct FormatConversion {
+pub(in crate::exchange) struct ResponseFormatConversion {
     pub(in crate::exchange) stage: Result<Transcoder, TranscodeError>,
     /// Whether the client accepts the original, too.
     pub(in crate::exchange) takes_original: bool,
     /// Source of the request, which determines the response if the conversion fails.
-    pub(in crate::exchange) of: ConvertedRequestKind,
+    pub(in crate::exchange) of: ConvertedResponseKind,
     /// Whether the body arrives as gzip.
     pub(in crate::exchange) is_gzip: bool,
     /// Whether no header declares the format of the body.
@@ -54,7 +54,7 @@ pub(in crate::exchange) struct FormatConversion {
 /// The kind of request whose response is converted, which determines the response if the conversion
 /// fails.
 #[derive(Debug)]
-pub(in crate::exchange) enum ConvertedRequestKind {
+pub(in crate::exchange) enum ConvertedResponseKind {
     /// A route of the Beacon API, which can be requested again.
     Route,
     /// A call, whose client is informed of its result in any case.
@@ -67,7 +67,7 @@ pub(in crate::exchange) enum ConvertedRequestKind {
     Reply(Vec<u8>),
 }
 
-impl FormatConversion {
+impl ResponseFormatConversion {
     /// Number of bytes of the output that were written.
     pub(in crate::exchange) fn written_bytes(&self) -> usize {
         self.stage.as_ref().map_or(0, Transcoder::written_bytes)
@@ -79,25 +79,25 @@ impl FormatConversion {
     }
 
     /// Whether an error is sent if the conversion fails.
-    pub(in crate::exchange) fn fails_with_error(&self) -> bool {
+    pub(in crate::exchange) fn sends_error_on_failure(&self) -> bool {
         !self.takes_original
-            || matches!(self.of, ConvertedRequestKind::Call) && self.is_original_lost
+            || matches!(self.of, ConvertedResponseKind::Call) && self.is_original_lost
     }
 
     /// Maximum length in bytes of a decompressed body: bridged responses have no other use.
     pub(in crate::exchange) fn max_decompressed_length(&self, config: &RouteConfig) -> u64 {
         let most = config.ssz.max_size;
         match self.of {
-            ConvertedRequestKind::Route | ConvertedRequestKind::Call => config.max_oneshot,
+            ConvertedResponseKind::Route | ConvertedResponseKind::Call => config.max_oneshot,
             // the JSON form, with members that SSZ does not have
-            ConvertedRequestKind::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
-            ConvertedRequestKind::Reply(_) => most.max(config.max_oneshot),
+            ConvertedResponseKind::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
+            ConvertedResponseKind::Reply(_) => most.max(config.max_oneshot),
         }
     }
 
     /// Appends a piece to the beginning of the response, if that may be an error.
-    pub(in crate::exchange) fn append_error_prefix(&mut self, piece: &[u8]) {
-        if let ConvertedRequestKind::Payload(prefix) | ConvertedRequestKind::Reply(prefix) =
+    pub(in crate::exchange) fn collect_possible_error_prefix(&mut self, piece: &[u8]) {
+        if let ConvertedResponseKind::Payload(prefix) | ConvertedResponseKind::Reply(prefix) =
             &mut self.of
         {
             let more = piece.len().min(problem::MAX_ERROR_BYTES - prefix.len());
@@ -121,7 +121,7 @@ impl FormatConversion {
 
     /// Beginning of the response, decompressed.
     pub(in crate::exchange) fn decompressed_response_prefix(&self) -> Cow<'_, [u8]> {
-        let (ConvertedRequestKind::Payload(prefix) | ConvertedRequestKind::Reply(prefix)) =
+        let (ConvertedResponseKind::Payload(prefix) | ConvertedResponseKind::Reply(prefix)) =
             &self.of
         else {
             return Cow::Borrowed(&[]);
@@ -135,7 +135,7 @@ impl FormatConversion {
     }
 
     /// Records why the conversion failed, and releases its output and slot.
-    pub(in crate::exchange) fn fail_conversion(&mut self, why: TranscodeError) {
+    pub(in crate::exchange) fn record_conversion_failure(&mut self, why: TranscodeError) {
         if self.stage.is_ok() {
             self.stage = Err(why);
         }

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::beacon;
-use crate::config::node_capabilities::{NodeCapabilities, RequiredCapabilities};
+use crate::config::node_capabilities::{RequiredNodeCapabilities, RouteNodeCapabilities};
 use crate::exchange::machine::message_head::{
-    HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
+    HeadEdit, Header, ResponseContentCoding, ResponseHead, ResponseProperties,
 };
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::probe::{NodeProbe, MAX_RESPONSE_LENGTH};
@@ -18,7 +18,7 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::inflate::gunzip_reserved;
 use crate::memory;
 use crate::ssz::Preset;
-use crate::transcode::chain_spec::ChainParameters;
+use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::{TranscodeRequest, JSON_MEDIA_TYPE};
 
 /// Bytes that decoding a response may allocate for a moment, for each byte of its length.
@@ -46,9 +46,9 @@ const CLIENT_HEADERS: [&str; 10] = [
 
 impl Exchange {
     /// Returns the parameters of the route's chain: configured, detected or default.
-    pub(in crate::exchange) fn known_chain(&self) -> ChainParameters {
+    pub(in crate::exchange) fn route_chain_parameters(&self) -> PresetAndForkDigests {
         let configured = self.route_config.ssz.preset;
-        ChainParameters {
+        PresetAndForkDigests {
             preset: configured.or(self.learnt.preset).unwrap_or(Preset::Mainnet),
             digests: self.learnt.digests.clone(),
         }
@@ -69,7 +69,7 @@ impl Exchange {
     fn load_node_capabilities(
         &mut self,
         url: Option<&[u8]>,
-    ) -> Option<(RequiredCapabilities, Vec<u8>)> {
+    ) -> Option<(RequiredNodeCapabilities, Vec<u8>)> {
         let needs = self.required_capabilities()?;
         let name = self.probed_node_name(url.unwrap_or_default())?;
         self.learnt = self.node_capabilities().capabilities_of_node(&name);
@@ -78,13 +78,16 @@ impl Exchange {
 
     /// Loads the capabilities from `nodes`, which are kept apart from the capabilities in the
     /// settings.
-    pub(in crate::exchange) fn load_node_capabilities_from(&mut self, nodes: &NodeCapabilities) {
+    pub(in crate::exchange) fn load_separate_node_capabilities(
+        &mut self,
+        nodes: &RouteNodeCapabilities,
+    ) {
         self.nodes = Some(nodes.clone());
         self.load_node_capabilities(None);
     }
 
     /// Returns the detected capabilities of all nodes that this exchange may reach.
-    fn node_capabilities(&self) -> &NodeCapabilities {
+    fn node_capabilities(&self) -> &RouteNodeCapabilities {
         self.nodes.as_ref().unwrap_or(&self.route_config.ssz.learnt)
     }
 
@@ -98,7 +101,8 @@ impl Exchange {
         let (needs, name) = self.load_node_capabilities(url)?;
         let question = self.node_capabilities().take_due_probe(&name, needs, now)?;
         let mut inquiry = Self::new(Arc::clone(&self.route_config));
-        let moved = inquiry.apply_event(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate);
+        let moved =
+            inquiry.apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate);
         moved.ok()?;
         let headers = [
             ("Accept", JSON_MEDIA_TYPE),
@@ -111,17 +115,17 @@ impl Exchange {
         inquiry.inquiry = Some(Box::new(NodeProbe {
             name,
             question,
-            coding: ResponseCoding::Identity,
+            coding: ResponseContentCoding::Identity,
             body: None,
         }));
         Some(inquiry)
     }
 
-    fn required_capabilities(&self) -> Option<RequiredCapabilities> {
+    fn required_capabilities(&self) -> Option<RequiredNodeCapabilities> {
         let request = &self.request;
         let may_probe =
             self.exchange_state() == ExchangeState::AwaitingHead && request.prefix.is_some();
-        let needs = RequiredCapabilities {
+        let needs = RequiredNodeCapabilities {
             preset: self.route_config.ssz.preset.is_none(),
             digests: request
                 .ssz
@@ -148,7 +152,7 @@ impl Exchange {
     /// Returns the path to probe in place of `path`, if this exchange is a probe.
     pub(in crate::exchange) fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         let inquiry = self.inquiry.as_ref()?;
-        beacon::sibling_route(path, inquiry.question.probe_request_path())
+        beacon::route_under_same_prefix(path, inquiry.question.probe_request_path())
     }
 
     /// Time that the host waits for the response to a probe, in milliseconds; `None` if this
@@ -168,14 +172,14 @@ impl Exchange {
         inquiry.coding = ResponseProperties::from_response_headers(head.fields.clone()).coding;
         let length = head.content_length.unwrap_or(0);
         let is_answer = head.status == 200
-            && inquiry.coding != ResponseCoding::Other
+            && inquiry.coding != ResponseContentCoding::Other
             && length <= MAX_RESPONSE_LENGTH as u64;
         inquiry.body = is_answer.then(Vec::new);
         is_answer
     }
 
     /// Evaluates the complete response to the probe, at the time `now`.
-    pub(in crate::exchange) fn finish_node_probe(&mut self, now: u64) {
+    pub(in crate::exchange) fn evaluate_probe_response(&mut self, now: u64) {
         let ExchangePhase::Passing(buffered) = &self.phase else {
             return;
         };
@@ -187,13 +191,13 @@ impl Exchange {
             return;
         };
         let body = match (inquiry.body, inquiry.coding) {
-            (Some(body), ResponseCoding::Identity) => body,
-            (Some(coded), ResponseCoding::Gzip) => {
+            (Some(body), ResponseContentCoding::Identity) => body,
+            (Some(coded), ResponseContentCoding::Gzip) => {
                 gunzip_reserved(&coded, MAX_RESPONSE_LENGTH).unwrap_or_default()
             }
             _ => return,
         };
-        if !memory::is_memory_short() && memory::can_allocate(body.len() * MEMORY_FACTOR) {
+        if !memory::is_memory_short() && memory::can_allocate_now(body.len() * MEMORY_FACTOR) {
             let nodes = self.node_capabilities();
             nodes.record_probe_response(&inquiry.name, inquiry.question, &body, now);
         }

@@ -9,26 +9,26 @@ use crate::cache::reason::Reason;
 use crate::config::RouteConfig;
 use crate::exchange::machine::actions::{BodyPieceAction, HostMisuse};
 use crate::exchange::machine::message_head::{
-    HeadEdit, Header, ResponseCoding, ResponseHead, ResponseProperties,
+    HeadEdit, Header, ResponseContentCoding, ResponseHead, ResponseProperties,
 };
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::{
-    BodyPipeline, BodyStages, BufferedBody, GzipRequirement,
+    BodyStages, BufferedBody, BufferedBodyPipeline, GzipRequirement,
 };
 use crate::exchange::response::plan::ResponsePlan;
 use crate::exchange::ssz::call_result;
 use crate::exchange::ssz::conversion::{
-    reserve_transcoding_slot, ConvertedRequestKind, FormatConversion,
+    reserve_transcoding_slot, ConvertedResponseKind, ResponseFormatConversion,
 };
-use crate::faults::{panic_if_injected, InjectedFault};
+use crate::faults::{panic_if_injected, InjectedTestFault};
 use crate::gzip::inflate;
 use crate::memory;
 use crate::memory::MemoryReservation;
 use crate::negotiate::{etag, media_type, vary};
 use crate::response_mode::ResponseMode;
-use crate::transcode::engine::{problem, EngineProblem};
+use crate::transcode::engine::{problem, WitnessBridgeError};
 use crate::transcode::transcoder::estimated_ssz_length;
 use crate::transcode::{
     BodyFormat, TranscodeError, TranscodeRequest, TranscodedBody, Transcoder,
@@ -91,7 +91,7 @@ impl Exchange {
                 Err(TranscodeError::NoValue)
             }
             _ if !matches!(head.status, 200 | 203) => Err(TranscodeError::Status(head.status)),
-            ResponseCoding::Other => Err(TranscodeError::Coding),
+            ResponseContentCoding::Other => Err(TranscodeError::Coding),
             _ => self.open_transcoder(negotiated, format, head, &mut buffered),
         };
         let (stage, place) = match stage {
@@ -119,32 +119,32 @@ impl Exchange {
         });
         let mut refused_edits = Vec::new();
         response.add_error_edits(&mut refused_edits);
-        let transcoding = Box::new(FormatConversion {
+        let transcoding = Box::new(ResponseFormatConversion {
             stage,
             takes_original: negotiated.accepts_other_format(),
             of: match () {
-                () if negotiated.is_bridged_to_rpc() => ConvertedRequestKind::Payload(Vec::new()),
-                () if negotiated.is_bridged_to_rest() => ConvertedRequestKind::Reply(Vec::new()),
-                () if negotiated.is_rpc_call() => ConvertedRequestKind::Call,
-                () => ConvertedRequestKind::Route,
+                () if negotiated.is_bridged_to_rpc() => ConvertedResponseKind::Payload(Vec::new()),
+                () if negotiated.is_bridged_to_rest() => ConvertedResponseKind::Reply(Vec::new()),
+                () if negotiated.is_rpc_call() => ConvertedResponseKind::Call,
+                () => ConvertedResponseKind::Route,
             },
-            is_gzip: response.coding == ResponseCoding::Gzip,
+            is_gzip: response.coding == ResponseContentCoding::Gzip,
             is_unlabelled: negotiated.accepts_one_format_only()
                 && response.content_type.is_none_or(<[u8]>::is_empty)
-                && response.coding == ResponseCoding::Identity,
+                && response.coding == ResponseContentCoding::Identity,
             is_original_lost: false,
             received: 0,
             place,
             refused_edits,
         });
         let stages = BodyStages {
-            inflates: response.coding == ResponseCoding::Gzip && transcoding.stage.is_ok(),
+            inflates: response.coding == ResponseContentCoding::Gzip && transcoding.stage.is_ok(),
             transcoding: Some(transcoding),
             gzip,
         };
-        Ok(Ok(ResponsePlan::Buffer(Box::new(BodyPipeline::new(
-            stages, buffered,
-        )))))
+        Ok(Ok(ResponsePlan::Buffer(Box::new(
+            BufferedBodyPipeline::new(stages, buffered),
+        ))))
     }
 
     /// Returns the transcoder, with the memory that it is expected to need, and its slot if the
@@ -163,14 +163,14 @@ impl Exchange {
             return Err(TranscodeError::Memory);
         }
         let config = &self.route_config;
-        let (chain, max_size) = (self.known_chain(), config.ssz.max_size);
+        let (chain, max_size) = (self.route_chain_parameters(), config.ssz.max_size);
         let fields = head.fields.clone();
         let transcoder = Transcoder::new(*negotiated.gives, format, &chain, max_size, fields)?;
         let root = self
             .storing
             .fill
             .as_ref()
-            .and_then(|fill| fill.requested_root());
+            .and_then(|fill| fill.requested_hash_tree_root());
         let transcoder = transcoder.with_requested_root(*negotiated.gives, root);
         let mut transcoder = transcoder.with_call_id(&self.looked.rpc_id);
         let declared = buffered.declared.unwrap_or(0);
@@ -209,7 +209,7 @@ impl Exchange {
                 vary.map(|(_, value)| value).collect()
             }
         };
-        if !vary::vary_covers(lines.iter().copied(), MEMBER) {
+        if !vary::is_named_in_vary(lines.iter().copied(), MEMBER) {
             let value = vary::add_vary_name(lines.iter().copied(), MEMBER);
             self.head_edits.push(HeadEdit::set_header(NAME, value));
         }
@@ -223,14 +223,14 @@ impl Exchange {
         let ExchangePhase::Buffering(whole) = &mut self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::Piece));
         };
-        panic_if_injected(InjectedFault::PanicBody);
+        panic_if_injected(InjectedTestFault::PanicBody);
         if self.request.ssz.is_some_and(TranscodeRequest::is_rpc_call) {
             // the entry is stored as JSON
             self.storing
                 .copy_sent_bytes(&self.route_config, &mut self.cache_reason, piece);
         }
         let format = self.request.ssz.and_then(TranscodeRequest::client_format);
-        if whole.has_target_format(format, piece) {
+        if whole.detect_unlabelled_target_format(format, piece) {
             self.reject_storage(Reason::Type);
             self.send_original_response(ResponseMode::Type)?;
             return Ok(BodyPieceAction::SendOriginal);
@@ -242,8 +242,8 @@ impl Exchange {
                 Ok(BodyPieceAction::Buffered)
             }
             // the client gets an error at the end
-            (Err(why), Some(transcoding)) if transcoding.fails_with_error() => {
-                transcoding.fail_conversion(why);
+            (Err(why), Some(transcoding)) if transcoding.sends_error_on_failure() => {
+                transcoding.record_conversion_failure(why);
                 transcoding.received += piece.len() as u64;
                 whole.buffered.body = Vec::new();
                 self.received += piece.len() as u64;
@@ -252,7 +252,7 @@ impl Exchange {
             (Err(why), _) => {
                 self.reject_storage(why.not_cached_reason());
                 self.add_cache_status_detail();
-                self.send_original_response(why.metrics_mode())?;
+                self.send_original_response(why.error_response_mode())?;
                 Ok(BodyPieceAction::SendOriginal)
             }
         }
@@ -271,7 +271,7 @@ impl Exchange {
         let made = stage.and_then(|stage| {
             if whole.stages.inflates {
                 // the decompressed length is known now
-                let claimed = inflate::declared_trailer_length(&whole.buffered.body);
+                let claimed = inflate::decompressed_length_from_trailer(&whole.buffered.body);
                 transcoding.ensure_transcoding_slot(&self.route_config, claimed as u64)?;
             }
             whole.finish_transcoder(&self.route_config, stage, most)
@@ -306,7 +306,7 @@ impl Exchange {
         let format = made.format;
         let is_call = self.request.ssz.is_some_and(TranscodeRequest::is_rpc_call);
         let of_json = self.storing.fill.take_if(|_| is_call);
-        if let Some(fill) = self.storing.fill_from_sent_bytes() {
+        if let Some(fill) = self.storing.client_fed_fill() {
             fill.build_transcoded_entry(&mut made, &mut whole.room);
         }
         buffered.declared = None;
@@ -325,13 +325,13 @@ impl Exchange {
             .storing
             .fill
             .as_ref()
-            .and_then(|fill| fill.entity_tag());
+            .and_then(|fill| fill.computed_entity_tag());
         let is_long = length > PARTED_OUTPUT_BYTES && tag.is_none();
         if is_long || !made.body.is_in_order() {
             self.compress_converted_parts(made.body)?;
         } else {
             if let ExchangePhase::Compressing(whole) = &mut self.phase {
-                whole.buffered.body = made.body.into_ordered_ranges().0;
+                whole.buffered.body = made.body.into_buffer_with_order().0;
             }
             self.compress_complete_body()?;
         }
@@ -355,7 +355,7 @@ impl Exchange {
     /// Completes the response of a failed conversion with the original or an error.
     fn finish_failed_conversion(
         &mut self,
-        mut transcoding: FormatConversion,
+        mut transcoding: ResponseFormatConversion,
         why: &TranscodeError,
     ) -> Result<(), HostMisuse> {
         // an empty body has no format
@@ -372,43 +372,43 @@ impl Exchange {
             whole.stages.gzip = None;
             whole.buffered.recoded_edits.clear();
             self.compress_complete_body()?;
-        } else if !transcoding.fails_with_error() {
-            return self.abort_with_mode(why.metrics_mode());
+        } else if !transcoding.sends_error_on_failure() {
+            return self.abort_with_mode(why.error_response_mode());
         } else {
             self.head_edits
                 .extend_from_slice(&transcoding.refused_edits);
             let (status, body) = match &transcoding.of {
-                ConvertedRequestKind::Call => (
+                ConvertedResponseKind::Call => (
                     502,
-                    call_result::transcode_error_response(&self.looked.rpc_id, why),
+                    call_result::ssz_unavailable_rpc_error(&self.looked.rpc_id, why),
                 ),
-                ConvertedRequestKind::Route => {
+                ConvertedResponseKind::Route => {
                     let status = if why.is_temporary() { 503 } else { 406 };
                     let format = self.request.ssz.and_then(TranscodeRequest::client_format);
-                    (status, transcode_error_body(status, why, format))
+                    (status, format_unavailable_error_body(status, why, format))
                 }
-                ConvertedRequestKind::Reply(_) => {
-                    match EngineProblem::from_route_response(
+                ConvertedResponseKind::Reply(_) => {
+                    match WitnessBridgeError::from_rest_error_response(
                         &transcoding.decompressed_response_prefix(),
                     ) {
                         Some(problem) if *why == TranscodeError::NoValue => {
-                            (200, problem.to_rpc_response(&self.looked.rpc_id))
+                            (200, problem.to_rpc_error_response(&self.looked.rpc_id))
                         }
                         _ => (
                             502,
-                            call_result::transcode_error_response(&self.looked.rpc_id, why),
+                            call_result::ssz_unavailable_rpc_error(&self.looked.rpc_id, why),
                         ),
                     }
                 }
-                ConvertedRequestKind::Payload(_) => {
+                ConvertedResponseKind::Payload(_) => {
                     let media_type =
                         HeadEdit::set_header("Content-Type", problem::PROBLEM_MEDIA_TYPE);
                     self.head_edits.push(media_type);
-                    let problem = EngineProblem::from_rpc_response(
+                    let problem = WitnessBridgeError::from_rpc_error_response(
                         &transcoding.decompressed_response_prefix(),
                         why,
                     );
-                    (problem.http_status(), problem.http_body())
+                    (problem.http_status(), problem.http_problem_body())
                 }
             };
             self.head_edits
@@ -417,12 +417,12 @@ impl Exchange {
                 true => Vec::new(),
                 false => body,
             };
-            self.apply_event(ExchangeEvent::Compressed, |phase| phase.into_ready(None))?;
+            self.apply_transition(ExchangeEvent::Compressed, |phase| phase.into_ready(None))?;
             if let Some(answer) = self.response_body_mut() {
                 answer.status = status;
             }
         }
-        self.response_mode = why.metrics_mode();
+        self.response_mode = why.error_response_mode();
         Ok(())
     }
 
@@ -458,10 +458,14 @@ impl Exchange {
     }
 }
 
-impl BodyPipeline {
+impl BufferedBodyPipeline {
     /// Whether the first piece of a body without a `Content-Type` shows that it has this format
     /// already. If so, the body can be sent unchanged from then on.
-    fn has_target_format(&mut self, format: Option<BodyFormat>, piece: &[u8]) -> bool {
+    fn detect_unlabelled_target_format(
+        &mut self,
+        format: Option<BodyFormat>,
+        piece: &[u8],
+    ) -> bool {
         let Some(transcoding) = &mut self.stages.transcoding else {
             return false;
         };
@@ -486,7 +490,7 @@ impl BodyPipeline {
             return Err(TranscodeError::Failed);
         };
         let buffered = &mut self.buffered;
-        transcoding.append_error_prefix(piece);
+        transcoding.collect_possible_error_prefix(piece);
         let length = transcoding.received.saturating_add(piece.len() as u64);
         if buffered.declared.is_some_and(|it| length > it as u64) {
             // the upstream sent more than it declared: pass it on unchanged
@@ -510,9 +514,9 @@ impl BodyPipeline {
                 return Err(TranscodeError::Coding);
             }
         } else {
-            stage.push_piece(piece)?;
+            stage.feed_body_piece(piece)?;
         }
-        let mut made = stage.occupied_memory();
+        let mut made = stage.occupied_output_memory();
         let is_of_use = transcoding.takes_original && length <= config.ssz.hold;
         let keeps = inflates || stage.needs_original() || is_of_use;
         if !keeps && !transcoding.is_original_lost && transcoding.takes_original {
@@ -572,11 +576,11 @@ impl BodyPipeline {
                 _ => TranscodeError::Coding,
             })?;
         for piece in original.chunks(DECOMPRESSED_PIECE_BYTES) {
-            stage.push_piece(piece)?;
+            stage.feed_body_piece(piece)?;
             // the compressed body is still in memory
             let all = original.capacity() + buffered.body.capacity();
             buffered
-                .reserve_body_and_output(config, all, stage.occupied_memory())
+                .reserve_body_and_output(config, all, stage.occupied_output_memory())
                 .map_err(|_| TranscodeError::Memory)?;
         }
         let all = original.capacity() + buffered.body.capacity();
@@ -592,7 +596,7 @@ impl ResponseProperties<'_> {
     /// Adds the edits of the head for the same value in this format.
     fn add_format_edits(&self, format: BodyFormat, edits: &mut Vec<HeadEdit>) {
         edits.push(HeadEdit::set_header("Content-Type", format.media_type()));
-        if self.coding != ResponseCoding::Identity {
+        if self.coding != ResponseContentCoding::Identity {
             edits.push(HeadEdit::remove_header("Content-Encoding"));
         }
         self.add_changed_body_edits(edits);
@@ -615,7 +619,11 @@ impl ResponseProperties<'_> {
 }
 
 /// Returns an error in the form of the Beacon API.
-fn transcode_error_body(status: u16, why: &TranscodeError, format: Option<BodyFormat>) -> Vec<u8> {
+fn format_unavailable_error_body(
+    status: u16,
+    why: &TranscodeError,
+    format: Option<BodyFormat>,
+) -> Vec<u8> {
     let format = match format {
         Some(BodyFormat::Json) => "JSON",
         _ => "SSZ",

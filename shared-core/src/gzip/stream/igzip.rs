@@ -37,7 +37,7 @@ fn igzip_stream_functions() -> Option<&'static IsalFunctions> {
 }
 
 /// Whether this machine has the library.
-pub(super) fn is_available() -> bool {
+pub(super) fn is_igzip_stream_available() -> bool {
     igzip_stream_functions().is_some()
 }
 

@@ -16,7 +16,7 @@ pub use self::encoder::{
 
 /// A library that implements streaming compression on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodecLibrary {
+pub enum CodecLibraryKind {
     /// ISA-L's igzip, opened at run time.
     #[cfg(not(target_family = "wasm"))]
     Igzip,
@@ -24,22 +24,22 @@ pub enum CodecLibrary {
     ZlibRs,
 }
 
-impl CodecLibrary {
+impl CodecLibraryKind {
     /// Returns the fastest library of this machine.
     pub fn fastest_library() -> Self {
         #[cfg(not(target_family = "wasm"))]
-        if igzip::is_available() {
-            return CodecLibrary::Igzip;
+        if igzip::is_igzip_stream_available() {
+            return CodecLibraryKind::Igzip;
         }
-        CodecLibrary::ZlibRs
+        CodecLibraryKind::ZlibRs
     }
 
     /// Returns the memory that an encoder takes for its whole life, in bytes.
     pub fn encoder_size(self, level: StreamLevel) -> usize {
         match self {
             #[cfg(not(target_family = "wasm"))]
-            CodecLibrary::Igzip => igzip::igzip_encoder_size(level),
-            CodecLibrary::ZlibRs => zlib::zlib_encoder_size(level),
+            CodecLibraryKind::Igzip => igzip::igzip_encoder_size(level),
+            CodecLibraryKind::ZlibRs => zlib::zlib_encoder_size(level),
         }
     }
 
@@ -47,31 +47,31 @@ impl CodecLibrary {
     pub fn new_encoder(self, level: StreamLevel) -> Option<Box<dyn StreamEncoder>> {
         match self {
             #[cfg(not(target_family = "wasm"))]
-            CodecLibrary::Igzip => Some(Box::new(igzip::IgzipEncoder::new(level)?)),
-            CodecLibrary::ZlibRs => Some(Box::new(zlib::ZlibEncoder::new(level)?)),
+            CodecLibraryKind::Igzip => Some(Box::new(igzip::IgzipEncoder::new(level)?)),
+            CodecLibraryKind::ZlibRs => Some(Box::new(zlib::ZlibEncoder::new(level)?)),
         }
     }
 }
 
 /// Returns the memory that an encoder of the fastest library takes, in bytes.
 pub fn fastest_encoder_size(level: StreamLevel) -> usize {
-    CodecLibrary::fastest_library().encoder_size(level)
+    CodecLibraryKind::fastest_library().encoder_size(level)
 }
 
 /// Allocates an encoder of the fastest library. `None` if memory is refused.
 pub fn new_fastest_encoder(level: StreamLevel) -> Option<Box<dyn StreamEncoder>> {
-    CodecLibrary::fastest_library().new_encoder(level)
+    CodecLibraryKind::fastest_library().new_encoder(level)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
 
-    use super::{CodecLibrary, FlushMode, StreamEncoder};
+    use super::{CodecLibraryKind, FlushMode, StreamEncoder};
 
     fn encoders() -> Vec<Box<dyn StreamEncoder>> {
         // libisal.so.2 is installed by the set-up: its absence is a failure
-        [CodecLibrary::Igzip, CodecLibrary::ZlibRs]
+        [CodecLibraryKind::Igzip, CodecLibraryKind::ZlibRs]
             .iter()
             .flat_map(|coder| (1..=3).map(|level| coder.new_encoder(level).expect("libisal.so.2")))
             .collect()

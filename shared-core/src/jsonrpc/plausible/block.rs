@@ -33,17 +33,17 @@ const MAX_AUTHORITY_DIFFICULTY: u64 = 0xffff;
 const SEARCH_WINDOW: usize = 8 << 10;
 
 /// Whether a list of the block is empty and its root is not, or vice versa.
-pub(super) fn block_is_implausible(block: &[u8]) -> bool {
-    let Some(seal) = BlockSealKind::from_block(block) else {
+pub(super) fn block_has_implausible_roots(block: &[u8]) -> bool {
+    let Some(seal) = BlockSealKind::from_block_seal(block) else {
         return false;
     };
     // a genesis block is determined by its state alone
-    if value_starts_with(member_value_text(block, "number"), b"\"0x0\"") {
+    if value_starts_with(text_from_member_value(block, "number"), b"\"0x0\"") {
         return false;
     }
     let odd = |list: &str, root: &str, empty: &[u8]| {
-        let is_empty = member_value_text(block, list).and_then(is_empty_list);
-        let root = member_value_text(block, root).and_then(hash_digits);
+        let is_empty = text_from_member_value(block, list).and_then(is_leading_list_empty);
+        let root = text_from_member_value(block, root).and_then(leading_hash_digits);
         match (is_empty, root) {
             (Some(true), Some(root)) => !is_empty_root(root),
             // Bor lists a transaction that is in no root
@@ -70,11 +70,11 @@ enum BlockSealKind {
 
 impl BlockSealKind {
     /// Returns the kind of a block's seal; `None` if it is none of Ethereum's.
-    fn from_block(block: &[u8]) -> Option<Self> {
-        match member_value_text(block, "mixHash").and_then(hash_digits) {
+    fn from_block_seal(block: &[u8]) -> Option<Self> {
+        match text_from_member_value(block, "mixHash").and_then(leading_hash_digits) {
             Some(mix) if mix == ZERO_HASH => {
                 let difficulty =
-                    member_value_text(block, "difficulty").and_then(parse_leading_quantity)?;
+                    text_from_member_value(block, "difficulty").and_then(parse_leading_quantity)?;
                 (1..=MAX_AUTHORITY_DIFFICULTY)
                     .contains(&difficulty)
                     .then_some(Self::Authority)
@@ -85,13 +85,14 @@ impl BlockSealKind {
 }
 
 fn is_op_stack_block(block: &[u8]) -> bool {
-    let miner = || member_value_text(block, "miner");
+    let miner = || text_from_member_value(block, "miner");
     let first = || {
-        member_value_text(block, "transactions").map(|list| &list[..list.len().min(SEARCH_WINDOW)])
+        text_from_member_value(block, "transactions")
+            .map(|list| &list[..list.len().min(SEARCH_WINDOW)])
     };
     value_starts_with(miner(), OP_FEE_VAULT)
         || first()
-            .is_some_and(|list| value_starts_with(member_value_text(list, "type"), OP_DEPOSIT))
+            .is_some_and(|list| value_starts_with(text_from_member_value(list, "type"), OP_DEPOSIT))
 }
 
 fn is_empty_root(root: &[u8]) -> bool {
@@ -101,17 +102,17 @@ fn is_empty_root(root: &[u8]) -> bool {
 
 /// Returns the text of a block from the value of the member `name` on, if it is near an end of the
 /// block.
-pub(super) fn member_value_text<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub(super) fn text_from_member_value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let tail = block.len().saturating_sub(SEARCH_WINDOW);
     let head = block.len().min(SEARCH_WINDOW);
-    find_member_value(&block[..head], name)
-        .or_else(|| find_member_value(&block[tail..], name).map(|at| tail + at))
+    member_value_position(&block[..head], name)
+        .or_else(|| member_value_position(&block[tail..], name).map(|at| tail + at))
         .map(|at| &block[at..])
 }
 
 /// Returns the position of the value of the first member of that name. In a string the quote at
 /// the end of a name has a backslash before it.
-fn find_member_value(text: &[u8], name: &str) -> Option<usize> {
+fn member_value_position(text: &[u8], name: &str) -> Option<usize> {
     memmem::find_iter(text, name).find_map(|at| {
         let before = at.checked_sub(1).and_then(|at| text.get(at));
         let rest = text.get(at + name.len()..)?.strip_prefix(b"\"")?;
@@ -129,13 +130,13 @@ fn value_starts_with(value: Option<&[u8]>, start: &[u8]) -> bool {
 }
 
 /// Whether the list that begins here is empty; `None` if it is no list.
-fn is_empty_list(value: &[u8]) -> Option<bool> {
+fn is_leading_list_empty(value: &[u8]) -> Option<bool> {
     let rest = value.strip_prefix(b"[")?.trim_ascii_start();
     Some(*rest.first()? == b']')
 }
 
 /// Returns the digits of the hash that begins here.
-fn hash_digits(value: &[u8]) -> Option<&[u8]> {
+fn leading_hash_digits(value: &[u8]) -> Option<&[u8]> {
     let rest = value.strip_prefix(b"\"0x")?;
     let digits = rest.get(..64)?;
     (rest.get(64) == Some(&b'"')).then_some(digits)

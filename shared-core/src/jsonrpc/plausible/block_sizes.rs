@@ -4,8 +4,8 @@ use memchr::memmem;
 
 use super::super::block_reference::{self as reference, BlockReference};
 use super::super::methods::MethodRow;
-use super::super::scan::JsonScanner;
-use super::block::{block_is_implausible, member_value_text};
+use super::super::scan::StrictJsonReader;
+use super::block::{block_has_implausible_roots, text_from_member_value};
 
 /// The minimum number of transactions that a block is known to have, and the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct BlockTransactionCount {
 
 /// The hash or the number by which a call or its result names a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockIdentifier {
+pub enum BlockHashOrNumber {
     /// Hash of the block.
     Hash([u8; 32]),
     /// Number of the block.
@@ -31,15 +31,15 @@ pub enum BlockIdentifier {
 /// block, or contradicts itself.
 pub fn block_transaction_count(method: &MethodRow, result: &[u8]) -> Option<BlockTransactionCount> {
     if !matches!(method.name, "eth_getBlockByHash" | "eth_getBlockByNumber")
-        || block_is_implausible(result)
+        || block_has_implausible_roots(result)
     {
         return None;
     }
     let block = reference::result_block(method, result)?;
-    let list = member_value_text(result, "transactions")?;
+    let list = text_from_member_value(result, "transactions")?;
     let transactions = match list.strip_prefix(b"[")?.trim_ascii_start().first()? {
-        b'{' => highest_index_plus_one(list)?,
-        _ => leading_list_length(list)?,
+        b'{' => transaction_count_by_index(list)?,
+        _ => leading_json_list_length(list)?,
     };
     Some(BlockTransactionCount {
         number: block.number,
@@ -49,20 +49,20 @@ pub fn block_transaction_count(method: &MethodRow, result: &[u8]) -> Option<Bloc
 }
 
 /// Returns the block whose transactions a result of `method` counts; `None` if it counts none.
-pub fn block_with_counted_transactions(
+pub fn block_counted_by_result(
     method: &MethodRow,
     params: Option<&[u8]>,
     result: &[u8],
-) -> Option<BlockIdentifier> {
+) -> Option<BlockHashOrNumber> {
     if !returns_receipt_list(method) && !returns_transaction_count(method) {
         return None;
     }
     if let Some(hash) = reference::result_block(method, result).and_then(|block| block.hash) {
-        return Some(BlockIdentifier::Hash(hash));
+        return Some(BlockHashOrNumber::Hash(hash));
     }
     match reference::call_block_reference(method, params) {
-        BlockReference::Hash { hash, .. } => Some(BlockIdentifier::Hash(hash)),
-        BlockReference::Number(number) => Some(BlockIdentifier::Number(number)),
+        BlockReference::Hash { hash, .. } => Some(BlockHashOrNumber::Hash(hash)),
+        BlockReference::Number(number) => Some(BlockHashOrNumber::Number(number)),
         _ => None,
     }
 }
@@ -74,11 +74,11 @@ pub fn shows_fewer_transactions(method: &MethodRow, result: &[u8], transactions:
         return read_leading_quantity(result).is_some_and(|number| number < transactions);
     }
     // the last receipt usually has the highest index, so that no element has to be counted
-    let is_enough = highest_index_plus_one(result).is_some_and(|number| number >= transactions);
-    if is_enough || omits_receipts(result) {
+    let is_enough = transaction_count_by_index(result).is_some_and(|number| number >= transactions);
+    if is_enough || chain_omits_receipts(result) {
         return false;
     }
-    leading_list_length(result).is_some_and(|number| number < transactions)
+    leading_json_list_length(result).is_some_and(|number| number < transactions)
 }
 
 fn returns_receipt_list(method: &MethodRow) -> bool {
@@ -99,13 +99,13 @@ fn returns_transaction_count(method: &MethodRow) -> bool {
 }
 
 /// Whether the chain omits receipts on purpose, as ZKsync and Hedera do (see [`super::logs`]).
-fn omits_receipts(receipts: &[u8]) -> bool {
+fn chain_omits_receipts(receipts: &[u8]) -> bool {
     let has = |name: &str| memmem::find(receipts, name.as_bytes()).is_some();
     has("\"l1BatchNumber\"") || has("\"root\"") && has("\"status\"")
 }
 
 /// Returns the last index of a transaction in a text, plus one.
-fn highest_index_plus_one(text: &[u8]) -> Option<u64> {
+fn transaction_count_by_index(text: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"transactionIndex\"";
     let at = memmem::rfind(text, NAME)?;
     let value = text[at + NAME.len()..].trim_ascii_start();
@@ -122,9 +122,9 @@ fn read_leading_quantity(value: &[u8]) -> Option<u64> {
 }
 
 /// Counts the elements of the list that begins here.
-fn leading_list_length(list: &[u8]) -> Option<u64> {
-    let mut scanner = JsonScanner::for_utf8_value(list);
-    let (mut length, mut another) = (0, scanner.first_element().ok()?);
+fn leading_json_list_length(list: &[u8]) -> Option<u64> {
+    let mut scanner = StrictJsonReader::for_trusted_utf8(list);
+    let (mut length, mut another) = (0, scanner.enter_array().ok()?);
     while another {
         length += 1;
         scanner.skip_value().ok()?;

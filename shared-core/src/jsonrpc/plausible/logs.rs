@@ -5,7 +5,7 @@
 //! that omit entries on purpose have holes: ZKsync (all its own objects have a member
 //! `l1BatchNumber`) and Hedera (a `root` as well as a `status`).
 
-use super::super::scan::{JsonScanError, JsonScanner, JsonValueKind};
+use super::super::scan::{JsonScanError, JsonValueKind, StrictJsonReader};
 
 /// Whether two JSON texts are the same hash, in any letter case.
 fn is_same_hash(one: &[u8], other: &[u8]) -> bool {
@@ -15,15 +15,15 @@ fn is_same_hash(one: &[u8], other: &[u8]) -> bool {
 /// The number of entries that were read from a list, and the lowest and the highest of their
 /// indices.
 #[derive(Clone, Copy, Debug, Default)]
-struct IndexRange {
+struct SeenIndexRange {
     number: u64,
     lowest: Option<u64>,
     highest: Option<u64>,
 }
 
-impl IndexRange {
+impl SeenIndexRange {
     /// Counts one entry of the list, and adds its index to the range, if it has one.
-    fn add_entry(&mut self, index: Option<u64>) {
+    fn add_index_to_range(&mut self, index: Option<u64>) {
         self.number += 1;
         let Some(index) = index else {
             return;
@@ -39,7 +39,7 @@ impl IndexRange {
     }
 
     /// Whether indices are missing, if they start at `first`.
-    fn has_missing_indices(&self, first: u64) -> bool {
+    fn has_index_gaps(&self, first: u64) -> bool {
         let numbers = |highest: u64| highest.saturating_sub(first).saturating_add(1);
         self.highest
             .is_some_and(|highest| numbers(highest) > self.number)
@@ -48,12 +48,12 @@ impl IndexRange {
 
 /// The block hash that was read first, and whether a different one followed.
 #[derive(Clone, Copy, Debug, Default)]
-struct FirstBlockHash<'a> {
+struct BlockHashAgreement<'a> {
     first: Option<&'a [u8]>,
     differ: bool,
 }
 
-impl<'a> FirstBlockHash<'a> {
+impl<'a> BlockHashAgreement<'a> {
     fn add_hash(&mut self, hash: Option<&'a [u8]>) {
         match (self.first, hash) {
             (Some(first), Some(hash)) => self.differ |= !is_same_hash(first, hash),
@@ -70,13 +70,13 @@ impl<'a> FirstBlockHash<'a> {
 
 /// The members of one log or one receipt that its plausibility depends on.
 #[derive(Debug, Default)]
-struct LogFacts<'a> {
+struct LogPlausibilityFields<'a> {
     block_hash: Option<&'a [u8]>,
     block_number: Option<&'a [u8]>,
     index: Option<u64>,
     /// Indices of a receipt's logs.
-    logs: IndexRange,
-    hashes: FirstBlockHash<'a>,
+    logs: SeenIndexRange,
+    hashes: BlockHashAgreement<'a>,
     has_status: bool,
     has_root: bool,
     /// The entry has the mark of a chain that omits entries.
@@ -87,31 +87,31 @@ struct LogFacts<'a> {
 /// if it could not be read.
 pub(super) fn receipts_are_implausible(list: &[u8]) -> Option<bool> {
     let (mut hashes, mut indices, mut logs) =
-        <(FirstBlockHash<'_>, IndexRange, IndexRange)>::default();
+        <(BlockHashAgreement<'_>, SeenIndexRange, SeenIndexRange)>::default();
     let mut has_gaps = false;
     read_log_list(list, "transactionIndex", |receipt| {
         hashes.add_hash(receipt.block_hash);
         hashes.merge_hashes(receipt.hashes);
-        indices.add_entry(receipt.index);
+        indices.add_index_to_range(receipt.index);
         logs.merge_range(receipt.logs);
         has_gaps |= receipt.has_gaps || receipt.has_status && receipt.has_root;
     })?;
-    let is_short = !has_gaps && (indices.has_missing_indices(0) || logs.has_missing_indices(0));
+    let is_short = !has_gaps && (indices.has_index_gaps(0) || logs.has_index_gaps(0));
     Some(hashes.differ || is_short)
 }
 
 /// Whether the logs of a receipt are incomplete or belong to another block; `None` if it could
 /// not be read.
 pub(super) fn receipt_is_implausible(receipt: &[u8]) -> Option<bool> {
-    let mut scanner = JsonScanner::for_utf8_value(receipt);
-    let mut found = LogFacts::default();
-    read_log_or_receipt(&mut scanner, receipt, "transactionIndex", &mut found).ok()?;
+    let mut scanner = StrictJsonReader::for_trusted_utf8(receipt);
+    let mut found = LogPlausibilityFields::default();
+    read_log_facts(&mut scanner, receipt, "transactionIndex", &mut found).ok()?;
     scanner.expect_end().ok()?;
     let mut hashes = found.hashes;
     hashes.add_hash(found.block_hash);
     let has_gaps = found.has_gaps || found.has_status && found.has_root;
     let first = found.logs.lowest.unwrap_or(0);
-    Some(hashes.differ || !has_gaps && found.logs.has_missing_indices(first))
+    Some(hashes.differ || !has_gaps && found.logs.has_index_gaps(first))
 }
 
 /// Whether a list of logs has one of another block than `requested`, has two of one block number
@@ -122,38 +122,38 @@ pub(super) fn logs_are_implausible(
     is_all: bool,
 ) -> Option<bool> {
     let mut number: Option<&[u8]> = None;
-    let (mut hashes, mut indices) = (FirstBlockHash::default(), IndexRange::default());
+    let (mut hashes, mut indices) = (BlockHashAgreement::default(), SeenIndexRange::default());
     let (mut is_odd, mut has_holes, mut has_gaps) = (false, false, false);
     read_log_list(list, "logIndex", |log| {
         if number.is_none() || number != log.block_number {
-            has_holes |= indices.has_missing_indices(0);
-            (hashes, indices) = (FirstBlockHash::default(), IndexRange::default());
+            has_holes |= indices.has_index_gaps(0);
+            (hashes, indices) = (BlockHashAgreement::default(), SeenIndexRange::default());
             number = log.block_number;
         }
         hashes.add_hash(requested);
         hashes.add_hash(log.block_hash);
-        indices.add_entry(log.index);
+        indices.add_index_to_range(log.index);
         is_odd |= hashes.differ;
         has_gaps |= log.has_gaps;
     })?;
-    has_holes |= indices.has_missing_indices(0);
+    has_holes |= indices.has_index_gaps(0);
     Some(is_odd || is_all && has_holes && !has_gaps)
 }
 
 /// Whether a page of a block's transactions has fewer receipts than transactions.
 pub(super) fn has_missing_receipts(page: &[u8]) -> Option<bool> {
-    use crate::jsonrpc::response::first_object_member;
-    let receipts = list_length(first_object_member(page, "receipts")?)?;
-    let transactions = list_length(first_object_member(
-        first_object_member(page, "fullblock")?,
+    use crate::jsonrpc::response::find_object_member;
+    let receipts = list_length(find_object_member(page, "receipts")?)?;
+    let transactions = list_length(find_object_member(
+        find_object_member(page, "fullblock")?,
         "transactions",
     )?)?;
     (receipts < transactions).then_some(true)
 }
 
 fn list_length(list: &[u8]) -> Option<u64> {
-    let mut scanner = JsonScanner::for_utf8_value(list);
-    let (mut length, mut another) = (0, scanner.first_element().ok()?);
+    let mut scanner = StrictJsonReader::for_trusted_utf8(list);
+    let (mut length, mut another) = (0, scanner.enter_array().ok()?);
     while another {
         length += 1;
         scanner.skip_value().ok()?;
@@ -165,13 +165,13 @@ fn list_length(list: &[u8]) -> Option<u64> {
 fn read_log_list<'a>(
     list: &'a [u8],
     index: &str,
-    mut found: impl FnMut(&LogFacts<'a>),
+    mut found: impl FnMut(&LogPlausibilityFields<'a>),
 ) -> Option<()> {
-    let mut scanner = JsonScanner::for_utf8_value(list);
-    let mut another = scanner.first_element().ok()?;
+    let mut scanner = StrictJsonReader::for_trusted_utf8(list);
+    let mut another = scanner.enter_array().ok()?;
     while another {
-        let mut item = LogFacts::default();
-        read_log_or_receipt(&mut scanner, list, index, &mut item).ok()?;
+        let mut item = LogPlausibilityFields::default();
+        read_log_facts(&mut scanner, list, index, &mut item).ok()?;
         found(&item);
         another = scanner.next_element().ok()?;
     }
@@ -179,13 +179,13 @@ fn read_log_list<'a>(
 }
 
 /// Reads a log or a receipt, whose index is the member `index`.
-fn read_log_or_receipt<'a>(
-    scanner: &mut JsonScanner<'a>,
+fn read_log_facts<'a>(
+    scanner: &mut StrictJsonReader<'a>,
     text: &'a [u8],
     index: &str,
-    item: &mut LogFacts<'a>,
+    item: &mut LogPlausibilityFields<'a>,
 ) -> Result<(), JsonScanError> {
-    let mut next = scanner.first_member()?;
+    let mut next = scanner.read_first_member_name()?;
     while let Some(name) = next {
         let name = &text[name.content];
         if name == b"logs" && scanner.next_value_kind()? == JsonValueKind::Array {
@@ -210,13 +210,13 @@ fn read_log_or_receipt<'a>(
 }
 
 fn read_logs<'a>(
-    scanner: &mut JsonScanner<'a>,
+    scanner: &mut StrictJsonReader<'a>,
     text: &'a [u8],
-    receipt: &mut LogFacts<'a>,
+    receipt: &mut LogPlausibilityFields<'a>,
 ) -> Result<(), JsonScanError> {
-    let mut another = scanner.first_element()?;
+    let mut another = scanner.enter_array()?;
     while another {
-        let mut next = scanner.first_member()?;
+        let mut next = scanner.read_first_member_name()?;
         let mut index = None;
         while let Some(name) = next {
             let span = scanner.skip_value()?.span;
@@ -230,7 +230,7 @@ fn read_logs<'a>(
             }
             next = scanner.next_member()?;
         }
-        receipt.logs.add_entry(index);
+        receipt.logs.add_index_to_range(index);
         another = scanner.next_element()?;
     }
     Ok(())

@@ -40,7 +40,7 @@ fn expand(text: &str) -> String {
 
 fn verdict(method: &str, params: &str, result: &str) -> ResultPlausibility {
     let (params, result) = (expand(params), expand(result));
-    let row = methods::method_row(method.as_bytes());
+    let row = methods::find_method_row(method.as_bytes());
     check_result_plausibility(row, Some(params.as_bytes()), result.as_bytes())
 }
 
@@ -471,8 +471,8 @@ fn text_without_the_expected_structure_is_unread() {
 #[test]
 fn result_with_fewer_transactions_than_its_block_is_detected() {
     use super::{
-        block_transaction_count, block_with_counted_transactions, shows_fewer_transactions,
-        BlockIdentifier,
+        block_counted_by_result, block_transaction_count, shows_fewer_transactions,
+        BlockHashOrNumber,
     };
     let hash = |byte: u8| const_hex::encode_prefixed([byte; 32]);
     let size = |transactions: &str| {
@@ -480,7 +480,7 @@ fn result_with_fewer_transactions_than_its_block_is_detected() {
             r#"{{"number":"0x10","hash":"{}","transactions":{transactions},"uncles":[]}}"#,
             hash(7)
         );
-        let method = methods::method_row(b"eth_getBlockByNumber");
+        let method = methods::find_method_row(b"eth_getBlockByNumber");
         block_transaction_count(method, block.as_bytes()).map(|size| size.transactions)
     };
     for (transactions, expected) in [
@@ -496,27 +496,27 @@ fn result_with_fewer_transactions_than_its_block_is_detected() {
     ] {
         assert_eq!(size(transactions), expected, "{transactions}");
     }
-    let receipts = methods::method_row(b"eth_getBlockReceipts");
-    let number = methods::method_row(b"eth_getBlockTransactionCountByNumber");
+    let receipts = methods::find_method_row(b"eth_getBlockReceipts");
+    let number = methods::find_method_row(b"eth_getBlockTransactionCountByNumber");
     let named = |method, params: &str, result: &str| {
-        block_with_counted_transactions(method, Some(params.as_bytes()), result.as_bytes())
+        block_counted_by_result(method, Some(params.as_bytes()), result.as_bytes())
     };
     let list = format!(r#"[{{"blockNumber":"0x10","blockHash":"{}"}}]"#, hash(7));
     assert_eq!(
         named(receipts, r#"["latest"]"#, &list),
-        Some(BlockIdentifier::Hash([7; 32]))
+        Some(BlockHashOrNumber::Hash([7; 32]))
     );
     assert_eq!(
         named(receipts, r#"["0x10"]"#, "[]"),
-        Some(BlockIdentifier::Number(16))
+        Some(BlockHashOrNumber::Number(16))
     );
     assert_eq!(named(receipts, r#"["latest"]"#, "[]"), None);
     assert_eq!(
         named(number, r#"["0x10"]"#, "\"0x1\""),
-        Some(BlockIdentifier::Number(16))
+        Some(BlockHashOrNumber::Number(16))
     );
     assert_eq!(
-        named(methods::method_row(b"eth_chainId"), "[]", "\"0x1\""),
+        named(methods::find_method_row(b"eth_chainId"), "[]", "\"0x1\""),
         None
     );
     for (method, result, expected) in [

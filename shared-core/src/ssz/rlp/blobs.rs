@@ -14,13 +14,13 @@ const HASH_LENGTH: usize = 32;
 
 /// Returns the versioned hashes of a transaction's blobs. A transaction without blobs has none, and
 /// neither have invalid bytes, which the node validates.
-pub fn blob_hashes(transaction: &[u8]) -> Vec<&[u8]> {
-    read_blob_hashes(transaction).unwrap_or_default()
+pub fn transaction_blob_hashes(transaction: &[u8]) -> Vec<&[u8]> {
+    parse_blob_transaction_hashes(transaction).unwrap_or_default()
 }
 
 /// Reads the versioned hashes of a blob transaction; `None` for another type of transaction, or for
 /// invalid RLP.
-fn read_blob_hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
+fn parse_blob_transaction_hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
     let (type_, fields) = transaction.split_first()?;
     if *type_ != BLOB_TRANSACTION_TYPE {
         return None;
@@ -56,7 +56,7 @@ fn split_rlp_item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::blob_hashes;
+    use super::transaction_blob_hashes;
     use crate::ssz::rlp::write_rlp_prefix;
 
     fn list(content: &[u8]) -> Vec<u8> {
@@ -86,7 +86,7 @@ mod tests {
         for count in [0, 1, 2, 9] {
             let all: Vec<u8> = (0..count).flat_map(hash).collect();
             let transaction = transaction(&list(&all));
-            let found = blob_hashes(&transaction);
+            let found = transaction_blob_hashes(&transaction);
             assert_eq!(found.len(), usize::from(count));
             for (found, byte) in found.into_iter().zip(0..) {
                 assert_eq!(found, [byte; 32]);
@@ -98,9 +98,9 @@ mod tests {
     fn invalid_transaction_has_no_blob_hashes() {
         let hash = [&[0xa0][..], &[1; 32]].concat();
         let right = transaction(&list(&hash));
-        assert_eq!(blob_hashes(&right).len(), 1);
+        assert_eq!(transaction_blob_hashes(&right).len(), 1);
         for end in 0..right.len() {
-            assert!(blob_hashes(&right[..end]).is_empty(), "{end}");
+            assert!(transaction_blob_hashes(&right[..end]).is_empty(), "{end}");
         }
         let other = [&[2][..], &right[1..]].concat();
         let more = [&right[..], &[0]].concat();
@@ -115,7 +115,7 @@ mod tests {
             vec![3],
             vec![],
         ] {
-            assert!(blob_hashes(&wrong).is_empty());
+            assert!(transaction_blob_hashes(&wrong).is_empty());
         }
     }
 }

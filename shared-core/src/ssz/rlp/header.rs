@@ -10,7 +10,7 @@ use super::prefix::{rlp_string_prefix, write_rlp_prefix};
 /// missing or null in earlier ones.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BlockHeader {
+struct JsonBlockHeader {
     parent_hash: String,
     sha3_uncles: String,
     miner: String,
@@ -39,7 +39,7 @@ struct BlockHeader {
 
 /// The text of one field of a block header in JSON, by the kind of RLP string that it is encoded
 /// as.
-enum HeaderField<'h> {
+enum BlockHeaderField<'h> {
     /// Fixed number of bytes.
     Bytes(&'h str, usize),
     /// Any number of bytes.
@@ -48,10 +48,10 @@ enum HeaderField<'h> {
     Quantity(&'h str),
 }
 
-impl BlockHeader {
+impl JsonBlockHeader {
     /// Lists the fields that the header has, with their JSON names, in the order of the RLP.
-    fn rlp_fields(&self) -> Vec<(&'static str, HeaderField<'_>)> {
-        use HeaderField::{Bytes, Data, Quantity};
+    fn list_header_rlp_fields(&self) -> Vec<(&'static str, BlockHeaderField<'_>)> {
+        use BlockHeaderField::{Bytes, Data, Quantity};
         let mut fields = vec![
             ("parentHash", Bytes(&self.parent_hash, 32)),
             ("sha3Uncles", Bytes(&self.sha3_uncles, 32)),
@@ -96,14 +96,16 @@ impl BlockHeader {
 /// # Errors
 /// The reason why the header is invalid. A field that is not known here results in another hash.
 pub(in crate::ssz) fn encode_block_header(json: &[u8]) -> Result<Vec<u8>, String> {
-    let header: BlockHeader =
+    let header: JsonBlockHeader =
         serde_json::from_slice(json).map_err(|bad| format!("not a header: {bad}"))?;
     let mut content = Vec::new();
-    for (name, field) in header.rlp_fields() {
+    for (name, field) in header.list_header_rlp_fields() {
         let bytes = match field {
-            HeaderField::Bytes(text, len) => decode_hex(text).filter(|bytes| bytes.len() == len),
-            HeaderField::Data(text) => decode_hex(text),
-            HeaderField::Quantity(text) => decode_quantity(text),
+            BlockHeaderField::Bytes(text, len) => {
+                decode_hex(text).filter(|bytes| bytes.len() == len)
+            }
+            BlockHeaderField::Data(text) => decode_hex(text),
+            BlockHeaderField::Quantity(text) => decode_quantity_to_bytes(text),
         };
         let Some(bytes) = bytes else {
             return Err(format!("not a header: {name} is invalid"));
@@ -136,7 +138,7 @@ fn decode_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Decodes a hex number to big-endian bytes without leading zeros, as RLP has it.
-fn decode_quantity(text: &str) -> Option<Vec<u8>> {
+fn decode_quantity_to_bytes(text: &str) -> Option<Vec<u8>> {
     let digits = text
         .strip_prefix("0x")
         .filter(|digits| !digits.is_empty())?;

@@ -3,8 +3,8 @@
 //! all trees.
 
 use super::super::error::SszError;
-use super::grow_stack::grow_stack;
-use super::pairs::{hash_nodes_in_place, MerkleNode};
+use super::grow_stack::try_grow_vec;
+use super::pairs::{hash_one_level_in_place, MerkleNode};
 use super::zero_roots::zero_tree_roots;
 
 /// Replaces the leaves of each tree with its root. `counts` are the numbers of leaves of each tree,
@@ -18,7 +18,7 @@ pub(super) fn merkleize_trees(
     let zeros = zero_tree_roots();
     for zero in &zeros[..depth] {
         pad_trees(nodes, counts, zero, |count| count % 2 == 1)?;
-        hash_nodes_in_place(&mut nodes[base..]);
+        hash_one_level_in_place(&mut nodes[base..]);
         nodes.truncate(base + (nodes.len() - base) / 2);
         for count in &mut *counts {
             *count /= 2;
@@ -38,7 +38,7 @@ pub(super) fn merkleize_progressive(
     let trees = counts.len();
     let most = counts.iter().copied().max().unwrap_or(0);
     let mut parts = Vec::new();
-    grow_stack(&mut parts, trees, 0)?;
+    try_grow_vec(&mut parts, trees, 0)?;
 
     // roots of the first subtrees of all trees, then roots of the second subtrees, ...
     let roots = nodes.len();
@@ -51,7 +51,7 @@ pub(super) fn merkleize_progressive(
             let end = (start + size).min((*count).into()) as usize;
             *part = (end - begin) as u32;
             let to = nodes.len();
-            grow_stack(nodes, to + end - begin, MerkleNode::default())?;
+            try_grow_vec(nodes, to + end - begin, MerkleNode::default())?;
             nodes.copy_within(leaf + begin..leaf + end, to);
             leaf += *count as usize;
         }
@@ -61,10 +61,10 @@ pub(super) fn merkleize_progressive(
 
     // from the last subtree on, whose right sibling is the zero node
     let after = nodes.len();
-    grow_stack(nodes, after + trees, MerkleNode::default())?;
+    try_grow_vec(nodes, after + trees, MerkleNode::default())?;
     for (n, start) in starts.iter().enumerate().rev() {
         let at = nodes.len();
-        grow_stack(nodes, at + 2 * trees, MerkleNode::default())?;
+        try_grow_vec(nodes, at + 2 * trees, MerkleNode::default())?;
         let unfinished = counts
             .iter()
             .enumerate()
@@ -75,7 +75,7 @@ pub(super) fn merkleize_progressive(
             nodes[to + 1] = nodes[after + k];
             to += 2;
         }
-        hash_nodes_in_place(&mut nodes[at..to]);
+        hash_one_level_in_place(&mut nodes[at..to]);
         for (from, (k, _)) in (at..).zip(unfinished) {
             nodes[after + k] = nodes[from];
         }
@@ -102,12 +102,12 @@ pub(super) fn mix_into_roots(
     with: impl Fn(usize) -> MerkleNode,
 ) -> Result<(), SszError> {
     let count = nodes.len() - base;
-    grow_stack(nodes, base + 2 * count, MerkleNode::default())?;
+    try_grow_vec(nodes, base + 2 * count, MerkleNode::default())?;
     for k in (0..count).rev() {
         nodes[base + 2 * k] = nodes[base + k];
         nodes[base + 2 * k + 1] = with(k);
     }
-    hash_nodes_in_place(&mut nodes[base..]);
+    hash_one_level_in_place(&mut nodes[base..]);
     nodes.truncate(base + count);
     Ok(())
 }
@@ -126,7 +126,7 @@ fn pad_trees(
     // from the last tree on, so that no node is overwritten
     let mut from = nodes.len();
     let mut to = from + lacking;
-    grow_stack(nodes, to, *node)?;
+    try_grow_vec(nodes, to, *node)?;
     for count in counts.iter_mut().rev() {
         if from == to {
             break;

@@ -4,7 +4,7 @@ use crate::ssz::error::{SszError, SszErrorKind};
 
 /// Extends a stack to the length `len` with copies of `with`; memory that is refused is an error,
 /// no panic.
-pub(super) fn grow_stack<T: Clone>(
+pub(super) fn try_grow_vec<T: Clone>(
     stack: &mut Vec<T>,
     len: usize,
     with: T,

@@ -37,12 +37,12 @@ pub(super) fn hash_node_pairs(pairs: &[u8], out: &mut [MerkleNode]) {
 }
 
 /// Hashes all pairs of nodes, and writes the hashes to the front of `nodes`.
-pub(super) fn hash_nodes_in_place(nodes: &mut [MerkleNode]) {
+pub(super) fn hash_one_level_in_place(nodes: &mut [MerkleNode]) {
     hash_nodes_in_place_with(pair_hasher(), nodes);
 }
 
 /// Returns the hash of two sibling nodes, which is their parent.
-pub(super) fn parent_node(left: &MerkleNode, right: &MerkleNode) -> MerkleNode {
+pub(super) fn hash_parent_node(left: &MerkleNode, right: &MerkleNode) -> MerkleNode {
     let mut parent = [MerkleNode::default()];
     hash_node_pairs([*left, *right].as_flattened(), &mut parent);
     parent[0]

@@ -6,10 +6,10 @@ use super::super::check::bitlist_length;
 use super::super::error::SszError;
 use super::super::schema::{ListLimit, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH};
 use super::forest;
-use super::grow_stack::grow_stack;
-use super::pairs::{parent_node, MerkleNode};
-use super::tree::{tree_depth, MerkleTree};
-use super::walk::{padded_node, RootDestinations, RootWalker, ValueSpan};
+use super::grow_stack::try_grow_vec;
+use super::pairs::{hash_parent_node, MerkleNode};
+use super::tree::{tree_depth, MerkleTreeBuilder};
+use super::walk::{padded_node, RootWalker, RootWritePositions, SszValueSpan};
 
 /// Number of leaves whose roots are computed together: 32 kB of nodes, which fit the first-level
 /// cache of a processor.
@@ -22,8 +22,8 @@ const MIN_BATCH_VALUES: usize = 16;
 /// The layout of the Merkle tree of a list, a vector, bytes or bits: its kind of leaves, and its
 /// shape.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SequenceLayout {
-    leaf_kind: LeafKind,
+pub(super) struct SequenceTreeLayout {
+    leaf_kind: MerkleLeafKind,
     shape: TreeShape,
     /// Whether the length is mixed in, as in lists.
     has_length: bool,
@@ -33,7 +33,7 @@ pub(super) struct SequenceLayout {
 
 /// The kind of leaves in a sequence's tree: its packed bytes, or the roots of its elements.
 #[derive(Clone, Copy, Debug)]
-enum LeafKind {
+enum MerkleLeafKind {
     /// The bytes themselves, with the size of an element.
     Bytes(usize),
     /// The bytes themselves, without the delimiter.
@@ -49,20 +49,20 @@ enum TreeShape {
     Progressive,
 }
 
-impl SequenceLayout {
+impl SequenceTreeLayout {
     /// Returns the layout of a type, or `None` if it is no sequence.
-    pub(super) fn for_type(schema: &Schema, ty: &SszType) -> Option<Self> {
+    pub(super) fn for_ssz_type(schema: &Schema, ty: &SszType) -> Option<Self> {
         let one = ListLimit::AtMost(1);
         Some(
             match &ty.kind {
                 TypeKind::ByteVector(_) | TypeKind::Bitvector(_) => {
-                    Self::vector_layout(LeafKind::Bytes(1), ty.size? as u64)
+                    Self::vector_layout(MerkleLeafKind::Bytes(1), ty.size? as u64)
                 }
-                TypeKind::ByteList(limit) => Self::list_layout(LeafKind::Bytes(1), *limit),
+                TypeKind::ByteList(limit) => Self::list_layout(MerkleLeafKind::Bytes(1), *limit),
                 TypeKind::Text(limit) => {
-                    Self::list_layout(LeafKind::Bytes(1), ListLimit::AtMost(*limit))
+                    Self::list_layout(MerkleLeafKind::Bytes(1), ListLimit::AtMost(*limit))
                 }
-                TypeKind::Bitlist(limit) => Self::list_layout(LeafKind::Bits, *limit),
+                TypeKind::Bitlist(limit) => Self::list_layout(MerkleLeafKind::Bits, *limit),
                 TypeKind::Vector(of, len) => {
                     Self::vector_layout(element_leaf_kind(schema, *of), *len as u64)
                 }
@@ -81,24 +81,24 @@ impl SequenceLayout {
         )
     }
 
-    fn vector_layout(leaves: LeafKind, len: u64) -> Self {
+    fn vector_layout(leaves: MerkleLeafKind, len: u64) -> Self {
         Self {
             has_length: false,
             ..Self::list_layout(leaves, ListLimit::AtMost(len))
         }
     }
 
-    fn list_layout(leaves: LeafKind, limit: ListLimit) -> Self {
+    fn list_layout(leaves: MerkleLeafKind, limit: ListLimit) -> Self {
         let shape = match limit {
             ListLimit::Progressive => TreeShape::Progressive,
             ListLimit::AtMost(limit) => TreeShape::Deep(tree_depth(match leaves {
-                LeafKind::Bytes(size) => {
+                MerkleLeafKind::Bytes(size) => {
                     let bytes = u128::from(limit) * size as u128;
                     // does not exceed `limit`: an element has at most 32 bytes
                     bytes.div_ceil(32) as u64
                 }
-                LeafKind::Bits => limit.div_ceil(256),
-                LeafKind::Values(..) => limit,
+                MerkleLeafKind::Bits => limit.div_ceil(256),
+                MerkleLeafKind::Values(..) => limit,
             })),
         };
         Self {
@@ -111,25 +111,25 @@ impl SequenceLayout {
 
     fn with_batch_size(self, schema: &Schema) -> Self {
         let together = match self.leaf_kind {
-            LeafKind::Values(of, _) => {
+            MerkleLeafKind::Values(of, _) => {
                 (BATCH_LEAVES / estimated_leaf_count(schema.type_by_id(of))).max(MIN_BATCH_VALUES)
             }
-            LeafKind::Bytes(_) | LeafKind::Bits => BATCH_LEAVES,
+            MerkleLeafKind::Bytes(_) | MerkleLeafKind::Bits => BATCH_LEAVES,
         };
         Self { together, ..self }
     }
 }
 
-fn element_leaf_kind(schema: &Schema, of: TypeId) -> LeafKind {
+fn element_leaf_kind(schema: &Schema, of: TypeId) -> MerkleLeafKind {
     let ty = schema.type_by_id(of);
     match (&ty.kind, ty.size) {
         (
             TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::Boolean | TypeKind::Enum(_),
             Some(size),
-        ) => LeafKind::Bytes(size),
+        ) => MerkleLeafKind::Bytes(size),
         // these elements are their own roots
-        (TypeKind::ByteVector(_) | TypeKind::Bitvector(_), Some(32)) => LeafKind::Bytes(32),
-        (_, size) => LeafKind::Values(of, size),
+        (TypeKind::ByteVector(_) | TypeKind::Bitvector(_), Some(32)) => MerkleLeafKind::Bytes(32),
+        (_, size) => MerkleLeafKind::Values(of, size),
     }
 }
 
@@ -147,9 +147,9 @@ impl RootWalker<'_> {
     /// to `out`.
     pub(super) fn sequence_roots(
         &mut self,
-        series: &SequenceLayout,
+        series: &SequenceTreeLayout,
         spans: Range<usize>,
-        out: RootDestinations,
+        out: RootWritePositions,
     ) -> Result<(), SszError> {
         let counts = self.counts.len();
         let mut next = spans.start;
@@ -163,14 +163,14 @@ impl RootWalker<'_> {
                     leaves -= count;
                     break;
                 }
-                grow_stack(&mut self.counts, counts + next + 1 - first, count as u32)?;
+                try_grow_vec(&mut self.counts, counts + next + 1 - first, count as u32)?;
                 next += 1;
             }
             let to = out.skip_nodes(first - spans.start);
             if next > first {
                 self.small_value_roots(series, first..next, leaves, counts)?;
                 let roots = self.nodes.len() - (next - first);
-                self.move_roots(roots, to);
+                self.move_roots_to_destination(roots, to);
                 self.counts.truncate(counts);
             } else {
                 let span = self.spans[first];
@@ -185,16 +185,16 @@ impl RootWalker<'_> {
     /// nodes.
     fn small_value_roots(
         &mut self,
-        series: &SequenceLayout,
+        series: &SequenceTreeLayout,
         spans: Range<usize>,
         leaves: usize,
         counts: usize,
     ) -> Result<(), SszError> {
         let base = self.nodes.len();
-        grow_stack(&mut self.nodes, base + leaves, MerkleNode::default())?;
+        try_grow_vec(&mut self.nodes, base + leaves, MerkleNode::default())?;
         match series.leaf_kind {
-            LeafKind::Bytes(_) | LeafKind::Bits => {
-                let is_bits = matches!(series.leaf_kind, LeafKind::Bits);
+            MerkleLeafKind::Bytes(_) | MerkleLeafKind::Bits => {
+                let is_bits = matches!(series.leaf_kind, MerkleLeafKind::Bits);
                 let mut room = self.nodes[base..].as_flattened_mut();
                 for (span, count) in self.spans[spans.clone()].iter().zip(&self.counts[counts..]) {
                     let bytes = &self.ssz[span.byte_range()];
@@ -208,13 +208,13 @@ impl RootWalker<'_> {
                     room = others;
                 }
             }
-            LeafKind::Values(of, size) => {
+            MerkleLeafKind::Values(of, size) => {
                 let children = self.spans.len();
                 for n in spans.clone() {
                     let count = self.counts[counts + n - spans.start] as usize;
-                    self.push_element_spans(self.spans[n], size, 0..count)?;
+                    self.push_ssz_element_spans(self.spans[n], size, 0..count)?;
                 }
-                let out = RootDestinations::consecutive_nodes(base);
+                let out = RootWritePositions::at_consecutive_nodes(base);
                 self.write_roots(of, children..self.spans.len(), out)?;
                 self.spans.truncate(children);
             }
@@ -238,8 +238,8 @@ impl RootWalker<'_> {
     /// Computes the root of one value that has more leaves than one batch.
     fn large_value_root(
         &mut self,
-        series: &SequenceLayout,
-        span: ValueSpan,
+        series: &SequenceTreeLayout,
+        span: SszValueSpan,
     ) -> Result<MerkleNode, SszError> {
         let count = self.leaf_count(series, span)?;
         let mut root = match series.shape {
@@ -251,13 +251,13 @@ impl RootWalker<'_> {
                 let mut root = MerkleNode::default();
                 for (n, (start, size)) in parts.into_iter().enumerate().rev() {
                     let part = start as usize..(start + size).min(count as u64) as usize;
-                    root = parent_node(&self.tree_root(series, span, part, 2 * n)?, &root);
+                    root = hash_parent_node(&self.tree_root(series, span, part, 2 * n)?, &root);
                 }
                 root
             }
         };
         if series.has_length {
-            root = parent_node(&root, &length_node(self.ssz, series, span));
+            root = hash_parent_node(&root, &length_node(self.ssz, series, span));
         }
         Ok(root)
     }
@@ -265,14 +265,14 @@ impl RootWalker<'_> {
     /// Computes the root of a tree of the given depth over a range of a value's leaves.
     fn tree_root(
         &mut self,
-        series: &SequenceLayout,
-        span: ValueSpan,
+        series: &SequenceTreeLayout,
+        span: SszValueSpan,
         part: Range<usize>,
         depth: usize,
     ) -> Result<MerkleNode, SszError> {
-        let mut tree = MerkleTree::new(&mut self.nodes, part.len())?;
+        let mut tree = MerkleTreeBuilder::new(&mut self.nodes, part.len())?;
         match series.leaf_kind {
-            LeafKind::Bytes(_) | LeafKind::Bits => {
+            MerkleLeafKind::Bytes(_) | MerkleLeafKind::Bits => {
                 let all = &self.ssz[span.byte_range()];
                 let end = all.len().min(32 * part.end);
                 let bytes = &all[32 * part.start..end];
@@ -281,7 +281,7 @@ impl RootWalker<'_> {
                 let (bytes, last) = bytes.split_at(last);
                 tree.push_leaves(&mut self.nodes, bytes);
                 let mut node = padded_node(last);
-                if let (LeafKind::Bits, true, Some(byte)) = (
+                if let (MerkleLeafKind::Bits, true, Some(byte)) = (
                     series.leaf_kind,
                     end == all.len(),
                     last.len().checked_sub(1),
@@ -290,18 +290,18 @@ impl RootWalker<'_> {
                 }
                 tree.push_leaves(&mut self.nodes, &node);
             }
-            LeafKind::Values(of, size) => {
+            MerkleLeafKind::Values(of, size) => {
                 let mut next = part.start;
                 while next < part.end {
                     let batch = next..part.end.min(next + series.together);
                     next = batch.end;
                     let (base, children) = (self.nodes.len(), self.spans.len());
-                    grow_stack(&mut self.nodes, base + batch.len(), MerkleNode::default())?;
-                    self.push_element_spans(span, size, batch)?;
+                    try_grow_vec(&mut self.nodes, base + batch.len(), MerkleNode::default())?;
+                    self.push_ssz_element_spans(span, size, batch)?;
                     self.write_roots(
                         of,
                         children..self.spans.len(),
-                        RootDestinations::consecutive_nodes(base),
+                        RootWritePositions::at_consecutive_nodes(base),
                     )?;
                     self.spans.truncate(children);
                     let (rooms, leaves) = self.nodes.split_at_mut(base);
@@ -314,32 +314,38 @@ impl RootWalker<'_> {
     }
 
     /// Counts the leaves of a value, from its length and, for lists, its first offset.
-    fn leaf_count(&self, series: &SequenceLayout, span: ValueSpan) -> Result<usize, SszError> {
+    fn leaf_count(
+        &self,
+        series: &SequenceTreeLayout,
+        span: SszValueSpan,
+    ) -> Result<usize, SszError> {
         Ok(match series.leaf_kind {
-            LeafKind::Bytes(_) => span.byte_range().len().div_ceil(32),
-            LeafKind::Bits => bitlist_length(&self.ssz[span.byte_range()])
+            MerkleLeafKind::Bytes(_) => span.byte_range().len().div_ceil(32),
+            MerkleLeafKind::Bits => bitlist_length(&self.ssz[span.byte_range()])
                 .unwrap_or(0)
                 .div_ceil(256),
-            LeafKind::Values(_, Some(size)) => span.byte_range().len() / size,
-            LeafKind::Values(_, None) if span.byte_range().is_empty() => 0,
-            LeafKind::Values(_, None) => self.read_offset(span.byte_range().start)? / OFFSET_LENGTH,
+            MerkleLeafKind::Values(_, Some(size)) => span.byte_range().len() / size,
+            MerkleLeafKind::Values(_, None) if span.byte_range().is_empty() => 0,
+            MerkleLeafKind::Values(_, None) => {
+                self.read_offset(span.byte_range().start)? / OFFSET_LENGTH
+            }
         })
     }
 
     /// Pushes the positions of a range of a value's elements onto the stack of spans.
-    fn push_element_spans(
+    fn push_ssz_element_spans(
         &mut self,
-        span: ValueSpan,
+        span: SszValueSpan,
         size: Option<usize>,
         part: Range<usize>,
     ) -> Result<(), SszError> {
         let at = self.spans.len();
-        grow_stack(&mut self.spans, at + part.len(), span)?;
+        try_grow_vec(&mut self.spans, at + part.len(), span)?;
         let Range { start, end } = span.byte_range();
         if let Some(size) = size {
             let begins = (start + part.start * size..).step_by(size);
             for (child, begin) in self.spans[at..].iter_mut().zip(begins) {
-                *child = ValueSpan::new(begin..begin + size);
+                *child = SszValueSpan::new(begin..begin + size);
             }
             return Ok(());
         }
@@ -353,7 +359,7 @@ impl RootWalker<'_> {
                 true => start + self.read_offset(start + (n + 1) * OFFSET_LENGTH)?,
                 false => end,
             };
-            self.spans[child] = ValueSpan::new(begin..next);
+            self.spans[child] = SszValueSpan::new(begin..next);
             begin = next;
         }
         Ok(())
@@ -361,12 +367,12 @@ impl RootWalker<'_> {
 }
 
 /// Returns the number of elements of a value as a node, which is mixed into the root of a list.
-fn length_node(ssz: &[u8], series: &SequenceLayout, span: ValueSpan) -> MerkleNode {
+fn length_node(ssz: &[u8], series: &SequenceTreeLayout, span: SszValueSpan) -> MerkleNode {
     let bytes = &ssz[span.byte_range()];
     let length = match series.leaf_kind {
-        LeafKind::Bytes(size) | LeafKind::Values(_, Some(size)) => bytes.len() / size,
-        LeafKind::Bits => bitlist_length(bytes).unwrap_or(0),
-        LeafKind::Values(_, None) => match bytes.first_chunk() {
+        MerkleLeafKind::Bytes(size) | MerkleLeafKind::Values(_, Some(size)) => bytes.len() / size,
+        MerkleLeafKind::Bits => bitlist_length(bytes).unwrap_or(0),
+        MerkleLeafKind::Values(_, None) => match bytes.first_chunk() {
             Some(first) => u32::from_le_bytes(*first) as usize / OFFSET_LENGTH,
             None => 0,
         },

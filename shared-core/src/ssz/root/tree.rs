@@ -5,8 +5,8 @@
 //! processor's cache.
 
 use super::super::error::SszError;
-use super::grow_stack::grow_stack;
-use super::pairs::{hash_node_pairs, parent_node, MerkleNode};
+use super::grow_stack::try_grow_vec;
+use super::pairs::{hash_node_pairs, hash_parent_node, MerkleNode};
 use super::zero_roots::{zero_tree_roots, MAX_TREE_DEPTH};
 
 /// Number of nodes in the buffer of a level.
@@ -14,7 +14,7 @@ const BUFFER_NODES: usize = 64;
 
 /// A Merkle tree of one value that receives its leaves from left to right; its buffers are on a
 /// stack of nodes, from `base` on.
-pub(super) struct MerkleTree {
+pub(super) struct MerkleTreeBuilder {
     base: usize,
     /// Height above which the right sibling is always a zero node.
     height: usize,
@@ -31,12 +31,12 @@ pub(super) fn tree_depth(leaves: u64) -> usize {
     }
 }
 
-impl MerkleTree {
+impl MerkleTreeBuilder {
     /// Creates a tree for at most `leaves` leaves, and reserves its buffers on the stack.
     pub(super) fn new(nodes: &mut Vec<MerkleNode>, leaves: usize) -> Result<Self, SszError> {
         let base = nodes.len();
         let height = tree_depth(leaves as u64);
-        grow_stack(
+        try_grow_vec(
             nodes,
             base + (height + 1) * BUFFER_NODES,
             MerkleNode::default(),
@@ -114,7 +114,7 @@ impl MerkleTree {
             _ => nodes[self.base + self.height * BUFFER_NODES],
         };
         for zero in &zeros[self.height..depth.max(self.height)] {
-            root = parent_node(&root, zero);
+            root = hash_parent_node(&root, zero);
         }
         nodes.truncate(self.base);
         root

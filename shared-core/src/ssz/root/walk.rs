@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::super::error::{SszError, SszErrorKind};
 use super::super::schema::{ContainerLayout, Schema, TypeId, TypeKind};
 use super::forest;
-use super::grow_stack::grow_stack;
-use super::pairs::{parent_node, MerkleNode};
-use super::sequences::SequenceLayout;
+use super::grow_stack::try_grow_vec;
+use super::pairs::{hash_parent_node, MerkleNode};
+use super::sequences::SequenceTreeLayout;
 
 /// The walker that computes the hash tree root of a checked value, from the roots of its parts.
 pub(super) struct RootWalker<'s> {
@@ -16,19 +16,19 @@ pub(super) struct RootWalker<'s> {
     /// Stack of nodes of incomplete trees.
     pub(super) nodes: Vec<MerkleNode>,
     /// Stack of positions of values whose roots are being computed.
-    pub(super) spans: Vec<ValueSpan>,
+    pub(super) spans: Vec<SszValueSpan>,
     /// Stack of the numbers of leaves of their trees.
     pub(super) counts: Vec<u32>,
 }
 
 /// The range of a value's bytes in the SSZ, as two 32-bit numbers: half the memory of a range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ValueSpan {
+pub(super) struct SszValueSpan {
     start: u32,
     end: u32,
 }
 
-impl ValueSpan {
+impl SszValueSpan {
     pub(super) fn new(range: Range<usize>) -> Self {
         Self {
             start: range.start as u32,
@@ -44,14 +44,14 @@ impl ValueSpan {
 /// The positions in the stack of nodes to which computed roots are written: `at`, `at + stride`,
 /// `at + 2 * stride`, ...
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RootDestinations {
+pub(super) struct RootWritePositions {
     pub(super) at: usize,
     stride: usize,
 }
 
-impl RootDestinations {
+impl RootWritePositions {
     /// Returns the destination of roots in consecutive nodes from `at` on.
-    pub(super) fn consecutive_nodes(at: usize) -> Self {
+    pub(super) fn at_consecutive_nodes(at: usize) -> Self {
         Self { at, stride: 1 }
     }
 
@@ -76,9 +76,9 @@ impl<'s> RootWalker<'s> {
 
     /// Computes the hash tree root of the whole value, of the type `ty`.
     pub(super) fn value_root(mut self, ty: TypeId) -> Result<MerkleNode, SszError> {
-        grow_stack(&mut self.nodes, 1, MerkleNode::default())?;
-        grow_stack(&mut self.spans, 1, ValueSpan::new(0..self.ssz.len()))?;
-        self.write_roots(ty, 0..1, RootDestinations::consecutive_nodes(0))?;
+        try_grow_vec(&mut self.nodes, 1, MerkleNode::default())?;
+        try_grow_vec(&mut self.spans, 1, SszValueSpan::new(0..self.ssz.len()))?;
+        self.write_roots(ty, 0..1, RootWritePositions::at_consecutive_nodes(0))?;
         Ok(self.nodes[0])
     }
 
@@ -88,7 +88,7 @@ impl<'s> RootWalker<'s> {
         &mut self,
         ty: TypeId,
         spans: Range<usize>,
-        out: RootDestinations,
+        out: RootWritePositions,
     ) -> Result<(), SszError> {
         if spans.is_empty() {
             return Ok(());
@@ -103,12 +103,12 @@ impl<'s> RootWalker<'s> {
             _ => {}
         }
         if let Some(size @ ..=32) = ty.size {
-            if is_own_root(&ty.kind) {
-                self.write_basic_values(spans, 0, size, out);
+            if is_self_rooted_kind(&ty.kind) {
+                self.write_basic_value_roots(spans, 0, size, out);
                 return Ok(());
             }
         }
-        match SequenceLayout::for_type(schema, ty) {
+        match SequenceTreeLayout::for_ssz_type(schema, ty) {
             Some(series) => self.sequence_roots(&series, spans, out),
             None => Ok(()),
         }
@@ -116,12 +116,12 @@ impl<'s> RootWalker<'s> {
 
     /// Writes basic values to `out` unchanged, because they are their own roots; each begins
     /// `offset` bytes into its span.
-    fn write_basic_values(
+    fn write_basic_value_roots(
         &mut self,
         spans: Range<usize>,
         offset: usize,
         size: usize,
-        out: RootDestinations,
+        out: RootWritePositions,
     ) {
         let starts = self.spans[spans]
             .iter()
@@ -147,14 +147,14 @@ impl<'s> RootWalker<'s> {
         &mut self,
         container: &ContainerLayout,
         spans: Range<usize>,
-        out: RootDestinations,
+        out: RootWritePositions,
     ) -> Result<(), SszError> {
         let schema = self.schema;
         let fields = &container.fields;
         let base = self.nodes.len();
         let active = container.active_fields.as_deref();
         let width = active.map_or(fields.len(), <[bool]>::len);
-        grow_stack(
+        try_grow_vec(
             &mut self.nodes,
             base + spans.len() * width,
             MerkleNode::default(),
@@ -164,24 +164,28 @@ impl<'s> RootWalker<'s> {
             while active.is_some_and(|active| active.get(place) == Some(&false)) {
                 place += 1;
             }
-            let column = RootDestinations {
+            let column = RootWritePositions {
                 at: base + place,
                 stride: width,
             };
             place += 1;
             let ty = schema.type_by_id(field.ty);
-            if let (Some(size @ ..=32), true) = (ty.size, is_own_root(&ty.kind)) {
-                self.write_basic_values(spans.clone(), field.offset, size, column);
+            if let (Some(size @ ..=32), true) = (ty.size, is_self_rooted_kind(&ty.kind)) {
+                self.write_basic_value_roots(spans.clone(), field.offset, size, column);
                 continue;
             }
             let values = self.spans.len();
-            grow_stack(&mut self.spans, values + spans.len(), ValueSpan::new(0..0))?;
+            try_grow_vec(
+                &mut self.spans,
+                values + spans.len(),
+                SszValueSpan::new(0..0),
+            )?;
             let mut later = fields[n + 1..].iter();
             let later = later.find(|later| schema.type_by_id(later.ty).size.is_none());
             for (k, value) in spans.clone().zip(values..) {
                 let Range { start, end } = self.spans[k].byte_range();
                 let at = start + field.offset;
-                self.spans[value] = ValueSpan::new(match (ty.size, later) {
+                self.spans[value] = SszValueSpan::new(match (ty.size, later) {
                     (Some(size), _) => at..at + size,
                     (None, None) => start + self.read_offset(at)?..end,
                     (None, Some(later)) => {
@@ -195,7 +199,7 @@ impl<'s> RootWalker<'s> {
         }
 
         let counts = self.counts.len();
-        grow_stack(&mut self.counts, counts + spans.len(), width as u32)?;
+        try_grow_vec(&mut self.counts, counts + spans.len(), width as u32)?;
         let each = &mut self.counts[counts..];
         match active {
             None => {
@@ -212,7 +216,7 @@ impl<'s> RootWalker<'s> {
             }
         }
         self.counts.truncate(counts);
-        self.move_roots(base, out);
+        self.move_roots_to_destination(base, out);
         Ok(())
     }
 
@@ -220,7 +224,7 @@ impl<'s> RootWalker<'s> {
         &mut self,
         options: &[(u8, TypeId)],
         spans: Range<usize>,
-        out: RootDestinations,
+        out: RootWritePositions,
     ) -> Result<(), SszError> {
         for (n, span) in spans.enumerate() {
             let Range { start, end } = self.spans[span].byte_range();
@@ -236,16 +240,20 @@ impl<'s> RootWalker<'s> {
             };
             let to = out.skip_nodes(n);
             let value = self.spans.len();
-            grow_stack(&mut self.spans, value + 1, ValueSpan::new(start + 1..end))?;
+            try_grow_vec(
+                &mut self.spans,
+                value + 1,
+                SszValueSpan::new(start + 1..end),
+            )?;
             self.write_roots(of, value..value + 1, to)?;
             self.spans.truncate(value);
-            self.nodes[to.at] = parent_node(&self.nodes[to.at], &padded_node(&[selector]));
+            self.nodes[to.at] = hash_parent_node(&self.nodes[to.at], &padded_node(&[selector]));
         }
         Ok(())
     }
 
     /// Moves the roots after `base` at the end of the nodes to their destination.
-    pub(super) fn move_roots(&mut self, base: usize, out: RootDestinations) {
+    pub(super) fn move_roots_to_destination(&mut self, base: usize, out: RootWritePositions) {
         let (to, nodes) = self.nodes.split_at_mut(base);
         let to = to[out.at..].iter_mut().step_by(out.stride);
         for (to, node) in to.zip(nodes) {
@@ -271,7 +279,7 @@ pub(super) fn padded_node(bytes: &[u8]) -> MerkleNode {
 }
 
 /// Whether a value of the kind is its own root if it has at most 32 bytes.
-fn is_own_root(kind: &TypeKind) -> bool {
+fn is_self_rooted_kind(kind: &TypeKind) -> bool {
     matches!(
         kind,
         TypeKind::Uint(_)

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::pairs::{parent_node, MerkleNode};
+use super::pairs::{hash_parent_node, MerkleNode};
 
 /// Maximum depth of a tree: limits have 64 bits.
 pub(super) const MAX_TREE_DEPTH: usize = 64;
@@ -13,7 +13,7 @@ pub(super) fn zero_tree_roots() -> &'static [MerkleNode; MAX_TREE_DEPTH + 1] {
     ZERO_TREE_ROOTS.get_or_init(|| {
         let mut zeros = [MerkleNode::default(); MAX_TREE_DEPTH + 1];
         for depth in 1..=MAX_TREE_DEPTH {
-            zeros[depth] = parent_node(&zeros[depth - 1], &zeros[depth - 1]);
+            zeros[depth] = hash_parent_node(&zeros[depth - 1], &zeros[depth - 1]);
         }
         zeros
     })

@@ -26,7 +26,7 @@ macro_rules! forks {
 
             /// Returns the text of the fork's type table, which contains its additions and changes
             /// to the earlier forks.
-            pub(super) fn table(self) -> &'static str {
+            pub(super) fn fork_type_table(self) -> &'static str {
                 match self {
                     $(Self::$name => include_str!(concat!("../forks/", $text, ".types")),)*
                 }
@@ -87,33 +87,33 @@ impl Preset {
 
 /// The error of parsing a name that is no fork, or no preset; its text lists the known ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownName {
+pub struct UnknownForkOrPreset {
     name: String,
     known: Vec<&'static str>,
 }
 
-impl fmt::Display for UnknownName {
+impl fmt::Display for UnknownForkOrPreset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is not one of {}", self.name, self.known.join(", "))
     }
 }
 
-impl std::error::Error for UnknownName {}
+impl std::error::Error for UnknownForkOrPreset {}
 
 impl FromStr for Fork {
-    type Err = UnknownName;
+    type Err = UnknownForkOrPreset;
 
     /// Parses a fork's name in any letter case. Headers, envelopes and command lines share this
     /// rule.
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
+    fn from_str(name: &str) -> Result<Self, UnknownForkOrPreset> {
         find_by_name(Self::ALL, Self::name, &name.to_ascii_lowercase())
     }
 }
 
 impl FromStr for Preset {
-    type Err = UnknownName;
+    type Err = UnknownForkOrPreset;
 
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
+    fn from_str(name: &str) -> Result<Self, UnknownForkOrPreset> {
         find_by_name(Self::ALL, Self::preset_name, name)
     }
 }
@@ -122,9 +122,9 @@ fn find_by_name<T: Copy>(
     all: &[T],
     name: fn(T) -> &'static str,
     wanted: &str,
-) -> Result<T, UnknownName> {
+) -> Result<T, UnknownForkOrPreset> {
     let found = all.iter().find(|one| name(**one) == wanted);
-    found.copied().ok_or_else(|| UnknownName {
+    found.copied().ok_or_else(|| UnknownForkOrPreset {
         name: wanted.into(),
         known: all.iter().map(|one| name(*one)).collect(),
     })
@@ -145,7 +145,7 @@ impl fmt::Display for Preset {
 impl Schema {
     /// Whether a type expression is valid in every fork.
     pub fn is_fork_independent(name: &str) -> bool {
-        Self::from_table(EXECUTION_TYPE_TABLE)
+        Self::compile_type_table(EXECUTION_TYPE_TABLE)
             .is_ok_and(|mut schema| schema.parse_type(name).is_ok())
     }
 
@@ -158,7 +158,7 @@ impl Schema {
         static SCHEMAS: [[OnceLock<Schema>; Preset::ALL.len()]; Fork::ALL.len()] =
             [const { [const { OnceLock::new() }; Preset::ALL.len()] }; Fork::ALL.len()];
         SCHEMAS[fork as usize][preset as usize].get_or_init(|| {
-            Self::with_constants(fork, preset, &[])
+            Self::compile_with_constants(fork, preset, &[])
                 .unwrap_or_else(|bad| panic!("the types of {fork}, {preset}: {bad}"))
         })
     }

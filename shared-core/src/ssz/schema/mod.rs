@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub use self::fork::{Fork, Preset};
 pub use self::names::{FieldNames, FieldPrefix, FIELD_PREFIX_BYTES};
 pub use self::template::{
-    JsonTemplate, ScalarKind, TemplateLiteral, TemplateStep, MAX_LITERAL_LENGTH,
+    JsonTemplate, TemplateLiteral, TemplateScalarKind, TemplateStep, MAX_LITERAL_LENGTH,
 };
 pub use self::tokens::SchemaError;
 
@@ -33,7 +33,7 @@ pub struct Schema {
     types: Vec<SszType>,
     /// Types by their name, or by their notation.
     ids: BTreeMap<String, TypeId>,
-    definitions: resolve::NameDefinitions,
+    definitions: resolve::SchemaDefinitions,
 }
 
 /// A compiled SSZ type: its name, kind, size and JSON representation, which the walkers read.
@@ -97,7 +97,7 @@ pub enum TypeKind {
     /// Used by the Engine API.
     Text(u64),
     /// A byte in SSZ, one of these words in JSON. Used by the Engine API.
-    Enum(EnumWords),
+    Enum(EnumJsonWords),
     /// An unsigned integer of the given number of bytes in SSZ; a quantity in JSON, which is hex
     /// without leading zeros. Used by the Engine API.
     Quantity(usize),
@@ -106,16 +106,16 @@ pub enum TypeKind {
 /// The words that stand for the values of an [`Enum`](TypeKind::Enum) in JSON, where SSZ has a
 /// byte; the index of a word is its value.
 #[derive(Clone, Debug)]
-pub struct EnumWords {
+pub struct EnumJsonWords {
     words: Box<[Box<str>]>,
     /// Words that are read and never written, with their values.
     read_only: Box<[(Box<str>, u8)]>,
 }
 
-impl EnumWords {
+impl EnumJsonWords {
     /// Returns the byte that stands in SSZ for a word of the JSON; `None` if the word is not
     /// allowed.
-    pub fn value_of_word(&self, word: &str) -> Option<u8> {
+    pub fn enum_word_value(&self, word: &str) -> Option<u8> {
         let number = self.words.iter().position(|known| **known == *word);
         let number = number.and_then(|number| u8::try_from(number).ok());
         let read_only = self.read_only.iter().find(|(known, _)| **known == *word);
@@ -123,7 +123,7 @@ impl EnumWords {
     }
 }
 
-impl std::ops::Deref for EnumWords {
+impl std::ops::Deref for EnumJsonWords {
     type Target = [Box<str>];
 
     fn deref(&self) -> &[Box<str>] {
@@ -134,7 +134,7 @@ impl std::ops::Deref for EnumWords {
 impl SszType {
     /// Returns the text with which every value of the type begins in JSON: a quote, `"0x`, a
     /// bracket, or nothing. Containers begin with their first field.
-    pub fn json_opening(&self) -> &'static str {
+    pub fn constant_json_prefix(&self) -> &'static str {
         match self.kind {
             _ if self.json == JsonRepresentationOverride::Rlp => "\"0x",
             TypeKind::ByteVector(_)

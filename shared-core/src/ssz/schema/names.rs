@@ -7,7 +7,7 @@ const WORD_LENGTH: usize = 8;
 
 /// Reads the first eight bytes, padded with zeros, as a word for comparison.
 #[inline(always)]
-fn read_word(bytes: &[u8]) -> u64 {
+fn read_comparison_word(bytes: &[u8]) -> u64 {
     bytes
         .first_chunk()
         .map_or(0, |word| u64::from_ne_bytes(*word))
@@ -55,7 +55,7 @@ impl FieldNames {
 
     /// Returns the length of `"name":` if `bytes` begin with the field's key.
     #[inline(always)]
-    pub fn match_key(&self, field: usize, bytes: &[u8]) -> Option<usize> {
+    pub fn match_field_key(&self, field: usize, bytes: &[u8]) -> Option<usize> {
         let key = self.keys.get(field)?;
         let begin = bytes.get(..key.len())?;
         // words, and the last may overlap: a call that compares a few bytes takes longer
@@ -68,9 +68,9 @@ impl FieldNames {
         let words = key
             .chunks_exact(WORD_LENGTH)
             .zip(begin.chunks_exact(WORD_LENGTH));
-        let mut differs = read_word(last) ^ read_word(other);
+        let mut differs = read_comparison_word(last) ^ read_comparison_word(other);
         for (key, begin) in words {
-            differs |= read_word(key) ^ read_word(begin);
+            differs |= read_comparison_word(key) ^ read_comparison_word(begin);
         }
         (differs == 0).then_some(key.len())
     }
@@ -79,7 +79,7 @@ impl FieldNames {
     ///
     /// # Panics
     /// Panics if the field does not exist.
-    pub fn field_prefix(&self, field: usize) -> &FieldPrefix {
+    pub fn json_field_prefix(&self, field: usize) -> &FieldPrefix {
         &self.leads[field]
     }
 

@@ -1,10 +1,10 @@
 //! Numbers of the type tables: constants and expressions.
 
-use super::resolve::NameDefinitions;
-use super::source::{DefinitionKind, NameDefinition};
+use super::resolve::SchemaDefinitions;
+use super::source::{DefinitionKind, SchemaDefinition};
 use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 
-impl NameDefinitions {
+impl SchemaDefinitions {
     pub(super) fn parse_number_to_end(
         &self,
         tokens: &mut TypeTokenizer<'_>,
@@ -36,11 +36,11 @@ impl NameDefinitions {
         let too_large = || SchemaError::new("more than 64 bits");
         let mut sum = self.parse_product(tokens)?;
         loop {
-            if tokens.accept_sign('+')? {
+            if tokens.accept_punctuation('+')? {
                 sum = sum
                     .checked_add(self.parse_product(tokens)?)
                     .ok_or_else(too_large)?;
-            } else if tokens.accept_sign('-')? {
+            } else if tokens.accept_punctuation('-')? {
                 sum = sum
                     .checked_sub(self.parse_product(tokens)?)
                     .ok_or_else(too_large)?;
@@ -55,11 +55,11 @@ impl NameDefinitions {
         let too_large = || SchemaError::new("more than 64 bits");
         let mut product = self.parse_power(tokens)?;
         loop {
-            if tokens.accept_sign('*')? {
+            if tokens.accept_punctuation('*')? {
                 product = product
                     .checked_mul(self.parse_power(tokens)?)
                     .ok_or_else(too_large)?;
-            } else if tokens.accept_sign('/')? {
+            } else if tokens.accept_punctuation('/')? {
                 product = product
                     .checked_div(self.parse_power(tokens)?)
                     .ok_or_else(|| SchemaError::new("a division by zero"))?;
@@ -71,7 +71,7 @@ impl NameDefinitions {
 
     fn parse_power(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         let base = self.parse_factor(tokens)?;
-        if !tokens.accept_sign('^')? {
+        if !tokens.accept_punctuation('^')? {
             return Ok(base);
         }
         let power = u32::try_from(self.parse_power(tokens)?).ok();
@@ -80,7 +80,7 @@ impl NameDefinitions {
     }
 
     fn parse_factor(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
-        if tokens.accept_sign('(')? {
+        if tokens.accept_punctuation('(')? {
             let number = self.parse_sum(tokens)?;
             tokens.expect_sign(')')?;
             return Ok(number);
@@ -97,7 +97,7 @@ impl NameDefinitions {
             }
             Some(TypeToken::Name(name)) => {
                 let constant = self.by_name.get(name);
-                let Some(NameDefinition {
+                let Some(SchemaDefinition {
                     place,
                     means: DefinitionKind::Constant(text),
                 }) = constant

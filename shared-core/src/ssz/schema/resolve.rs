@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::fork::EXECUTION_TYPE_TABLE;
-use super::source::{read_type_table, DefinitionKind, FieldLine, NameDefinition};
+use super::source::{read_type_table, DefinitionKind, SchemaDefinition, SchemaFieldLine};
 use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 use super::{
-    ContainerField, ContainerLayout, EnumWords, FieldNames, Fork, JsonRepresentationOverride,
+    ContainerField, ContainerLayout, EnumJsonWords, FieldNames, Fork, JsonRepresentationOverride,
     JsonTemplate, ListLimit, Preset, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH,
 };
 
@@ -16,13 +16,13 @@ const MAX_TYPE_DEPTH: usize = 32;
 /// The definitions by name, from a fork's type table and the earlier ones, from which a schema is
 /// compiled.
 #[derive(Debug)]
-pub(super) struct NameDefinitions {
-    pub(super) by_name: BTreeMap<String, NameDefinition>,
+pub(super) struct SchemaDefinitions {
+    pub(super) by_name: BTreeMap<String, SchemaDefinition>,
 }
 
-impl NameDefinitions {
+impl SchemaDefinitions {
     pub(super) fn type_names(&self) -> impl Iterator<Item = &str> {
-        let is_type = |(_, definition): &(&String, &NameDefinition)| {
+        let is_type = |(_, definition): &(&String, &SchemaDefinition)| {
             !matches!(definition.means, DefinitionKind::Constant(_))
         };
         let names = self.by_name.iter().filter(is_type);
@@ -36,7 +36,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] if the constant does not exist, or can't have the value.
-    pub fn with_constants(
+    pub fn compile_with_constants(
         fork: Fork,
         preset: Preset,
         limits: &[(&str, u64)],
@@ -44,7 +44,12 @@ impl Schema {
         let mut by_name = BTreeMap::new();
         read_type_table("execution", EXECUTION_TYPE_TABLE, preset, &mut by_name)?;
         for earlier in Fork::ALL.iter().filter(|earlier| **earlier <= fork) {
-            read_type_table(earlier.name(), earlier.table(), preset, &mut by_name)?;
+            read_type_table(
+                earlier.name(),
+                earlier.fork_type_table(),
+                preset,
+                &mut by_name,
+            )?;
         }
         Self::compile_definitions(by_name, limits)
     }
@@ -53,14 +58,14 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] with the line of the error.
-    pub fn from_table(text: &str) -> Result<Self, SchemaError> {
+    pub fn compile_type_table(text: &str) -> Result<Self, SchemaError> {
         let mut by_name = BTreeMap::new();
         read_type_table("table", text, Preset::Mainnet, &mut by_name)?;
         Self::compile_definitions(by_name, &[])
     }
 
     pub(super) fn compile_definitions(
-        mut by_name: BTreeMap<String, NameDefinition>,
+        mut by_name: BTreeMap<String, SchemaDefinition>,
         limits: &[(&str, u64)],
     ) -> Result<Self, SchemaError> {
         for (name, value) in limits {
@@ -75,7 +80,7 @@ impl Schema {
         let mut schema = Self {
             types: Vec::new(),
             ids: BTreeMap::new(),
-            definitions: NameDefinitions { by_name },
+            definitions: SchemaDefinitions { by_name },
         };
         let names: Vec<String> = schema.definitions.type_names().map(Into::into).collect();
         for name in names {
@@ -106,7 +111,7 @@ impl Schema {
         if depth > MAX_TYPE_DEPTH {
             return Err(SchemaError::new(format!("{name} contains itself")));
         }
-        let Some(NameDefinition { place, means }) = self.definitions.by_name.get(name).cloned()
+        let Some(SchemaDefinition { place, means }) = self.definitions.by_name.get(name).cloned()
         else {
             return Err(SchemaError::new(format!("unknown type {name}")));
         };
@@ -126,7 +131,7 @@ impl Schema {
     fn compile_container(
         &mut self,
         active: Option<&str>,
-        lines: &[FieldLine],
+        lines: &[SchemaFieldLine],
         depth: usize,
     ) -> Result<TypeKind, SchemaError> {
         if lines.is_empty() {
@@ -157,17 +162,18 @@ impl Schema {
         }
         let is_variable = |n: &usize| self.type_by_id(fields[*n].ty).size.is_none();
         let variable = (0..fields.len()).filter(is_variable).collect();
-        let bounds = self.fixed_field_bounds(&fields);
+        let bounds = self.fixed_field_value_bounds(&fields);
         // a set of fields is one word
         if fields.len() > 64 {
             return Err(SchemaError::new("the container has more than 64 fields"));
         }
         let mut container = ContainerLayout {
-            names: FieldNames::new(
-                fields
-                    .iter()
-                    .map(|field| (&*field.json_name, self.type_by_id(field.ty).json_opening())),
-            ),
+            names: FieldNames::new(fields.iter().map(|field| {
+                (
+                    &*field.json_name,
+                    self.type_by_id(field.ty).constant_json_prefix(),
+                )
+            })),
             fields: fields.into(),
             fixed_size: offset,
             variable,
@@ -191,12 +197,12 @@ impl Schema {
                     Some(TypeToken::Number(bit @ 0..=1)) => active.push(bit == 1),
                     _ => return Err(SchemaError::new("active_fields must be 0 or 1")),
                 }
-                if !tokens.accept_sign(',')? {
+                if !tokens.accept_punctuation(',')? {
                     break;
                 }
             }
             tokens.expect_sign(']')?;
-            if tokens.accept_sign('*')? {
+            if tokens.accept_punctuation('*')? {
                 let times = self.definitions.parse_product(&mut tokens)?;
                 // a tree of fields has at most 256 leaves
                 let times = usize::try_from(times).ok().filter(|times| *times <= 256);
@@ -204,7 +210,7 @@ impl Schema {
                 active = active.repeat(times);
             }
             all.extend(active);
-            if !tokens.accept_sign('+')? {
+            if !tokens.accept_punctuation('+')? {
                 break;
             }
         }
@@ -277,7 +283,7 @@ impl Schema {
                     _ => return Err(SchemaError::new("a quantity must have an unsigned integer")),
                 }
             }
-            "Enum" => TypeKind::Enum(parse_enum_words(tokens)?),
+            "Enum" => TypeKind::Enum(parse_ssz_enum_words(tokens)?),
             "CompatibleUnion" => TypeKind::Union(self.parse_union_options(tokens, depth)?),
             name => return self.compile_named_type(name, depth),
         };
@@ -327,7 +333,7 @@ impl Schema {
                 )));
             }
             options.push((selector, ty));
-            if !tokens.accept_sign(',')? {
+            if !tokens.accept_punctuation(',')? {
                 break;
             }
         }
@@ -404,13 +410,13 @@ impl Schema {
 }
 
 /// Parses the words of an enumeration: `[VALID, INVALID, BAD = INVALID]`.
-fn parse_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumWords, SchemaError> {
+fn parse_ssz_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumJsonWords, SchemaError> {
     tokens.expect_sign('[')?;
     let mut words: Vec<Box<str>> = Vec::new();
     let mut read_only: Vec<(Box<str>, u8)> = Vec::new();
     loop {
         let word = tokens.expect_name()?;
-        if tokens.accept_sign('=')? {
+        if tokens.accept_punctuation('=')? {
             let means = tokens.expect_name()?;
             let number = words.iter().position(|known| **known == *means);
             let number = number.and_then(|number| u8::try_from(number).ok());
@@ -419,12 +425,12 @@ fn parse_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumWords, SchemaE
         } else {
             words.push(word.into());
         }
-        if !tokens.accept_sign(',')? {
+        if !tokens.accept_punctuation(',')? {
             break;
         }
     }
     tokens.expect_sign(']')?;
-    Ok(EnumWords {
+    Ok(EnumJsonWords {
         words: words.into(),
         read_only: read_only.into(),
     })

@@ -87,7 +87,7 @@ impl Schema {
     }
 
     /// Collects the bounds of a container's fixed-size fields, at their positions in the container.
-    pub(super) fn fixed_field_bounds(
+    pub(super) fn fixed_field_value_bounds(
         &self,
         fields: &[ContainerField],
     ) -> Option<Box<[(usize, u8)]>> {

@@ -27,7 +27,7 @@ use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 
 /// The definition of one name in the type tables, by the newest fork that defines it.
 #[derive(Clone, Debug)]
-pub(super) struct NameDefinition {
+pub(super) struct SchemaDefinition {
     /// Table and line of the definition.
     pub(super) place: (&'static str, usize),
     pub(super) means: DefinitionKind,
@@ -46,13 +46,13 @@ pub(super) enum DefinitionKind {
         /// Whether the fields continue the fields of an earlier table, so that each new one is
         /// active.
         extends: bool,
-        fields: Vec<FieldLine>,
+        fields: Vec<SchemaFieldLine>,
     },
 }
 
 /// One line of a class in a type table: the name of a field, and its type's expression.
 #[derive(Clone, Debug)]
-pub(super) struct FieldLine {
+pub(super) struct SchemaFieldLine {
     /// Table and line of the field, which may be in the table of an earlier fork.
     pub(super) place: (&'static str, usize),
     pub(super) name: String,
@@ -65,10 +65,10 @@ pub(super) fn read_type_table(
     source: &'static str,
     text: &str,
     preset: Preset,
-    all: &mut BTreeMap<String, NameDefinition>,
+    all: &mut BTreeMap<String, SchemaDefinition>,
 ) -> Result<(), SchemaError> {
     // definitions of this table only, so that duplicates are found
-    let mut here: BTreeMap<String, NameDefinition> = BTreeMap::new();
+    let mut here: BTreeMap<String, SchemaDefinition> = BTreeMap::new();
     let mut class: Option<String> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let content = line.split('#').next().unwrap_or_default();
@@ -83,11 +83,11 @@ pub(super) fn read_type_table(
             }
         } else if let Some(gone) = content.strip_prefix("del ") {
             class = None;
-            read_definition_removal(gone, all)
+            remove_deleted_definition(gone, all)
         } else {
             read_definition(content, preset, all, &here).and_then(|(name, means)| {
                 class = matches!(means, DefinitionKind::Class { .. }).then(|| name.clone());
-                match here.insert(name.clone(), NameDefinition { place, means }) {
+                match here.insert(name.clone(), SchemaDefinition { place, means }) {
                     Some(_) => Err(SchemaError::new(format!("{name} occurs twice"))),
                     None => Ok(()),
                 }
@@ -100,9 +100,9 @@ pub(super) fn read_type_table(
 }
 
 /// Reads the name after `del`, and removes its definition by an earlier table.
-fn read_definition_removal(
+fn remove_deleted_definition(
     text: &str,
-    all: &mut BTreeMap<String, NameDefinition>,
+    all: &mut BTreeMap<String, SchemaDefinition>,
 ) -> Result<(), SchemaError> {
     let mut tokens = TypeTokenizer::new(text);
     let name = tokens.expect_name()?;
@@ -116,8 +116,8 @@ fn read_definition_removal(
 fn read_definition(
     line: &str,
     preset: Preset,
-    all: &BTreeMap<String, NameDefinition>,
-    here: &BTreeMap<String, NameDefinition>,
+    all: &BTreeMap<String, SchemaDefinition>,
+    here: &BTreeMap<String, SchemaDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
     let mut tokens = TypeTokenizer::new(line);
     let name = tokens.expect_name()?;
@@ -145,8 +145,8 @@ fn read_definition(
 
 fn read_class(
     mut tokens: TypeTokenizer<'_>,
-    all: &BTreeMap<String, NameDefinition>,
-    here: &BTreeMap<String, NameDefinition>,
+    all: &BTreeMap<String, SchemaDefinition>,
+    here: &BTreeMap<String, SchemaDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
     let name = tokens.expect_name()?.to_owned();
     tokens.expect_sign('(')?;
@@ -201,7 +201,7 @@ fn read_class(
 }
 
 fn read_field(
-    class: &mut NameDefinition,
+    class: &mut SchemaDefinition,
     place: (&'static str, usize),
     text: &str,
 ) -> Result<(), SchemaError> {
@@ -230,7 +230,7 @@ fn read_field(
     if let (Some(active), true) = (active, extends) {
         active.push_str(" + [1]");
     }
-    fields.push(FieldLine {
+    fields.push(SchemaFieldLine {
         place,
         name,
         json_name,

@@ -32,7 +32,7 @@ pub struct TemplateStep {
     /// Text between the previous value and this one, including quotes and `0x`.
     pub before: TemplateLiteral,
     /// The kind of the value.
-    pub leaf: ScalarKind,
+    pub leaf: TemplateScalarKind,
     /// Position of the value, or of its offset, in the fixed part, in bytes.
     pub offset: usize,
     /// Position of the next variable-size field's offset, if there is one.
@@ -41,7 +41,7 @@ pub struct TemplateStep {
 
 /// The kind of a scalar: a value that has no elements and no fields.
 #[derive(Clone, Copy, Debug)]
-pub enum ScalarKind {
+pub enum TemplateScalarKind {
     /// A 64-bit number without its quotes.
     Number,
     /// A boolean: `true` or `false`.
@@ -56,7 +56,7 @@ pub enum ScalarKind {
     Bitlist(ListLimit),
 }
 
-impl ScalarKind {
+impl TemplateScalarKind {
     fn from_kind(kind: &TypeKind) -> Option<Self> {
         match *kind {
             TypeKind::Uint(8) => Some(Self::Number),
@@ -138,9 +138,12 @@ impl JsonTemplate {
             }
         }
         let literals = steps.iter().map(|step| step.before.len).sum::<usize>();
-        let numbers = steps
-            .iter()
-            .filter(|step| matches!(step.leaf, ScalarKind::Number | ScalarKind::Boolean));
+        let numbers = steps.iter().filter(|step| {
+            matches!(
+                step.leaf,
+                TemplateScalarKind::Number | TemplateScalarKind::Boolean
+            )
+        });
         Some(Self {
             most_json: literals
                 + text.len()
@@ -165,7 +168,11 @@ fn append_template_steps(
     for (n, field) in container.fields.iter().enumerate() {
         let ty = schema.type_by_id(field.ty);
         text.push(if n == 0 { '{' } else { ',' });
-        text.push_str(&format!("\"{}\":{}", field.json_name, ty.json_opening()));
+        text.push_str(&format!(
+            "\"{}\":{}",
+            field.json_name,
+            ty.constant_json_prefix()
+        ));
         let offset = base + field.offset;
         match &ty.kind {
             TypeKind::Container(inner)
@@ -174,7 +181,7 @@ fn append_template_steps(
                 append_template_steps(schema, inner, offset, text, steps)?;
             }
             kind => {
-                let leaf = ScalarKind::from_kind(kind)?;
+                let leaf = TemplateScalarKind::from_kind(kind)?;
                 steps.push(TemplateStep {
                     before: TemplateLiteral::new(text)?,
                     leaf,

@@ -10,7 +10,7 @@ fn type_tables_of_all_forks_and_presets_compile() {
 }
 
 fn table_error(table: &str) -> String {
-    Schema::from_table(table).unwrap_err().to_string()
+    Schema::compile_type_table(table).unwrap_err().to_string()
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn invalid_table_is_reported_with_its_line() {
 
 #[test]
 fn number_expressions_are_evaluated_with_python_precedence() {
-    let schema = Schema::from_table(
+    let schema = Schema::compile_type_table(
         "N = 2**2**3 // 3 * 2 - (1 + 1)\n\
          Aa = ByteList[N]\n\
          Bb = List[Aa, floorlog2(105) * 1_000]\n",
@@ -101,7 +101,7 @@ fn fork_inherits_types_and_overrides_or_removes_some() {
     assert_eq!(fields(Fork::Altair, "PendingAttestation"), 0);
     // a type that changes because of its parts
     let limit = |fork| {
-        let mut schema = Schema::with_constants(fork, Preset::Minimal, &[]).unwrap();
+        let mut schema = Schema::compile_with_constants(fork, Preset::Minimal, &[]).unwrap();
         let ty = schema.parse_type("AggregationBits").unwrap();
         schema.type_by_id(ty).name.to_string()
     };
@@ -133,7 +133,7 @@ fn appended_fields_of_a_progressive_container_are_active() {
     // invalid lists are rejected
     for list in ["[1]", "[1] * 300", "[1] +", "[2]", "[1] * 2 + [0]"] {
         let table = format!("class Aa(ProgressiveContainer(active_fields={list})):\n");
-        Schema::from_table(&format!("{table}    a: uint8\n    b: uint8\n")).unwrap_err();
+        Schema::compile_type_table(&format!("{table}    a: uint8\n    b: uint8\n")).unwrap_err();
     }
 }
 
@@ -151,7 +151,7 @@ fn type_sizes_depend_on_the_preset() {
 
 #[test]
 fn sizes_and_offsets_are_computed_from_the_fields() {
-    let schema = Schema::from_table(
+    let schema = Schema::compile_type_table(
         "N = 3, 4, 5\n\
          class Inner(Container):\n    a: uint64\n    b: ByteVector[N * 2**4 - 1]\n\
          class Outer(Container):\n    a: Bitvector[9]\n    b: List[Inner, N]\n    c: boolean\n",
@@ -223,7 +223,7 @@ class Deep(Container):
 class Long(Container):
     a_name_that_makes_more_than_forty_eight_bytes: uint64
 "#;
-    let schema = Schema::from_table(table).unwrap();
+    let schema = Schema::compile_type_table(table).unwrap();
     let template = |name| match &schema.type_by_id(schema.find_type(name).unwrap()).kind {
         TypeKind::Container(container) => container.template.clone(),
         _ => None,

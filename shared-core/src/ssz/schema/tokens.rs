@@ -99,7 +99,7 @@ impl<'t> TypeTokenizer<'t> {
     }
 
     /// Consumes the sign if it is the next token. Returns whether it was.
-    pub(super) fn accept_sign(&mut self, sign: char) -> Result<bool, SchemaError> {
+    pub(super) fn accept_punctuation(&mut self, sign: char) -> Result<bool, SchemaError> {
         let is_next = self.peek_token()? == Some(TypeToken::Sign(sign));
         if is_next {
             self.next_token()?;
@@ -108,7 +108,7 @@ impl<'t> TypeTokenizer<'t> {
     }
 
     pub(super) fn expect_sign(&mut self, sign: char) -> Result<(), SchemaError> {
-        match self.accept_sign(sign)? {
+        match self.accept_punctuation(sign)? {
             true => Ok(()),
             false => Err(self.unexpected_token_error(&format!("{sign:?}"))),
         }

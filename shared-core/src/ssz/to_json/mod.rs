@@ -10,8 +10,8 @@ mod template;
 
 use std::ops::Range;
 
-use self::output::{checked_offset, JsonOutput};
-use self::rlp::{NextRlpPart, WitnessRlpWriter};
+use self::output::{read_checked_offset, JsonOutput};
+use self::rlp::{NextRlpOutput, WitnessRlpWriter};
 use super::check::{check_ssz, VariableElementRanges};
 use super::error::{SszError, SszErrorKind};
 use super::schema::{
@@ -36,14 +36,14 @@ const _: () = assert!(
 pub struct SszToJson<'s, B> {
     schema: &'s Schema,
     ssz: B,
-    stack: Vec<OpenValue<'s>>,
-    next: NextJsonPart<'s>,
+    stack: Vec<PartlyWrittenValue<'s>>,
+    next: NextJsonOutput<'s>,
     rlp_keys: bool,
 }
 
 /// The part of the JSON that [`SszToJson::write_next`] writes next.
 #[derive(Debug)]
-enum NextJsonPart<'s> {
+enum NextJsonOutput<'s> {
     /// The whole value.
     Whole(&'s SszType, Range<usize>),
     /// A value without its constant beginning.
@@ -59,7 +59,7 @@ enum NextJsonPart<'s> {
 
 /// A container, list or other value whose JSON is written in part, on the stack of the converter.
 #[derive(Debug)]
-enum OpenValue<'s> {
+enum PartlyWrittenValue<'s> {
     Fields {
         container: &'s ContainerLayout,
         range: Range<usize>,
@@ -118,14 +118,14 @@ impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
             schema,
             ssz,
             stack: Vec::new(),
-            next: NextJsonPart::Whole(schema.type_by_id(ty), 0..len),
+            next: NextJsonOutput::Whole(schema.type_by_id(ty), 0..len),
             rlp_keys: false,
         })
     }
 
     /// Adds a fourth list, of keys, to the RLP of a witness, without which geth from v1.16.4 on
     /// does not read it. The list is empty, because SSZ has no keys.
-    pub fn with_rlp_keys(mut self) -> Self {
+    pub fn with_empty_witness_keys(mut self) -> Self {
         self.rlp_keys = true;
         self
     }
@@ -143,56 +143,56 @@ impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
             return Err(SszError::from_message(0, why));
         }
         let mut out = JsonOutput { to, len: 0 };
-        if let (NextJsonPart::Whole(ty, range), true) = (&self.next, out.has_remaining_bytes()) {
-            out.put_bytes(ty.json_opening().as_bytes());
-            self.next = NextJsonPart::Value(ty, range.clone());
+        if let (NextJsonOutput::Whole(ty, range), true) = (&self.next, out.has_remaining_bytes()) {
+            out.put_bytes(ty.constant_json_prefix().as_bytes());
+            self.next = NextJsonOutput::Value(ty, range.clone());
         }
         while out.has_remaining_bytes() {
             match &mut self.next {
-                NextJsonPart::Nothing | NextJsonPart::Whole(..) => break,
-                NextJsonPart::Follows => {
+                NextJsonOutput::Nothing | NextJsonOutput::Whole(..) => break,
+                NextJsonOutput::Follows => {
                     let Some(frame) = self.stack.last_mut() else {
-                        self.next = NextJsonPart::Nothing;
+                        self.next = NextJsonOutput::Nothing;
                         break;
                     };
-                    match frame.write_more(self.schema, ssz, &mut out)? {
-                        OpenValueProgress::Full => break,
-                        OpenValueProgress::Value(ty, range) => {
-                            self.next = NextJsonPart::Value(ty, range);
+                    match frame.continue_open_value(self.schema, ssz, &mut out)? {
+                        ValueWriteResult::Full => break,
+                        ValueWriteResult::Value(ty, range) => {
+                            self.next = NextJsonOutput::Value(ty, range);
                         }
-                        OpenValueProgress::Hex(range) => {
-                            self.next = NextJsonPart::Hex(range, false);
+                        ValueWriteResult::Hex(range) => {
+                            self.next = NextJsonOutput::Hex(range, false);
                         }
-                        OpenValueProgress::Over => {
+                        ValueWriteResult::Over => {
                             self.stack.pop();
                         }
                     }
                 }
-                NextJsonPart::Value(ty, range) => {
+                NextJsonOutput::Value(ty, range) => {
                     let (ty, range) = (*ty, range.clone());
                     let keys = self.rlp_keys;
                     self.next =
                         start_value(self.schema, &mut self.stack, ty, ssz, range, keys, &mut out)?;
                 }
-                NextJsonPart::Hex(range, ends) => {
+                NextJsonOutput::Hex(range, ends) => {
                     let ends = *ends;
-                    let room = (out.remaining_bytes() - 1) / 2;
+                    let room = (out.remaining_capacity() - 1) / 2;
                     let now = range.start..range.end.min(range.start + room);
                     range.start = now.end;
                     let is_over = range.start == range.end;
                     out.put_hex(&ssz[now]);
                     if is_over {
                         out.put_bytes(if ends { b"\"" } else { b"" });
-                        self.next = NextJsonPart::Follows;
+                        self.next = NextJsonOutput::Follows;
                     }
                 }
-                NextJsonPart::Text(text, at) => {
+                NextJsonOutput::Text(text, at) => {
                     let rest = &text[*at..];
-                    let now = rest.len().min(out.remaining_bytes());
+                    let now = rest.len().min(out.remaining_capacity());
                     out.put_bytes(&rest[..now]);
                     *at += now;
                     if now == rest.len() {
-                        self.next = NextJsonPart::Follows;
+                        self.next = NextJsonOutput::Follows;
                     }
                 }
             }
@@ -204,25 +204,30 @@ impl<'s, B: AsRef<[u8]>> SszToJson<'s, B> {
 /// Starts a value that is a long leaf or no leaf, and returns the next part of the output.
 fn start_value<'s>(
     schema: &'s Schema,
-    stack: &mut Vec<OpenValue<'s>>,
+    stack: &mut Vec<PartlyWrittenValue<'s>>,
     ty: &'s SszType,
     ssz: &[u8],
     range: Range<usize>,
     rlp_keys: bool,
     out: &mut JsonOutput<'_>,
-) -> Result<NextJsonPart<'s>, SszError> {
-    let refused = |_| SszError::new(0, SszErrorKind::NoMemory(size_of::<OpenValue<'_>>()));
+) -> Result<NextJsonOutput<'s>, SszError> {
+    let refused = |_| {
+        SszError::new(
+            0,
+            SszErrorKind::NoMemory(size_of::<PartlyWrittenValue<'_>>()),
+        )
+    };
     stack.try_reserve(1).map_err(refused)?;
-    if write_leaf(ty, &ssz[range.clone()], out) {
-        return Ok(NextJsonPart::Follows);
+    if write_short_json_leaf(ty, &ssz[range.clone()], out) {
+        return Ok(NextJsonOutput::Follows);
     }
     match &ty.kind {
         TypeKind::Container(container) if ty.json == JsonRepresentationOverride::Rlp => {
             let (witness, begin) = WitnessRlpWriter::new(schema, container, ssz, range, rlp_keys)?;
             out.put_hex(&begin);
-            stack.push(OpenValue::Rlp(Box::new(witness)));
+            stack.push(PartlyWrittenValue::Rlp(Box::new(witness)));
         }
-        TypeKind::Container(container) => stack.push(OpenValue::Fields {
+        TypeKind::Container(container) => stack.push(PartlyWrittenValue::Fields {
             container,
             range,
             next: 0,
@@ -230,13 +235,13 @@ fn start_value<'s>(
         TypeKind::List(of, _) | TypeKind::Vector(of, _) => {
             let of = schema.type_by_id(*of);
             stack.push(match of.size {
-                Some(size) => OpenValue::Fixed {
+                Some(size) => PartlyWrittenValue::Fixed {
                     of,
                     size,
                     range,
                     is_first: true,
                 },
-                None => OpenValue::Variable {
+                None => PartlyWrittenValue::Variable {
                     of,
                     count: VariableElementRanges::new(ssz, range.clone())?.len(),
                     range,
@@ -250,8 +255,8 @@ fn start_value<'s>(
                 out.put_bytes(b"null");
             } else {
                 let skipped = if of.size.is_some() { 0 } else { OFFSET_LENGTH };
-                out.put_bytes(of.json_opening().as_bytes());
-                return Ok(NextJsonPart::Value(of, range.start + skipped..range.end));
+                out.put_bytes(of.constant_json_prefix().as_bytes());
+                return Ok(NextJsonOutput::Value(of, range.start + skipped..range.end));
             }
         }
         TypeKind::Union(options) => {
@@ -267,25 +272,25 @@ fn start_value<'s>(
             out.put_bytes(b"{\"selector\":\"");
             out.put_number(&[selector]);
             out.put_bytes(b"\",\"data\":");
-            out.put_bytes(of.json_opening().as_bytes());
-            stack.push(OpenValue::Union);
-            return Ok(NextJsonPart::Value(of, range.start + 1..range.end));
+            out.put_bytes(of.constant_json_prefix().as_bytes());
+            stack.push(PartlyWrittenValue::Union);
+            return Ok(NextJsonOutput::Value(of, range.start + 1..range.end));
         }
         TypeKind::Text(_) => {
             let text = std::str::from_utf8(&ssz[range.clone()])
                 .map_err(|_| SszError::from_message(range.start, "not UTF-8"))?;
             // serialization of a string can't fail
             let json = serde_json::to_vec(text).unwrap_or_default();
-            return Ok(NextJsonPart::Text(json, 0));
+            return Ok(NextJsonOutput::Text(json, 0));
         }
         // a long string of bytes
-        _ => return Ok(NextJsonPart::Hex(range, true)),
+        _ => return Ok(NextJsonOutput::Hex(range, true)),
     }
-    Ok(NextJsonPart::Follows)
+    Ok(NextJsonOutput::Follows)
 }
 
 /// The result of writing a further part of a value whose JSON is incomplete.
-enum OpenValueProgress<'s> {
+enum ValueWriteResult<'s> {
     /// The buffer has no room.
     Full,
     Value(&'s SszType, Range<usize>),
@@ -294,16 +299,16 @@ enum OpenValueProgress<'s> {
     Over,
 }
 
-impl<'s> OpenValue<'s> {
+impl<'s> PartlyWrittenValue<'s> {
     /// Writes elements or fields until the buffer is full, a value must be opened, or all are
     /// written.
     #[inline(always)]
-    fn write_more(
+    fn continue_open_value(
         &mut self,
         schema: &'s Schema,
         ssz: &[u8],
         out: &mut JsonOutput<'_>,
-    ) -> Result<OpenValueProgress<'s>, SszError> {
+    ) -> Result<ValueWriteResult<'s>, SszError> {
         match self {
             Self::Fields {
                 container,
@@ -312,9 +317,9 @@ impl<'s> OpenValue<'s> {
             } => {
                 while let Some(field) = container.fields.get(*next) {
                     if !out.has_remaining_bytes() {
-                        return Ok(OpenValueProgress::Full);
+                        return Ok(ValueWriteResult::Full);
                     }
-                    out.put_field_prefix(container.names.field_prefix(*next));
+                    out.put_json_field_prefix(container.names.json_field_prefix(*next));
                     *next += 1;
                     let ty = schema.type_by_id(field.ty);
                     let at = range.start + field.offset;
@@ -326,19 +331,20 @@ impl<'s> OpenValue<'s> {
                                 rest.filter(|field| schema.type_by_id(field.ty).size.is_none());
                             let end = match rest.next() {
                                 Some(later) => {
-                                    range.start + checked_offset(ssz, range.start + later.offset)
+                                    range.start
+                                        + read_checked_offset(ssz, range.start + later.offset)
                                 }
                                 None => range.end,
                             };
-                            range.start + checked_offset(ssz, at)..end
+                            range.start + read_checked_offset(ssz, at)..end
                         }
                     };
-                    if !write_leaf(ty, &ssz[part.clone()], out) {
-                        return Ok(OpenValueProgress::Value(ty, part));
+                    if !write_short_json_leaf(ty, &ssz[part.clone()], out) {
+                        return Ok(ValueWriteResult::Value(ty, part));
                     }
                 }
                 out.put_bytes(b"}");
-                Ok(OpenValueProgress::Over)
+                Ok(ValueWriteResult::Over)
             }
             Self::Fixed {
                 of,
@@ -348,21 +354,21 @@ impl<'s> OpenValue<'s> {
             } => {
                 while range.start < range.end {
                     if !out.has_remaining_bytes() {
-                        return Ok(OpenValueProgress::Full);
+                        return Ok(ValueWriteResult::Full);
                     }
                     if !*is_first {
                         out.put_bytes(b",");
                     }
                     *is_first = false;
-                    out.put_bytes(of.json_opening().as_bytes());
+                    out.put_bytes(of.constant_json_prefix().as_bytes());
                     let part = range.start..range.start + *size;
                     range.start = part.end;
-                    if !write_leaf(of, &ssz[part.clone()], out) {
-                        return Ok(OpenValueProgress::Value(of, part));
+                    if !write_short_json_leaf(of, &ssz[part.clone()], out) {
+                        return Ok(ValueWriteResult::Value(of, part));
                     }
                 }
                 out.put_bytes(b"]");
-                Ok(OpenValueProgress::Over)
+                Ok(ValueWriteResult::Over)
             }
             Self::Variable {
                 of,
@@ -372,39 +378,39 @@ impl<'s> OpenValue<'s> {
             } => {
                 while *next < *count {
                     if !out.has_remaining_bytes() {
-                        return Ok(OpenValueProgress::Full);
+                        return Ok(ValueWriteResult::Full);
                     }
                     if *next > 0 {
                         out.put_bytes(b",");
                     }
-                    out.put_bytes(of.json_opening().as_bytes());
+                    out.put_bytes(of.constant_json_prefix().as_bytes());
                     let at = range.start + *next * OFFSET_LENGTH;
                     *next += 1;
                     let end = match *next < *count {
-                        true => range.start + checked_offset(ssz, at + OFFSET_LENGTH),
+                        true => range.start + read_checked_offset(ssz, at + OFFSET_LENGTH),
                         false => range.end,
                     };
-                    let part = range.start + checked_offset(ssz, at)..end;
-                    if !write_leaf(of, &ssz[part.clone()], out) {
-                        return Ok(OpenValueProgress::Value(of, part));
+                    let part = range.start + read_checked_offset(ssz, at)..end;
+                    if !write_short_json_leaf(of, &ssz[part.clone()], out) {
+                        return Ok(ValueWriteResult::Value(of, part));
                     }
                 }
                 out.put_bytes(b"]");
-                Ok(OpenValueProgress::Over)
+                Ok(ValueWriteResult::Over)
             }
             Self::Rlp(witness) => match witness.next_rlp_part(ssz)? {
-                NextRlpPart::Bytes(bytes, range) => {
+                NextRlpOutput::Bytes(bytes, range) => {
                     out.put_hex(&bytes);
-                    Ok(OpenValueProgress::Hex(range))
+                    Ok(ValueWriteResult::Hex(range))
                 }
-                NextRlpPart::Over => {
+                NextRlpOutput::Over => {
                     out.put_bytes(b"\"");
-                    Ok(OpenValueProgress::Over)
+                    Ok(ValueWriteResult::Over)
                 }
             },
             Self::Union => {
                 out.put_bytes(b"}");
-                Ok(OpenValueProgress::Over)
+                Ok(ValueWriteResult::Over)
             }
         }
     }
@@ -413,7 +419,7 @@ impl<'s> OpenValue<'s> {
 /// Writes a short leaf without its constant beginning, or a container for which there is room.
 /// Returns false if the value is neither.
 #[inline(always)]
-fn write_leaf(ty: &SszType, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
+fn write_short_json_leaf(ty: &SszType, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
     match &ty.kind {
         TypeKind::Uint(_) => {
             out.put_number(bytes);

@@ -9,7 +9,7 @@ pub const MIN_JSON_BUFFER: usize = 1024;
 
 /// Reads the offset, of four bytes, that is stored at `at`, and has been checked.
 #[inline(always)]
-pub(super) fn checked_offset(ssz: &[u8], at: usize) -> usize {
+pub(super) fn read_checked_offset(ssz: &[u8], at: usize) -> usize {
     let bytes = ssz[at..].first_chunk().copied();
     u32::from_le_bytes(bytes.unwrap_or_default()) as usize
 }
@@ -22,13 +22,13 @@ pub(super) struct JsonOutput<'t> {
 
 impl JsonOutput<'_> {
     /// Returns the number of bytes that still fit in the buffer.
-    pub(super) fn remaining_bytes(&self) -> usize {
+    pub(super) fn remaining_capacity(&self) -> usize {
         self.to.len() - self.len
     }
 
     #[inline(always)]
     pub(super) fn has_remaining_bytes(&self) -> bool {
-        self.remaining_bytes() >= MIN_JSON_BUFFER
+        self.remaining_capacity() >= MIN_JSON_BUFFER
     }
 
     #[inline(always)]
@@ -39,7 +39,7 @@ impl JsonOutput<'_> {
 
     /// Writes the text before a field. A constant number of bytes is copied faster.
     #[inline(always)]
-    pub(super) fn put_field_prefix(&mut self, lead: &FieldPrefix) {
+    pub(super) fn put_json_field_prefix(&mut self, lead: &FieldPrefix) {
         match (
             lead.bytes.first_chunk::<FIELD_PREFIX_BYTES>(),
             lead.len <= FIELD_PREFIX_BYTES,

@@ -14,7 +14,7 @@ const WITNESS_LISTS: [(&str, bool); 3] = [("headers", true), ("codes", false), (
 /// A writer of one execution witness as RLP, prefix by prefix, and its progress.
 #[derive(Debug)]
 pub(super) struct WitnessRlpWriter {
-    lists: [WitnessList; 3],
+    lists: [RlpWitnessList; 3],
     has_keys: bool,
     /// Index of the list that is being written.
     list: usize,
@@ -24,7 +24,7 @@ pub(super) struct WitnessRlpWriter {
 
 /// A list of a witness: its position in the SSZ, and the length of its RLP.
 #[derive(Clone, Debug)]
-struct WitnessList {
+struct RlpWitnessList {
     range: Range<usize>,
     is_rlp: bool,
     /// Length of the content after the prefix, in bytes.
@@ -32,7 +32,7 @@ struct WitnessList {
 }
 
 /// The part of the RLP that the caller must write next.
-pub(super) enum NextRlpPart {
+pub(super) enum NextRlpOutput {
     /// These bytes, followed by a range of the SSZ.
     Bytes(Vec<u8>, Range<usize>),
     Over,
@@ -61,7 +61,8 @@ impl WitnessRlpWriter {
                     format!("not a witness: it has no {name}"),
                 ));
             };
-            WitnessList::new(ssz, range.clone(), is_rlp).map_err(|error| error.prepend_field(name))
+            RlpWitnessList::new(ssz, range.clone(), is_rlp)
+                .map_err(|error| error.prepend_field(name))
         };
         let [headers, codes, state] = WITNESS_LISTS.map(list);
         let lists = [headers?, codes?, state?];
@@ -78,19 +79,19 @@ impl WitnessRlpWriter {
         Ok((witness, begin))
     }
 
-    pub(super) fn next_rlp_part(&mut self, ssz: &[u8]) -> Result<NextRlpPart, SszError> {
+    pub(super) fn next_rlp_part(&mut self, ssz: &[u8]) -> Result<NextRlpOutput, SszError> {
         let mut bytes = Vec::new();
         let Some(list) = self.lists.get(self.list) else {
             if !std::mem::take(&mut self.has_keys) {
-                return Ok(NextRlpPart::Over);
+                return Ok(NextRlpOutput::Over);
             }
             write_rlp_prefix(true, 0, &mut bytes);
-            return Ok(NextRlpPart::Bytes(bytes, 0..0));
+            return Ok(NextRlpOutput::Bytes(bytes, 0..0));
         };
         let Some(element) = self.element else {
             write_rlp_prefix(true, list.len, &mut bytes);
             self.element = Some(0);
-            return Ok(NextRlpPart::Bytes(bytes, 0..0));
+            return Ok(NextRlpOutput::Bytes(bytes, 0..0));
         };
         match VariableElementRanges::new(ssz, list.range.clone())?.element_range(element)? {
             Some(range) => {
@@ -98,18 +99,18 @@ impl WitnessRlpWriter {
                 if !list.is_rlp {
                     bytes = rlp_string_prefix(&ssz[range.clone()]).unwrap_or_default();
                 }
-                Ok(NextRlpPart::Bytes(bytes, range))
+                Ok(NextRlpOutput::Bytes(bytes, range))
             }
             None => {
                 self.list += 1;
                 self.element = None;
-                Ok(NextRlpPart::Bytes(bytes, 0..0))
+                Ok(NextRlpOutput::Bytes(bytes, 0..0))
             }
         }
     }
 }
 
-impl WitnessList {
+impl RlpWitnessList {
     fn new(ssz: &[u8], range: Range<usize>, is_rlp: bool) -> Result<Self, SszError> {
         let elements = VariableElementRanges::new(ssz, range.clone())?;
         let mut len = 0;

@@ -1,8 +1,8 @@
 //! Writer of containers that fit into the buffer as a whole.
 
 use super::number;
-use super::output::{checked_offset, JsonOutput};
-use crate::ssz::schema::{JsonTemplate, ScalarKind, TemplateLiteral, MAX_LITERAL_LENGTH};
+use super::output::{read_checked_offset, JsonOutput};
+use crate::ssz::schema::{JsonTemplate, TemplateLiteral, TemplateScalarKind, MAX_LITERAL_LENGTH};
 
 /// Writes a checked value by its template, if there is room for the longest JSON of its length.
 /// Returns whether it was written.
@@ -24,18 +24,20 @@ pub(super) fn write_by_template(
         let rest = &value[step.offset..];
         let to = &mut to[len..];
         len += match step.leaf {
-            ScalarKind::Number => number::write_decimal(&rest[..8], to),
-            ScalarKind::ByteVector(size) => write_hex(&rest[..size], to),
-            ScalarKind::Bitvector(bits) => write_hex(&rest[..bits.div_ceil(8)], to),
-            ScalarKind::Boolean => {
+            TemplateScalarKind::Number => number::write_decimal(&rest[..8], to),
+            TemplateScalarKind::ByteVector(size) => write_hex(&rest[..size], to),
+            TemplateScalarKind::Bitvector(bits) => write_hex(&rest[..bits.div_ceil(8)], to),
+            TemplateScalarKind::Boolean => {
                 let word: &[u8] = if rest[0] == 0 { b"false" } else { b"true" };
                 to[..word.len()].copy_from_slice(word);
                 word.len()
             }
-            ScalarKind::ByteList(_) | ScalarKind::Bitlist(_) => {
-                let end = step.next_offset.map(|next| checked_offset(value, next));
+            TemplateScalarKind::ByteList(_) | TemplateScalarKind::Bitlist(_) => {
+                let end = step
+                    .next_offset
+                    .map(|next| read_checked_offset(value, next));
                 let end = end.unwrap_or(value.len());
-                write_hex(&value[checked_offset(value, step.offset)..end], to)
+                write_hex(&value[read_checked_offset(value, step.offset)..end], to)
             }
         };
     }

@@ -6,7 +6,7 @@ use crate::ssz::error::{ErrorPathStep, SszErrorKind};
 
 /// The form of the JSON input: the value alone, or an envelope around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JsonInputForm {
+pub enum JsonEnvelopeForm {
     /// The value without an envelope.
     Bare,
     /// An object with the value in `data` or `result`.
@@ -97,7 +97,7 @@ impl OpenEnvelope {
         Ok(EnvelopeMember::Value)
     }
 
-    pub(super) fn error_path_step(&self) -> Option<ErrorPathStep> {
+    pub(super) fn current_error_path_step(&self) -> Option<ErrorPathStep> {
         let value = self.value.filter(|_| self.is_inside)?;
         Some(ErrorPathStep::Field(value.into()))
     }

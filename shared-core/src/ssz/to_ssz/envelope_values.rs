@@ -1,11 +1,11 @@
 //! Readers of envelopes and unions.
 
-use super::envelope::{EnvelopeMember, JsonInputForm, OpenEnvelope};
+use super::envelope::{EnvelopeMember, JsonEnvelopeForm, OpenEnvelope};
 use super::frame::OpenJsonValue;
 use super::hex::JsonToSszError;
 use super::names::{
-    read_field_name, read_json_string, read_member_name, shift_error_position, FieldMatch,
-    NameToken,
+    read_field_name, read_json_string, read_member_name, shift_error_position, FieldSearchResult,
+    MemberNameToken,
 };
 use super::scan::{json_token_kind, read_quoted_u64, skip_white_space, JsonTokenError};
 use super::{ExpectedToken, InputCompleteness, JsonToSsz, JsonValueSkipper, TargetSszType};
@@ -36,7 +36,7 @@ fn is_envelope_member(
                 return Some(false);
             }
             match read_member_name(bytes, skip_white_space(bytes, at + 1), true) {
-                Ok(NameToken::Here { name, .. }) => {
+                Ok(MemberNameToken::Here { name, .. }) => {
                     let name = name.as_bytes();
                     let is_of_data = match &schema.type_by_id(field.ty).kind {
                         TypeKind::Container(data) => data.names.find_field(name).is_some(),
@@ -44,8 +44,8 @@ fn is_envelope_member(
                     };
                     Some(container.names.find_field(name).is_some() && !is_of_data)
                 }
-                Ok(NameToken::Part) => None,
-                Ok(NameToken::End) | Err(_) => Some(false),
+                Ok(MemberNameToken::Part) => None,
+                Ok(MemberNameToken::End) | Err(_) => Some(false),
             }
         }
         _ => Some(false),
@@ -54,9 +54,9 @@ fn is_envelope_member(
 
 impl<'s> JsonToSsz<'s> {
     /// Reads the first bytes of the input at `at`, and decides whether the value has an envelope.
-    pub(super) fn start_input(
+    pub(super) fn detect_envelope_at_start(
         &mut self,
-        form: JsonInputForm,
+        form: JsonEnvelopeForm,
         bytes: &[u8],
         at: &mut usize,
     ) -> Result<InputCompleteness, JsonToSszError> {
@@ -68,23 +68,23 @@ impl<'s> JsonToSsz<'s> {
             TargetSszType::Named(..) | TargetSszType::Nothing => &TypeKind::Boolean,
         };
         let is_enveloped = match (form, first, kind) {
-            (JsonInputForm::Bare, ..) => false,
-            (JsonInputForm::Enveloped, ..) => true,
-            (JsonInputForm::Either, b'{', TypeKind::Container(container)) => {
+            (JsonEnvelopeForm::Bare, ..) => false,
+            (JsonEnvelopeForm::Enveloped, ..) => true,
+            (JsonEnvelopeForm::Either, b'{', TypeKind::Container(container)) => {
                 let at = skip_white_space(bytes, *at + 1);
                 match read_field_name(container, bytes, at, true)? {
-                    FieldMatch::Unknown(_) => true,
-                    FieldMatch::Field(field, end) => {
+                    FieldSearchResult::Unknown(_) => true,
+                    FieldSearchResult::Field(field, end) => {
                         match is_envelope_member(self.schema, container, field, bytes, end) {
                             Some(is_enveloped) => is_enveloped,
                             None => return Ok(InputCompleteness::Part),
                         }
                     }
-                    FieldMatch::End => false,
-                    FieldMatch::Part => return Ok(InputCompleteness::Part),
+                    FieldSearchResult::End => false,
+                    FieldSearchResult::Part => return Ok(InputCompleteness::Part),
                 }
             }
-            (JsonInputForm::Either, first, _) => *first == b'{',
+            (JsonEnvelopeForm::Either, first, _) => *first == b'{',
         };
         if is_enveloped {
             if *first != b'{' {
@@ -140,14 +140,14 @@ impl<'s> JsonToSsz<'s> {
     ) -> Result<InputCompleteness, JsonToSszError> {
         *at = skip_white_space(bytes, *at);
         let (name, end) = match read_member_name(bytes, *at, or_end)? {
-            NameToken::Here { name, end } => (name, end),
-            NameToken::End => {
+            MemberNameToken::Here { name, end } => (name, end),
+            MemberNameToken::End => {
                 self.close_innermost(*at)?;
                 *at += 1;
                 self.expect = ExpectedToken::Next;
                 return Ok(InputCompleteness::All);
             }
-            NameToken::Part => {
+            MemberNameToken::Part => {
                 self.expect = ExpectedToken::Name { or_end };
                 return Ok(InputCompleteness::Part);
             }
@@ -257,7 +257,7 @@ impl<'s> JsonToSsz<'s> {
     }
 
     /// Reads the value of the envelope's `version`, which names the fork.
-    pub(super) fn read_version(
+    pub(super) fn read_envelope_version_value(
         &mut self,
         bytes: &[u8],
         at: &mut usize,

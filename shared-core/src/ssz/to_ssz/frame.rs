@@ -9,7 +9,7 @@ use crate::ssz::schema::{ContainerLayout, Schema, SszType, TypeId, TypeKind};
 #[derive(Debug)]
 pub(super) enum OpenJsonValue<'s> {
     Container(OpenContainer<'s>),
-    List(OpenList<'s>),
+    List(OpenSszList<'s>),
     Union(OpenUnion<'s>),
     Envelope(OpenEnvelope),
 }
@@ -29,7 +29,7 @@ pub(super) struct OpenContainer<'s> {
     pub(super) next: usize,
     /// Index of the field that is being read.
     pub(super) field: usize,
-    /// The value returned by [`SszOutput::begin_container`].
+    /// The value returned by [`SszOutput::begin_ssz_container`].
     pub(super) parts: usize,
     /// Whether all fields have a fixed size.
     pub(super) is_fixed: bool,
@@ -37,7 +37,7 @@ pub(super) struct OpenContainer<'s> {
 
 /// The progress of an open list or vector, and the position of its elements in the output.
 #[derive(Debug)]
-pub(super) struct OpenList<'s> {
+pub(super) struct OpenSszList<'s> {
     pub(super) of: &'s SszType,
     /// Position of the list in the output.
     pub(super) base: usize,
@@ -46,18 +46,18 @@ pub(super) struct OpenList<'s> {
     pub(super) most: u64,
     /// Whether the maximum is also the minimum.
     pub(super) exactly: bool,
-    pub(super) places: ElementPlacement,
+    pub(super) places: ListElementPlacement,
 }
 
 /// The way in which the elements of an open list or vector are placed in the output: in reserved
 /// room, appended, or appended with offsets.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ElementPlacement {
+pub(super) enum ListElementPlacement {
     /// Fixed size in bytes, with reserved room for all elements.
     Made(usize),
     /// Fixed size in bytes, appended one after another.
     Added(usize),
-    /// Variable size, with the value returned by [`SszOutput::begin_list`].
+    /// Variable size, with the value returned by [`SszOutput::begin_variable_list`].
     Variable(usize),
 }
 
@@ -74,7 +74,7 @@ impl OpenContainer<'_> {
     /// Adds the optional fields that the object lacks, as empty lists, because the Engine API omits
     /// members that are null. Errors: another field is missing.
     #[cold]
-    fn add_missing_fields(
+    fn add_missing_optional_fields(
         &self,
         schema: &Schema,
         output: &mut SszOutput,
@@ -87,7 +87,7 @@ impl OpenContainer<'_> {
                 let why = format!("{} is missing", field.json_name);
                 return Err(SszErrorKind::Because(why));
             };
-            output.begin_field(n)?;
+            output.record_field_start(n)?;
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl OpenJsonValue<'_> {
     }
 
     /// Returns the step of an error's path for the element or field that is being read.
-    pub(super) fn error_path_step(&self) -> Option<ErrorPathStep> {
+    pub(super) fn current_error_path_step(&self) -> Option<ErrorPathStep> {
         match self {
             Self::Container(fields) => {
                 let field = fields.container.fields.get(fields.field)?;
@@ -116,7 +116,7 @@ impl OpenJsonValue<'_> {
             }
             Self::List(elements) => elements.count.checked_sub(1).map(ErrorPathStep::Element),
             Self::Union(union) => union.has_data.then(|| ErrorPathStep::Field("data".into())),
-            Self::Envelope(envelope) => envelope.error_path_step(),
+            Self::Envelope(envelope) => envelope.current_error_path_step(),
         }
     }
 
@@ -130,24 +130,26 @@ impl OpenJsonValue<'_> {
             Self::Container(fields) => {
                 let all = u64::MAX >> (64 - fields.container.fields.len());
                 if fields.seen != all {
-                    fields.add_missing_fields(schema, output)?;
+                    fields.add_missing_optional_fields(schema, output)?;
                 }
                 if fields.is_fixed {
                     return Ok(());
                 }
                 let slot = |field: usize| fields.container.fields[field].offset;
-                output.end_container(fields.parts, fields.base, slot)
+                output.end_ssz_container(fields.parts, fields.base, slot)
             }
             Self::List(elements) => {
                 if elements.exactly && elements.count != elements.most {
-                    let OpenList { count, most, .. } = elements;
+                    let OpenSszList { count, most, .. } = elements;
                     return Err(SszErrorKind::Because(format!(
                         "{count} elements, not {most}"
                     )));
                 }
                 match elements.places {
-                    ElementPlacement::Variable(list) => output.end_list(list, elements.base),
-                    ElementPlacement::Made(_) | ElementPlacement::Added(_) => Ok(()),
+                    ListElementPlacement::Variable(list) => {
+                        output.end_variable_list(list, elements.base)
+                    }
+                    ListElementPlacement::Made(_) | ListElementPlacement::Added(_) => Ok(()),
                 }
             }
             Self::Union(union) if union.has_data => Ok(()),

@@ -11,7 +11,7 @@ const ALLOCATION_BLOCK: usize = 1 << 14;
 
 /// The position of the output to which the next decoded bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HexWritePosition {
+pub(super) enum DecodedHexDestination {
     /// The end of the output.
     End,
     /// A position with reserved room.
@@ -22,7 +22,7 @@ pub(super) enum HexWritePosition {
 /// progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HexReader {
-    write_position: HexWritePosition,
+    write_position: DecodedHexDestination,
     /// Maximum number of bytes.
     most: u64,
     /// Number of bytes that were read.
@@ -99,7 +99,7 @@ pub(super) fn decode_digits_to_quote(
         return Ok(None);
     }
     let start = output.len();
-    Ok(match append_decoded(&bytes[..len], output)? {
+    Ok(match append_decoded_hex(&bytes[..len], output)? {
         true => Some(len),
         false => {
             output.bytes.truncate(start);
@@ -109,7 +109,7 @@ pub(super) fn decode_digits_to_quote(
 }
 
 /// Decodes and appends digits. Returns whether all of them are hex digits.
-fn append_decoded(digits: &[u8], output: &mut SszOutput) -> Result<bool, SszErrorKind> {
+fn append_decoded_hex(digits: &[u8], output: &mut SszOutput) -> Result<bool, SszErrorKind> {
     output.reserve_bytes(digits.len() / 2)?;
     for block in digits.chunks(2 * ALLOCATION_BLOCK) {
         let at = output.append_zeros(block.len() / 2)?;
@@ -127,7 +127,7 @@ fn decode_digits(digits: &[u8], to: &mut [u8]) -> bool {
 }
 
 impl HexReader {
-    pub(super) fn new(place: HexWritePosition, most: u64) -> Self {
+    pub(super) fn new(place: DecodedHexDestination, most: u64) -> Self {
         Self {
             write_position: place,
             most,
@@ -137,12 +137,12 @@ impl HexReader {
         }
     }
 
-    pub(super) fn write_position(&self) -> HexWritePosition {
+    pub(super) fn write_position(&self) -> DecodedHexDestination {
         self.write_position
     }
 
     /// Returns the number of bytes that were decoded.
-    pub(super) fn decoded_bytes(&self) -> u64 {
+    pub(super) fn decoded_byte_count(&self) -> u64 {
         self.decoded_bytes
     }
 
@@ -153,7 +153,7 @@ impl HexReader {
 
     /// Continues to read at `at`. Returns the end of the input that was read, and whether the
     /// string ended.
-    pub(super) fn read_more(
+    pub(super) fn continue_hex_string(
         &mut self,
         bytes: &[u8],
         mut at: usize,
@@ -188,16 +188,16 @@ impl HexReader {
                         return Ok((at, false));
                     };
                     let plain = u8::try_from(unit).unwrap_or(0);
-                    self.read_digits(&[plain], at, output)?;
+                    self.decode_hex_piece(&[plain], at, output)?;
                     at += len;
                 }
                 _ if self.begun < HEX_PREFIX.len() => {
-                    self.read_digits(&bytes[at..=at], at, output)?;
+                    self.decode_hex_piece(&bytes[at..=at], at, output)?;
                     at += 1;
                 }
                 _ => {
                     let len = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-                    self.read_digits(&rest[..len], at, output)?;
+                    self.decode_hex_piece(&rest[..len], at, output)?;
                     at += len;
                 }
             }
@@ -206,7 +206,7 @@ impl HexReader {
 
     /// Decodes a part of the string's digits, which may begin or end between the two digits of a
     /// byte.
-    fn read_digits(
+    fn decode_hex_piece(
         &mut self,
         mut digits: &[u8],
         mut at: usize,
@@ -226,12 +226,12 @@ impl HexReader {
                 return Err(JsonTokenError::new(at, "not a hexadecimal digit").into());
             }
             self.half = None;
-            self.put_digits(&[half, *first], at + 1, output)?;
+            self.decode_digit_pairs(&[half, *first], at + 1, output)?;
             digits = rest;
             at += 1;
         }
         let pairs = digits.len() & !1;
-        self.put_digits(&digits[..pairs], at + pairs, output)?;
+        self.decode_digit_pairs(&digits[..pairs], at + pairs, output)?;
         if let Some(last) = digits.get(pairs) {
             if !last.is_ascii_hexdigit() {
                 return Err(JsonTokenError::new(at + pairs, "not a hexadecimal digit").into());
@@ -243,7 +243,7 @@ impl HexReader {
 
     /// Decodes pairs of digits, which end before `end`. The first digit may have been in the
     /// previous piece.
-    fn put_digits(
+    fn decode_digit_pairs(
         &mut self,
         digits: &[u8],
         end: usize,
@@ -255,8 +255,8 @@ impl HexReader {
             usize::try_from(self.most - self.decoded_bytes).map_or(count, |most| most.min(count));
         let (digits, more) = digits.split_at(2 * allowed);
         let is_hex = match self.write_position {
-            HexWritePosition::End => append_decoded(digits, output)?,
-            HexWritePosition::At(place) => {
+            DecodedHexDestination::End => append_decoded_hex(digits, output)?,
+            DecodedHexDestination::At(place) => {
                 let place = place + self.decoded_bytes as usize;
                 decode_digits(digits, &mut output.bytes[place..place + allowed])
             }

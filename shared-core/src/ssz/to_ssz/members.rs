@@ -1,16 +1,16 @@
 //! Reader of members: fields and elements, one after another.
 
-use super::frame::{ElementPlacement, OpenJsonValue, NO_FIELD};
+use super::frame::{ListElementPlacement, OpenJsonValue, NO_FIELD};
 use super::hex::JsonToSszError;
-use super::names::{read_field_name, FieldMatch};
+use super::names::{read_field_name, FieldSearchResult};
 use super::scan::{skip_white_space, JsonTokenError};
-use super::value::ValueReadProgress;
+use super::value::JsonValueReadResult;
 use super::{ExpectedMemberToken, ExpectedToken, InputCompleteness, JsonToSsz, JsonValueSkipper};
 use crate::ssz::error::SszErrorKind;
 
 impl JsonToSsz<'_> {
     /// Reads names and values of an open container until a value must be opened, or the input ends.
-    pub(super) fn read_fields(
+    pub(super) fn read_container_members(
         &mut self,
         bytes: &[u8],
         at: &mut usize,
@@ -24,28 +24,28 @@ impl JsonToSsz<'_> {
             };
             *at = skip_white_space(bytes, *at);
             let container = frame.container;
-            let field = match container.names.match_key(frame.next, &bytes[*at..]) {
+            let field = match container.names.match_field_key(frame.next, &bytes[*at..]) {
                 Some(len) => {
                     *at += len;
                     frame.next
                 }
                 None => match read_field_name(container, bytes, *at, or_end)? {
-                    FieldMatch::Field(field, end) => {
+                    FieldSearchResult::Field(field, end) => {
                         *at = end;
                         field
                     }
-                    FieldMatch::Unknown(end) => {
+                    FieldSearchResult::Unknown(end) => {
                         frame.field = NO_FIELD;
                         *at = end;
                         self.expect = ExpectedToken::Skip(JsonValueSkipper::default());
                         return Ok(ExpectedMemberToken::Stored(InputCompleteness::All));
                     }
-                    FieldMatch::End => {
+                    FieldSearchResult::End => {
                         self.close_innermost(*at)?;
                         *at += 1;
                         return Ok(ExpectedMemberToken::Next);
                     }
-                    FieldMatch::Part => {
+                    FieldSearchResult::Part => {
                         self.expect = ExpectedToken::Name { or_end };
                         return Ok(ExpectedMemberToken::Stored(InputCompleteness::Part));
                     }
@@ -62,12 +62,12 @@ impl JsonToSsz<'_> {
             let place = frame.base + field_type.offset;
             let ty = self.schema.type_by_id(field_type.ty);
             if ty.size.is_none() {
-                self.output.begin_field(field)?;
+                self.output.record_field_start(field)?;
             }
             *at = skip_white_space(bytes, *at);
             if let Some(inside) = self
                 .read_value(ty, place, bytes, at)?
-                .next_member_token(bytes, at)
+                .next_step_after_value(bytes, at)
             {
                 return Ok(inside);
             }
@@ -110,17 +110,17 @@ impl JsonToSsz<'_> {
             }
             let of = frame.of;
             let place = match frame.places {
-                ElementPlacement::Made(size) => frame.base + frame.count as usize * size,
-                ElementPlacement::Added(size) => self.output.append_zeros(size)?,
-                ElementPlacement::Variable(_) => {
-                    self.output.begin_element()?;
+                ListElementPlacement::Made(size) => frame.base + frame.count as usize * size,
+                ListElementPlacement::Added(size) => self.output.append_zeros(size)?,
+                ListElementPlacement::Variable(_) => {
+                    self.output.record_element_start()?;
                     0
                 }
             };
             frame.count += 1;
             if let Some(inside) = self
                 .read_value(of, place, bytes, at)?
-                .next_member_token(bytes, at)
+                .next_step_after_value(bytes, at)
             {
                 return Ok(inside);
             }
@@ -142,11 +142,11 @@ impl JsonToSsz<'_> {
     }
 }
 
-impl ValueReadProgress {
+impl JsonValueReadResult {
     /// Returns the next step after a value, or `None` if a comma was read and another field or
     /// element follows.
     #[inline(always)]
-    fn next_member_token(self, bytes: &[u8], at: &mut usize) -> Option<ExpectedMemberToken> {
+    fn next_step_after_value(self, bytes: &[u8], at: &mut usize) -> Option<ExpectedMemberToken> {
         match self {
             Self::Whole => {}
             Self::Opened(inside) => return Some(inside),

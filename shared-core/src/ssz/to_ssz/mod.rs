@@ -31,8 +31,8 @@ use self::skip::JsonValueSkipper;
 use super::error::{SszError, SszErrorKind};
 use super::schema::{Fork, Preset, Schema, SszType, TypeId};
 
-pub use self::envelope::{EnvelopeFlags, JsonInputForm};
-pub use self::parts::SszParts;
+pub use self::envelope::{EnvelopeFlags, JsonEnvelopeForm};
+pub use self::parts::UnorderedSszParts;
 
 /// Maximum length of a name, a number or a header's object in bytes: such tokens are scanned again
 /// with each piece.
@@ -74,7 +74,7 @@ enum TargetSszType {
 #[derive(Debug)]
 enum ExpectedToken<'s> {
     /// The whole value, with or without an envelope.
-    Start(JsonInputForm),
+    Start(JsonEnvelopeForm),
     /// A value, and its position in the output if its type has a fixed size.
     Value(&'s SszType, usize),
     /// A name, or `}` if `or_end`.
@@ -123,14 +123,14 @@ enum ExpectedMemberToken {
 /// # Errors
 /// The position and the reason if the text is not a value of the type.
 pub fn json_to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
-    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
+    let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Bare);
     // most of the text is hex; the SSZ of a short text may be longer
     let refused = |problem| SszError::new(0, problem);
     reader
         .output
         .reserve_bytes(json.len() / 2)
         .map_err(refused)?;
-    reader.push_piece(json)?;
+    reader.feed_json_piece(json)?;
     reader.finish()
 }
 
@@ -141,8 +141,8 @@ pub fn json_to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, 
 pub fn read_envelope_version(json: &[u8]) -> Result<Option<String>, SszError> {
     let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
     let mut reader =
-        JsonToSsz::with_target(TargetSszType::Nothing, schema, JsonInputForm::Enveloped);
-    reader.push_piece(json)?;
+        JsonToSsz::with_target(TargetSszType::Nothing, schema, JsonEnvelopeForm::Enveloped);
+    reader.feed_json_piece(json)?;
     let version = reader.envelope_version.take();
     reader.finish()?;
     Ok(version)
@@ -150,20 +150,20 @@ pub fn read_envelope_version(json: &[u8]) -> Result<Option<String>, SszError> {
 
 impl<'s> JsonToSsz<'s> {
     /// Creates a reader for a value of a type.
-    pub fn new(schema: &'s Schema, ty: TypeId, form: JsonInputForm) -> Self {
+    pub fn new(schema: &'s Schema, ty: TypeId, form: JsonEnvelopeForm) -> Self {
         Self::with_target(TargetSszType::Type(ty), schema, form)
     }
 
     /// Creates a reader for a value in an envelope, of the named type in the fork that the
     /// envelope's `version` names. The version must precede the value: otherwise the error is
     /// [`SszErrorKind::NoVersion`], and [`read_envelope_version`] finds the version.
-    pub fn for_envelope_version(preset: Preset, name: &str) -> JsonToSsz<'static> {
+    pub fn for_versioned_envelope(preset: Preset, name: &str) -> JsonToSsz<'static> {
         // any schema until the version is read
         let schema = Schema::for_fork(Fork::Phase0, preset);
         JsonToSsz::with_target(
             TargetSszType::Named(preset, name.into()),
             schema,
-            JsonInputForm::Enveloped,
+            JsonEnvelopeForm::Enveloped,
         )
     }
 
@@ -171,13 +171,13 @@ impl<'s> JsonToSsz<'s> {
     ///
     /// # Errors
     /// Memory is refused.
-    pub fn with_zero_prefix(mut self, zeros: usize) -> Result<Self, SszError> {
+    pub fn with_reserved_zero_prefix(mut self, zeros: usize) -> Result<Self, SszError> {
         let made = self.output.append_zeros(zeros);
         made.map_err(|problem| self.error_at(0, problem))?;
         Ok(self)
     }
 
-    fn with_target(target: TargetSszType, schema: &'s Schema, form: JsonInputForm) -> Self {
+    fn with_target(target: TargetSszType, schema: &'s Schema, form: JsonEnvelopeForm) -> Self {
         Self {
             schema,
             output: SszOutput::default(),
@@ -197,7 +197,7 @@ impl<'s> JsonToSsz<'s> {
     /// # Errors
     /// The position and the reason if the text is not a value of the type. All later calls return
     /// the same error.
-    pub fn push_piece(&mut self, piece: &[u8]) -> Result<(), SszError> {
+    pub fn feed_json_piece(&mut self, piece: &[u8]) -> Result<(), SszError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -250,8 +250,8 @@ impl<'s> JsonToSsz<'s> {
     /// The text is not a complete value.
     pub fn finish(self) -> Result<Vec<u8>, SszError> {
         let mut parts = self.finish_in_parts()?;
-        match parts.move_into_order() {
-            Some(_) => Ok(parts.into_ordered_ranges().0),
+        match parts.move_parts_into_order() {
+            Some(_) => Ok(parts.into_buffer_with_order().0),
             None => Err(SszError::new(0, SszErrorKind::NoMemory(parts.len()))),
         }
     }
@@ -260,7 +260,7 @@ impl<'s> JsonToSsz<'s> {
     ///
     /// # Errors
     /// The errors of [`finish`](Self::finish).
-    pub fn finish_in_parts(mut self) -> Result<SszParts, SszError> {
+    pub fn finish_in_parts(mut self) -> Result<UnorderedSszParts, SszError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -272,7 +272,7 @@ impl<'s> JsonToSsz<'s> {
             ExpectedToken::End if self.carry.is_empty() => {
                 // offsets have 32 bits, so that no longer value is valid
                 match u32::try_from(self.output.len()) {
-                    Ok(_) => Ok(self.output.into_parts()),
+                    Ok(_) => Ok(self.output.into_ssz_parts()),
                     Err(_) => Err(SszError::from_message(0, "2^32 bytes of SSZ or more")),
                 }
             }
@@ -305,8 +305,8 @@ impl<'s> JsonToSsz<'s> {
     }
 
     /// Returns the number of bytes of memory that the output occupies.
-    pub fn occupied_memory(&self) -> usize {
-        self.output.occupied_memory()
+    pub fn occupied_output_memory(&self) -> usize {
+        self.output.occupied_output_memory()
     }
 
     /// Reads all complete tokens of the input, and returns their length in bytes.
@@ -335,27 +335,28 @@ impl<'s> JsonToSsz<'s> {
                     self.read_members(inside, bytes, at)?
                 }
                 ExpectedToken::Next => self.read_members(ExpectedMemberToken::Next, bytes, at)?,
-                ExpectedToken::Version => self.read_version(bytes, at)?,
+                ExpectedToken::Version => self.read_envelope_version_value(bytes, at)?,
                 ExpectedToken::Value(ty, place) => {
                     let (ty, place) = (*ty, *place);
                     *at = skip_white_space(bytes, *at);
-                    self.read_or_expect_value(ty, place, bytes, at)?
+                    self.read_or_suspend_value(ty, place, bytes, at)?
                 }
                 ExpectedToken::Hex(ty, hex) => {
-                    let (end, is_over) = hex.read_more(bytes, *at, &mut self.output)?;
+                    let (end, is_over) = hex.continue_hex_string(bytes, *at, &mut self.output)?;
                     *at = end;
                     match is_over {
                         false => InputCompleteness::Part,
                         true => {
                             let (ty, hex) = (*ty, *hex);
-                            self.validate_hex_end(ty, hex, end)?;
+                            self.validate_complete_hex_value(ty, hex, end)?;
                             self.expect = ExpectedToken::Next;
                             InputCompleteness::All
                         }
                     }
                 }
                 ExpectedToken::Rlp(witness) => {
-                    let (end, is_over) = witness.read_more(bytes, *at, &mut self.output)?;
+                    let (end, is_over) =
+                        witness.continue_witness_rlp(bytes, *at, &mut self.output)?;
                     *at = end;
                     match is_over {
                         false => InputCompleteness::Part,
@@ -366,7 +367,7 @@ impl<'s> JsonToSsz<'s> {
                     }
                 }
                 ExpectedToken::Skip(skip) => {
-                    let (end, is_over) = skip.skip_more(bytes, *at)?;
+                    let (end, is_over) = skip.continue_skipping_value(bytes, *at)?;
                     *at = end;
                     match is_over {
                         false => InputCompleteness::Part,
@@ -379,7 +380,7 @@ impl<'s> JsonToSsz<'s> {
                 ExpectedToken::Start(form) => {
                     let form = *form;
                     *at = skip_white_space(bytes, *at);
-                    self.start_input(form, bytes, at)?
+                    self.detect_envelope_at_start(form, bytes, at)?
                 }
                 ExpectedToken::End => {
                     *at = skip_white_space(bytes, *at);
@@ -405,7 +406,9 @@ impl<'s> JsonToSsz<'s> {
     ) -> Result<InputCompleteness, JsonToSszError> {
         loop {
             inside = match inside {
-                ExpectedMemberToken::Name(or_end) => self.read_fields(bytes, at, or_end)?,
+                ExpectedMemberToken::Name(or_end) => {
+                    self.read_container_members(bytes, at, or_end)?
+                }
                 ExpectedMemberToken::Element(or_end) => self.read_elements(bytes, at, or_end)?,
                 ExpectedMemberToken::Next => self.read_separator(bytes, at)?,
                 ExpectedMemberToken::Stored(got) => return Ok(got),
@@ -459,8 +462,8 @@ impl<'s> JsonToSsz<'s> {
             .stack
             .iter()
             .rev()
-            .filter_map(OpenJsonValue::error_path_step);
-        steps.fold(error, SszError::prepend_step)
+            .filter_map(OpenJsonValue::current_error_path_step);
+        steps.fold(error, SszError::prepend_path_step)
     }
 }
 

@@ -7,7 +7,7 @@ use super::skip::decode_escape;
 use crate::ssz::schema::ContainerLayout;
 
 /// The result of reading a member's name and its colon.
-pub(super) enum NameToken<'t> {
+pub(super) enum MemberNameToken<'t> {
     Here {
         name: Cow<'t, str>,
         end: usize,
@@ -18,7 +18,7 @@ pub(super) enum NameToken<'t> {
 }
 
 /// The result of reading a name and searching it among the fields of a container.
-pub(super) enum FieldMatch {
+pub(super) enum FieldSearchResult {
     /// The index of the field, and the position after the colon.
     Field(usize, usize),
     Unknown(usize),
@@ -31,14 +31,14 @@ pub(super) fn read_field_name(
     bytes: &[u8],
     at: usize,
     or_end: bool,
-) -> Result<FieldMatch, JsonTokenError> {
+) -> Result<FieldSearchResult, JsonTokenError> {
     Ok(match read_member_name(bytes, at, or_end)? {
-        NameToken::Here { name, end } => match container.names.find_field(name.as_bytes()) {
-            Some(field) => FieldMatch::Field(field, end),
-            None => FieldMatch::Unknown(end),
+        MemberNameToken::Here { name, end } => match container.names.find_field(name.as_bytes()) {
+            Some(field) => FieldSearchResult::Field(field, end),
+            None => FieldSearchResult::Unknown(end),
         },
-        NameToken::End => FieldMatch::End,
-        NameToken::Part => FieldMatch::Part,
+        MemberNameToken::End => FieldSearchResult::End,
+        MemberNameToken::Part => FieldSearchResult::Part,
     })
 }
 
@@ -47,23 +47,23 @@ pub(super) fn read_member_name(
     bytes: &[u8],
     at: usize,
     or_end: bool,
-) -> Result<NameToken<'_>, JsonTokenError> {
+) -> Result<MemberNameToken<'_>, JsonTokenError> {
     let rest = &bytes[at..];
     match rest.first() {
-        None => return Ok(NameToken::Part),
+        None => return Ok(MemberNameToken::Part),
         Some(b'"') => {}
-        Some(b'}') if or_end => return Ok(NameToken::End),
+        Some(b'}') if or_end => return Ok(MemberNameToken::End),
         Some(_) => return Err(JsonTokenError::new(at, "expected a name")),
     }
     let Some((name, len)) =
         read_json_string(rest).map_err(|wrong| shift_error_position(at, wrong))?
     else {
-        return Ok(NameToken::Part);
+        return Ok(MemberNameToken::Part);
     };
     let colon = skip_white_space(bytes, at + len);
     match bytes.get(colon) {
-        None => Ok(NameToken::Part),
-        Some(b':') => Ok(NameToken::Here {
+        None => Ok(MemberNameToken::Part),
+        Some(b':') => Ok(MemberNameToken::Here {
             name,
             end: colon + 1,
         }),

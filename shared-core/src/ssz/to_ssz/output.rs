@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::parts::{DeferredMove, SszParts};
+use super::parts::{DeferredSszReordering, UnorderedSszParts};
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::schema::OFFSET_LENGTH;
 
@@ -21,7 +21,7 @@ const MIN_COUNTED_BYTES: usize = 64 << 10;
 pub(super) struct SszOutput {
     pub(super) bytes: Vec<u8>,
     /// Deferred moves, each after the moves within its parts.
-    moves: Vec<DeferredMove>,
+    moves: Vec<DeferredSszReordering>,
     /// Positions of the elements of open lists, the innermost list last.
     starts: Vec<u32>,
     /// Fields of open containers in the order of the input, with their positions, the innermost
@@ -41,7 +41,7 @@ impl SszOutput {
 
     /// Returns the number of bytes of memory that the output occupies. Memory that was never
     /// written is not counted.
-    pub(super) fn occupied_memory(&self) -> usize {
+    pub(super) fn occupied_output_memory(&self) -> usize {
         let written_to = self.bytes.len().saturating_mul(2).max(MIN_COUNTED_BYTES);
         self.bytes.capacity().min(written_to) + self.starts.capacity() * size_of::<u32>()
     }
@@ -66,21 +66,21 @@ impl SszOutput {
     }
 
     /// Returns the position of the end, as an offset of 32 bits. Errors: the SSZ is too long.
-    fn end_offset(&self) -> Result<u32, SszErrorKind> {
+    fn output_end_offset(&self) -> Result<u32, SszErrorKind> {
         u32::try_from(self.len())
             .map_err(|_| SszErrorKind::Because("too long for offsets of 32 bits".into()))
     }
 
     /// Begins a list of variable-size elements, whose offsets are written when it ends. The result
-    /// is an argument of [`end_list`](Self::end_list).
-    pub(super) fn begin_list(&self) -> usize {
+    /// is an argument of [`end_variable_list`](Self::end_variable_list).
+    pub(super) fn begin_variable_list(&self) -> usize {
         self.starts.len()
     }
 
     /// Records the end of the output as the beginning of the open list's next element.
     #[inline(always)]
-    pub(super) fn begin_element(&mut self) -> Result<(), SszErrorKind> {
-        let position = self.end_offset()?;
+    pub(super) fn record_element_start(&mut self) -> Result<(), SszErrorKind> {
+        let position = self.output_end_offset()?;
         if self.starts.len() == self.starts.capacity() {
             let bytes = self.starts.len() * size_of::<u32>();
             let refused = |_| SszErrorKind::NoMemory(bytes);
@@ -91,7 +91,11 @@ impl SszOutput {
     }
 
     /// Ends the list that began at `base`, and writes its offsets before it.
-    pub(super) fn end_list(&mut self, list: usize, base: usize) -> Result<(), SszErrorKind> {
+    pub(super) fn end_variable_list(
+        &mut self,
+        list: usize,
+        base: usize,
+    ) -> Result<(), SszErrorKind> {
         let offsets = (self.starts.len() - list) * OFFSET_LENGTH;
         let end = self.append_zeros(offsets)?;
         let table = match end - base < MIN_UNMOVED_BYTES {
@@ -100,12 +104,12 @@ impl SszOutput {
                 base
             }
             false => {
-                let all = self.end_offset()?;
+                let all = self.output_end_offset()?;
                 self.defer_move([end as u32..all, base as u32..end as u32])?;
                 end
             }
         };
-        self.end_offset()?;
+        self.output_end_offset()?;
         let slots = self.bytes[table..].chunks_exact_mut(OFFSET_LENGTH);
         for (slot, start) in slots.zip(self.starts.drain(list..)) {
             let offset = start as usize - base + offsets;
@@ -115,15 +119,15 @@ impl SszOutput {
     }
 
     /// Begins the fields of a container. The result is an argument of
-    /// [`end_container`](Self::end_container).
-    pub(super) fn begin_container(&self) -> usize {
+    /// [`end_ssz_container`](Self::end_ssz_container).
+    pub(super) fn begin_ssz_container(&self) -> usize {
         self.arrivals.len()
     }
 
     /// Records the end of the output as the beginning of a variable-size field of the open
     /// container.
-    pub(super) fn begin_field(&mut self, field: usize) -> Result<(), SszErrorKind> {
-        let position = self.end_offset()?;
+    pub(super) fn record_field_start(&mut self, field: usize) -> Result<(), SszErrorKind> {
+        let position = self.output_end_offset()?;
         let refused = |_| SszErrorKind::NoMemory(size_of::<(usize, u32)>());
         self.arrivals.try_reserve(1).map_err(refused)?;
         self.arrivals.push((field, position));
@@ -132,20 +136,20 @@ impl SszOutput {
 
     /// Ends the container at `base`: writes its offsets, and puts its fields into the order of the
     /// SSZ. `slot` returns the position of a field's offset in the fixed part.
-    pub(super) fn end_container(
+    pub(super) fn end_ssz_container(
         &mut self,
         container: usize,
         base: usize,
         slot: impl Fn(usize) -> usize,
     ) -> Result<(), SszErrorKind> {
-        let mut end = self.end_offset()?;
+        let mut end = self.output_end_offset()?;
         let arrivals = &mut self.arrivals[container..];
         if !arrivals.is_sorted() {
             let first = arrivals[0].1;
             if ((end - first) as usize) < MIN_UNMOVED_BYTES {
                 sort_parts_in_place(&mut self.bytes, arrivals, end);
             } else {
-                let parts = defer_part_sort(arrivals, end)?;
+                let parts = plan_part_order(arrivals, end)?;
                 self.defer_move(parts)?;
             }
         }
@@ -161,22 +165,22 @@ impl SszOutput {
 
     /// Records the order of adjacent long parts, which are not moved.
     fn defer_move(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), SszErrorKind> {
-        let refused = |_| SszErrorKind::NoMemory(size_of::<DeferredMove>());
+        let refused = |_| SszErrorKind::NoMemory(size_of::<DeferredSszReordering>());
         self.moves.try_reserve(1).map_err(refused)?;
-        self.moves.push(DeferredMove(parts.into()));
+        self.moves.push(DeferredSszReordering(parts.into()));
         Ok(())
     }
 
     /// Ends the output, and returns the SSZ with the order of its parts.
-    pub(super) fn into_parts(self) -> SszParts {
-        SszParts::new(self.bytes, self.moves)
+    pub(super) fn into_ssz_parts(self) -> UnorderedSszParts {
+        UnorderedSszParts::new(self.bytes, self.moves)
     }
 }
 
 /// Sorts the parts of a container like [`sort_parts_in_place`], without moving bytes: returns the
 /// positions of the parts in the order of the fields, and replaces the positions in `parts` with
 /// the future ones.
-fn defer_part_sort(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, SszErrorKind> {
+fn plan_part_order(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, SszErrorKind> {
     let refused = |_| SszErrorKind::NoMemory(size_of_val(parts));
     let mut order = Vec::new();
     order.try_reserve_exact(parts.len()).map_err(refused)?;
@@ -237,13 +241,13 @@ mod tests {
                 let mut output = SszOutput::default();
                 output.bytes.extend(b"before");
                 let base = output.append_zeros(12).unwrap();
-                let fields = output.begin_container();
+                let fields = output.begin_ssz_container();
                 for field in order {
-                    output.begin_field(field).unwrap();
+                    output.record_field_start(field).unwrap();
                     output.bytes.extend(text[field].bytes());
                 }
                 output
-                    .end_container(fields, base, |field| 4 * field)
+                    .end_ssz_container(fields, base, |field| 4 * field)
                     .unwrap();
                 let mut offset = 12;
                 for (field, text) in text.iter().enumerate() {
@@ -259,34 +263,34 @@ mod tests {
     #[test]
     fn empty_elements_are_counted_by_their_offsets() {
         let mut output = SszOutput::default();
-        let list = output.begin_list();
+        let list = output.begin_variable_list();
         for count in 1..=1000 {
-            output.begin_element().unwrap();
+            output.record_element_start().unwrap();
             assert_eq!(
                 (output.len(), output.pending_offset_bytes()),
                 (0, 4 * count)
             );
-            assert!(output.occupied_memory() >= 4 * count);
+            assert!(output.occupied_output_memory() >= 4 * count);
         }
-        output.end_list(list, 0).unwrap();
+        output.end_variable_list(list, 0).unwrap();
         assert_eq!((output.len(), output.pending_offset_bytes()), (4000, 0));
     }
 
     #[test]
     fn offsets_of_nested_lists_are_written() {
         let mut output = SszOutput::default();
-        let outer = output.begin_list();
+        let outer = output.begin_variable_list();
         for inner in [&["ab", "c"][..], &[], &[""]] {
-            output.begin_element().unwrap();
+            output.record_element_start().unwrap();
             let base = output.len();
-            let list = output.begin_list();
+            let list = output.begin_variable_list();
             for text in inner {
-                output.begin_element().unwrap();
+                output.record_element_start().unwrap();
                 output.bytes.extend(text.bytes());
             }
-            output.end_list(list, base).unwrap();
+            output.end_variable_list(list, base).unwrap();
         }
-        output.end_list(outer, 0).unwrap();
+        output.end_variable_list(outer, 0).unwrap();
         let expected = b"\x0c\0\0\0\x17\0\0\0\x17\0\0\0\x08\0\0\0\x0a\0\0\0abc\x04\0\0\0";
         assert_eq!(output.bytes, expected);
     }

@@ -5,25 +5,25 @@ use std::ops::Range;
 /// A reordering of adjacent parts of the SSZ that is not done yet: their present positions, in the
 /// order in which the SSZ must have them.
 #[derive(Clone, Debug)]
-pub(super) struct DeferredMove(pub(super) Vec<Range<u32>>);
+pub(super) struct DeferredSszReordering(pub(super) Vec<Range<u32>>);
 
 /// The SSZ of one value in one buffer, whose parts may be out of order until they are moved.
 #[derive(Debug, Default)]
-pub struct SszParts {
+pub struct UnorderedSszParts {
     bytes: Vec<u8>,
     /// Deferred moves, each after the moves within its parts.
-    moves: Vec<DeferredMove>,
+    moves: Vec<DeferredSszReordering>,
 }
 
-impl From<Vec<u8>> for SszParts {
+impl From<Vec<u8>> for UnorderedSszParts {
     fn from(bytes: Vec<u8>) -> Self {
         let moves = Vec::new();
         Self { bytes, moves }
     }
 }
 
-impl SszParts {
-    pub(super) fn new(bytes: Vec<u8>, moves: Vec<DeferredMove>) -> Self {
+impl UnorderedSszParts {
+    pub(super) fn new(bytes: Vec<u8>, moves: Vec<DeferredSszReordering>) -> Self {
         Self { bytes, moves }
     }
 
@@ -43,13 +43,13 @@ impl SszParts {
     }
 
     /// Returns the whole buffer in its present order.
-    pub fn raw_bytes(&mut self) -> &mut [u8] {
+    pub fn unordered_buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
     /// Returns the buffer, and the positions in it of the parts in the order of the SSZ, for a host
     /// that sends them without moving them.
-    pub fn into_ordered_ranges(self) -> (Vec<u8>, Vec<Range<usize>>) {
+    pub fn into_buffer_with_order(self) -> (Vec<u8>, Vec<Range<usize>>) {
         let whole = 0..self.bytes.len();
         let mut order: Vec<_> = Some(whole)
             .into_iter()
@@ -57,7 +57,7 @@ impl SszParts {
             .collect();
         // from the outermost move inwards: each is within one of the present parts
         for it in self.moves.iter().rev() {
-            let all = it.whole_range();
+            let all = it.combined_part_range();
             let is_around = |part: &Range<usize>| part.start <= all.start && all.end <= part.end;
             let Some(at) = order.iter().position(is_around) else {
                 debug_assert!(false, "{all:?} is in no part of {order:?}");
@@ -76,23 +76,23 @@ impl SszParts {
     /// Moves the parts into order, and returns the SSZ in one piece.
     ///
     /// `None`: memory was refused, and the order is unchanged.
-    pub fn move_into_order(&mut self) -> Option<&[u8]> {
+    pub fn move_parts_into_order(&mut self) -> Option<&[u8]> {
         let away = self
             .moves
             .iter()
-            .map(DeferredMove::moved_len)
+            .map(DeferredSszReordering::shorter_parts_length)
             .max()
             .unwrap_or(0);
         let mut room = Vec::new();
         room.try_reserve_exact(away).ok()?;
         for it in self.moves.drain(..) {
-            it.apply_move(&mut self.bytes, &mut room);
+            it.apply_deferred_move(&mut self.bytes, &mut room);
         }
         Some(&self.bytes)
     }
 }
 
-impl DeferredMove {
+impl DeferredSszReordering {
     fn part_ranges(&self) -> impl Iterator<Item = Range<usize>> + Clone + '_ {
         self.0
             .iter()
@@ -100,7 +100,7 @@ impl DeferredMove {
     }
 
     /// Returns the range of the buffer that all parts occupy together.
-    fn whole_range(&self) -> Range<usize> {
+    fn combined_part_range(&self) -> Range<usize> {
         let begin = self.part_ranges().map(|part| part.start).min().unwrap_or(0);
         let end = self.part_ranges().map(|part| part.end).max().unwrap_or(0);
         begin..end
@@ -111,20 +111,20 @@ impl DeferredMove {
     }
 
     /// Returns the length of all parts but the longest, in bytes: they are copied twice.
-    fn moved_len(&self) -> usize {
-        self.whole_range().len() - self.longest_part().len()
+    fn shorter_parts_length(&self) -> usize {
+        self.combined_part_range().len() - self.longest_part().len()
     }
 
     /// Moves the parts into order: copies all but the longest to `room`, moves the longest one, and
     /// copies the others back.
-    fn apply_move(&self, bytes: &mut [u8], room: &mut Vec<u8>) {
+    fn apply_deferred_move(&self, bytes: &mut [u8], room: &mut Vec<u8>) {
         let longest = self.longest_part();
         room.clear();
         for part in self.part_ranges().filter(|part| *part != longest) {
             room.extend_from_slice(&bytes[part]);
         }
         let before = self.part_ranges().take_while(|part| *part != longest);
-        let mut to = self.whole_range().start;
+        let mut to = self.combined_part_range().start;
         bytes.copy_within(
             longest.clone(),
             to + before.map(|part| part.len()).sum::<usize>(),
@@ -144,7 +144,7 @@ impl DeferredMove {
 
 #[cfg(test)]
 mod tests {
-    use super::{DeferredMove, SszParts};
+    use super::{DeferredSszReordering, UnorderedSszParts};
 
     /// Nested moves, empty parts, and moves of the whole buffer.
     #[test]
@@ -173,12 +173,12 @@ mod tests {
         for (lies, moves, expected) in cases {
             let moves = moves
                 .iter()
-                .map(|parts| DeferredMove(parts.iter().map(|it| it.0..it.1).collect()));
-            let parts = || SszParts::new(lies.into(), moves.clone().collect());
+                .map(|parts| DeferredSszReordering(parts.iter().map(|it| it.0..it.1).collect()));
+            let parts = || UnorderedSszParts::new(lies.into(), moves.clone().collect());
             let mut all = parts();
-            assert_eq!(all.move_into_order().unwrap(), expected.as_bytes());
+            assert_eq!(all.move_parts_into_order().unwrap(), expected.as_bytes());
             assert!(all.is_in_order());
-            let (bytes, order) = parts().into_ordered_ranges();
+            let (bytes, order) = parts().into_buffer_with_order();
             assert!(order.iter().all(|part| !part.is_empty()));
             let pieces: Vec<u8> = order
                 .into_iter()

@@ -3,7 +3,7 @@
 //! `[headers, codes, state, keys]`: SSZ has no field for the fourth list, and its content is not
 //! validated.
 
-use super::hex::{HexReader, HexWritePosition, JsonToSszError};
+use super::hex::{DecodedHexDestination, HexReader, JsonToSszError};
 use super::output::SszOutput;
 use super::scan::JsonTokenError;
 use crate::ssz::error::SszErrorKind;
@@ -56,9 +56,9 @@ enum WitnessRlpState {
     /// The prefix of a part is next.
     Part(usize),
     /// The prefix of an element is next, in the given part.
-    Element(OpenWitnessList),
+    Element(PartlyReadWitnessList),
     /// The rest of an element is next, of the given length.
-    Inside(OpenWitnessList, u64),
+    Inside(PartlyReadWitnessList, u64),
     /// The rest of a skipped item is next, of the given length.
     Skip(u64),
     Done,
@@ -66,14 +66,14 @@ enum WitnessRlpState {
 
 /// The position in the JSON text up to which RLP was decoded, from which errors get their position.
 #[derive(Clone, Copy)]
-struct DecodedRlpPosition {
+struct RlpHexPosition {
     /// End of the digits that were read.
     end: usize,
     /// Number of bytes that were read.
     count: u64,
 }
 
-impl DecodedRlpPosition {
+impl RlpHexPosition {
     /// Creates an error at byte `byte` of the RLP, whose digits may have been in an earlier piece.
     fn error_at_byte(self, byte: u64, why: impl Into<String>) -> JsonToSszError {
         let back = usize::try_from(2 * (self.count - byte)).unwrap_or(usize::MAX);
@@ -85,10 +85,10 @@ impl DecodedRlpPosition {
 
 /// The progress of a list of the witness whose end is not read yet.
 #[derive(Clone, Copy, Debug)]
-struct OpenWitnessList {
+struct PartlyReadWitnessList {
     part: usize,
     left: u64,
-    /// The value returned by [`SszOutput::begin_list`].
+    /// The value returned by [`SszOutput::begin_variable_list`].
     list: usize,
     base: usize,
     count: u64,
@@ -125,10 +125,10 @@ impl<'s> WitnessRlpReader<'s> {
         Ok(Self {
             container,
             parts: [headers, codes, state],
-            hex: HexReader::new(HexWritePosition::End, u64::MAX),
+            hex: HexReader::new(DecodedHexDestination::End, u64::MAX),
             decoded: SszOutput::default(),
             base: output.append_zeros(container.fixed_size)?,
-            fields: output.begin_container(),
+            fields: output.begin_ssz_container(),
             state: WitnessRlpState::Whole,
             taken: 0,
             prefix: Vec::with_capacity(MAX_RLP_PREFIX),
@@ -139,7 +139,7 @@ impl<'s> WitnessRlpReader<'s> {
 
     /// Continues to read at `at`. Returns the end of the input that was read, and whether the
     /// string ended.
-    pub(super) fn read_more(
+    pub(super) fn continue_witness_rlp(
         &mut self,
         bytes: &[u8],
         mut at: usize,
@@ -147,13 +147,13 @@ impl<'s> WitnessRlpReader<'s> {
     ) -> Result<(usize, bool), JsonToSszError> {
         loop {
             let block = &bytes[..bytes.len().min(at + DIGITS_PER_BLOCK)];
-            let (end, is_over) = self.hex.read_more(block, at, &mut self.decoded)?;
+            let (end, is_over) = self.hex.continue_hex_string(block, at, &mut self.decoded)?;
             let mut decoded = std::mem::take(&mut self.decoded);
-            let digits = DecodedRlpPosition {
+            let digits = RlpHexPosition {
                 end: end.saturating_sub(usize::from(is_over || self.hex.has_half_byte())),
                 count: self.taken + decoded.bytes.len() as u64,
             };
-            self.push_decoded(&decoded.bytes, digits, output)?;
+            self.read_decoded_rlp_bytes(&decoded.bytes, digits, output)?;
             decoded.bytes.clear();
             self.decoded = decoded;
             let is_stuck = end == at;
@@ -163,7 +163,7 @@ impl<'s> WitnessRlpReader<'s> {
                     return Err(digits.error_at_byte(self.taken, "the RLP ends inside an item"));
                 };
                 let slot = |field: usize| self.container.fields[field].offset;
-                output.end_container(self.fields, self.base, slot)?;
+                output.end_ssz_container(self.fields, self.base, slot)?;
                 return Ok((at, true));
             }
             if is_stuck || at == bytes.len() {
@@ -173,10 +173,10 @@ impl<'s> WitnessRlpReader<'s> {
     }
 
     /// Reads decoded bytes of the RLP, which begin and end anywhere.
-    fn push_decoded(
+    fn read_decoded_rlp_bytes(
         &mut self,
         mut bytes: &[u8],
-        at: DecodedRlpPosition,
+        at: RlpHexPosition,
         output: &mut SszOutput,
     ) -> Result<(), JsonToSszError> {
         while !bytes.is_empty() {
@@ -198,7 +198,7 @@ impl<'s> WitnessRlpReader<'s> {
                     _ if left == 0 => WitnessRlpState::Part(WITNESS_LISTS.len() + 1),
                     _ => WitnessRlpState::Skip(left),
                 };
-                self.close_finished_parts(at, output)?;
+                self.end_finished_witness_lists(at, output)?;
                 continue;
             }
             if self.prefix.is_empty() {
@@ -215,7 +215,7 @@ impl<'s> WitnessRlpReader<'s> {
             };
             let ahead = self.prefix.len() - item.size;
             let begun: Vec<u8> = self.prefix.drain(..).collect();
-            self.begin_rlp_item(item, &begun[..item.size], at, output)?;
+            self.enter_rlp_item(item, &begun[..item.size], at, output)?;
             match ahead {
                 0 => {
                     bytes = rest;
@@ -224,18 +224,18 @@ impl<'s> WitnessRlpReader<'s> {
                 // one byte after the prefix was read
                 _ => debug_assert_eq!(ahead, 1),
             }
-            self.close_finished_parts(at, output)?;
+            self.end_finished_witness_lists(at, output)?;
         }
         self.taken = at.count;
         Ok(())
     }
 
     /// Begins an item whose prefix is complete: the witness, a list of it, or an element.
-    fn begin_rlp_item(
+    fn enter_rlp_item(
         &mut self,
         item: crate::ssz::rlp::RlpPrefix,
         written: &[u8],
-        at: DecodedRlpPosition,
+        at: RlpHexPosition,
         output: &mut SszOutput,
     ) -> Result<(), JsonToSszError> {
         let begin = self.item;
@@ -259,11 +259,11 @@ impl<'s> WitnessRlpReader<'s> {
                     };
                     return Ok(());
                 };
-                output.begin_field(part_of.field)?;
-                self.state = WitnessRlpState::Element(OpenWitnessList {
+                output.record_field_start(part_of.field)?;
+                self.state = WitnessRlpState::Element(PartlyReadWitnessList {
                     part,
                     left: item.len,
-                    list: output.begin_list(),
+                    list: output.begin_variable_list(),
                     base: output.len(),
                     count: 0,
                 });
@@ -288,7 +288,7 @@ impl<'s> WitnessRlpReader<'s> {
                 }
                 open.left -= whole;
                 open.count += 1;
-                output.begin_element()?;
+                output.record_element_start()?;
                 if part.is_list {
                     self.append_content(written, output)?;
                 }
@@ -308,12 +308,12 @@ impl<'s> WitnessRlpReader<'s> {
     }
 
     /// Ends the lists that have no bytes left, and moves on to the next one.
-    fn close_finished_parts(
+    fn end_finished_witness_lists(
         &mut self,
-        at: DecodedRlpPosition,
+        at: RlpHexPosition,
         output: &mut SszOutput,
     ) -> Result<(), JsonToSszError> {
-        if let WitnessRlpState::Element(OpenWitnessList {
+        if let WitnessRlpState::Element(PartlyReadWitnessList {
             part,
             left: 0,
             list,
@@ -321,7 +321,7 @@ impl<'s> WitnessRlpReader<'s> {
             ..
         }) = self.state
         {
-            output.end_list(list, base)?;
+            output.end_variable_list(list, base)?;
             self.state = WitnessRlpState::Part(part + 1);
         }
         if let WitnessRlpState::Part(part) = self.state {

@@ -72,17 +72,17 @@ fn quoted_u64_fast(bytes: &[u8]) -> Option<(u64, usize)> {
 #[inline(always)]
 pub(super) fn read_u64_digits(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let (first, mut count) = leading_digits(word(0)?);
+    let (first, mut count) = number_in_leading_digits(word(0)?);
     let mut value = first;
     if count == 0 {
         return None;
     }
     if count == 8 {
-        let (second, more) = leading_digits(word(8)?);
+        let (second, more) = number_in_leading_digits(word(8)?);
         value = value * POWERS_OF_TEN[more] + second;
         count += more;
         if more == 8 {
-            let (third, more) = leading_digits(word(16)?);
+            let (third, more) = number_in_leading_digits(word(16)?);
             // 20 digits may exceed 64 bits
             let high = value.checked_mul(*POWERS_OF_TEN.get(more).filter(|_| more <= 4)?)?;
             value = high.checked_add(third)?;
@@ -108,7 +108,7 @@ const POWERS_OF_TEN: [u64; 9] = [
 
 /// Returns the number in the leading digits of eight bytes, and the count of digits.
 #[inline(always)]
-fn leading_digits(word: u64) -> (u64, usize) {
+fn number_in_leading_digits(word: u64) -> (u64, usize) {
     let digits = word ^ 0x3030_3030_3030_3030;
     // bytes above nine: their highest bit is set. No carry crosses a byte below the first one that
     // is no digit.

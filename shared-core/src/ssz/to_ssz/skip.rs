@@ -48,7 +48,7 @@ enum NumberState {
 
 impl JsonValueSkipper {
     /// Creates a reader for the rest of a string, which begins between two characters.
-    pub(super) fn within_string() -> Self {
+    pub(super) fn for_rest_of_string() -> Self {
         Self {
             open: Vec::new(),
             state: SkipState::InString(false),
@@ -57,7 +57,7 @@ impl JsonValueSkipper {
 
     /// Continues to read at `at`. Returns the end of the input that was read, and whether the value
     /// ended. The rest of the input is the beginning of a token.
-    pub(super) fn skip_more(
+    pub(super) fn continue_skipping_value(
         &mut self,
         bytes: &[u8],
         mut at: usize,
@@ -130,7 +130,7 @@ impl JsonValueSkipper {
                     self.end_value();
                 }
                 (SkipState::Value | SkipState::FirstElement, _) => {
-                    match self.begin_value(bytes, at)? {
+                    match self.begin_skipped_value(bytes, at)? {
                         Some(end) => at = end,
                         None => return Ok((before.max(at), false)),
                     }
@@ -149,7 +149,11 @@ impl JsonValueSkipper {
 
     /// Begins the value at `at`: opens an object or array, or reads a scalar. Returns its end;
     /// `None` if the token is incomplete.
-    fn begin_value(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, JsonTokenError> {
+    fn begin_skipped_value(
+        &mut self,
+        bytes: &[u8],
+        at: usize,
+    ) -> Result<Option<usize>, JsonTokenError> {
         let rest = &bytes[at..];
         let literal: &[u8] = match rest[0] {
             b'"' => {

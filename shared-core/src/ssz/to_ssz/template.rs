@@ -5,7 +5,7 @@ use super::output::SszOutput;
 use super::scan::read_u64_digits;
 use crate::ssz::check::{check_bitlist, check_bitvector};
 use crate::ssz::error::SszErrorKind;
-use crate::ssz::schema::{JsonTemplate, ScalarKind, TemplateStep, OFFSET_LENGTH};
+use crate::ssz::schema::{JsonTemplate, TemplateScalarKind, TemplateStep, OFFSET_LENGTH};
 
 /// Reads a complete container by its template: into `place` if its type has a fixed size, at the
 /// end of the output otherwise. Returns the length of its JSON, or `None` if the slow path must
@@ -67,21 +67,21 @@ fn read_scalar(
 ) -> Result<Option<usize>, SszErrorKind> {
     let place = base + step.offset;
     Ok(match step.leaf {
-        ScalarKind::Number => match read_u64_digits(json) {
+        TemplateScalarKind::Number => match read_u64_digits(json) {
             Some((value, len)) => {
                 output.bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
                 Some(len)
             }
             None => None,
         },
-        ScalarKind::ByteVector(size) => {
+        TemplateScalarKind::ByteVector(size) => {
             hex::decode_exact_digits(json, &mut output.bytes[place..place + size])
         }
-        ScalarKind::Bitvector(bits) => {
+        TemplateScalarKind::Bitvector(bits) => {
             let to = &mut output.bytes[place..place + bits.div_ceil(8)];
             hex::decode_exact_digits(json, to).filter(|_| check_bitvector(to, bits).is_ok())
         }
-        ScalarKind::Boolean => {
+        TemplateScalarKind::Boolean => {
             let is_true = json.starts_with(b"true");
             output.bytes[place] = is_true.into();
             match is_true {
@@ -89,11 +89,11 @@ fn read_scalar(
                 false => json.starts_with(b"false").then_some(5),
             }
         }
-        ScalarKind::ByteList(limit) => {
+        TemplateScalarKind::ByteList(limit) => {
             write_field_offset(base, place, output);
             hex::decode_digits_to_quote(json, limit.max_elements(), output)?
         }
-        ScalarKind::Bitlist(limit) => {
+        TemplateScalarKind::Bitlist(limit) => {
             let begin = write_field_offset(base, place, output);
             let most = limit.max_elements().saturating_add(1).div_ceil(8);
             hex::decode_digits_to_quote(json, most, output)?

@@ -1,7 +1,9 @@
 //! Reader of values.
 
-use super::frame::{ElementPlacement, OpenContainer, OpenJsonValue, OpenList, OpenUnion, NO_FIELD};
-use super::hex::{self, HexReader, HexWritePosition, JsonToSszError};
+use super::frame::{
+    ListElementPlacement, OpenContainer, OpenJsonValue, OpenSszList, OpenUnion, NO_FIELD,
+};
+use super::hex::{self, DecodedHexDestination, HexReader, JsonToSszError};
 use super::names::{
     match_literal, read_json_string, read_json_string_prefix, shift_error_position, TokenLength,
 };
@@ -16,12 +18,12 @@ use crate::ssz::check::{check_bitlist, check_bitvector};
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::rlp::encode_header;
 use crate::ssz::schema::{
-    ContainerLayout, EnumWords, JsonRepresentationOverride, ListLimit, SszType, TypeId, TypeKind,
-    OFFSET_LENGTH,
+    ContainerLayout, EnumJsonWords, JsonRepresentationOverride, ListLimit, SszType, TypeId,
+    TypeKind, OFFSET_LENGTH,
 };
 
 /// The result of reading a value as far as the input lasts.
-pub(super) enum ValueReadProgress {
+pub(super) enum JsonValueReadResult {
     Whole,
     /// The value was opened; its elements or fields follow.
     Opened(ExpectedMemberToken),
@@ -47,7 +49,7 @@ impl<'s> JsonToSsz<'s> {
     /// Reads a value of the type `ty` at `at`, and stores the next token if it was opened or is
     /// incomplete. A fixed-size value is written to `place`.
     #[inline(always)]
-    pub(super) fn read_or_expect_value(
+    pub(super) fn read_or_suspend_value(
         &mut self,
         ty: &'s SszType,
         place: usize,
@@ -55,12 +57,12 @@ impl<'s> JsonToSsz<'s> {
         at: &mut usize,
     ) -> Result<InputCompleteness, JsonToSszError> {
         Ok(match self.read_value(ty, place, bytes, at)? {
-            ValueReadProgress::Whole => {
+            JsonValueReadResult::Whole => {
                 self.expect = ExpectedToken::Next;
                 InputCompleteness::All
             }
-            ValueReadProgress::Opened(inside) => self.read_members(inside, bytes, at)?,
-            ValueReadProgress::Part => InputCompleteness::Part,
+            JsonValueReadResult::Opened(inside) => self.read_members(inside, bytes, at)?,
+            JsonValueReadResult::Part => InputCompleteness::Part,
         })
     }
 
@@ -71,7 +73,7 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let rest = &bytes[*at..];
         let len = match ty.kind {
             TypeKind::Uint(8) => read_quoted_u64(rest)
@@ -84,37 +86,37 @@ impl<'s> JsonToSsz<'s> {
                 let to = &mut self.output.bytes[place..place + size];
                 match hex::read_exact_hex(rest, to) {
                     Some(len) => Some(len),
-                    None => return self.read_incomplete_hex(ty, place, bytes, at),
+                    None => return self.read_hex_slow_path(ty, place, bytes, at),
                 }
             }
             TypeKind::ByteList(limit) => {
                 match hex::read_hex_string(rest, limit.max_elements(), &mut self.output)? {
                     Some(len) => Some(len),
-                    None => return self.read_incomplete_hex(ty, place, bytes, at),
+                    None => return self.read_hex_slow_path(ty, place, bytes, at),
                 }
             }
             _ => return self.read_value_by_kind(ty, place, bytes, at),
         };
-        self.advance_token(ty, place, len, at)
+        self.advance_or_await_token(ty, place, len, at)
     }
 
     /// Advances by a token of the given length; `None` if the token is incomplete.
     #[inline(always)]
-    fn advance_token(
+    fn advance_or_await_token(
         &mut self,
         ty: &'s SszType,
         place: usize,
         len: Option<usize>,
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         match len {
             Some(len) => {
                 *at += len;
-                Ok(ValueReadProgress::Whole)
+                Ok(JsonValueReadResult::Whole)
             }
             None => {
                 self.expect = ExpectedToken::Value(ty, place);
-                Ok(ValueReadProgress::Part)
+                Ok(JsonValueReadResult::Part)
             }
         }
     }
@@ -125,17 +127,17 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let rest = &bytes[*at..];
         let Some(first) = rest.first() else {
-            return self.advance_token(ty, place, None, at);
+            return self.advance_or_await_token(ty, place, None, at);
         };
         let len = match &ty.kind {
             TypeKind::Container(container) if ty.json == JsonRepresentationOverride::Rlp => {
-                return self.read_witness(ty, container, bytes, at);
+                return self.read_execution_witness(ty, container, bytes, at);
             }
             TypeKind::Container(container) => {
-                return self.read_container(ty, container, place, bytes, at);
+                return self.read_container_object(ty, container, place, bytes, at);
             }
             TypeKind::Vector(of, len) => {
                 expect_opening(*first, b'[', "an array", at)?;
@@ -151,13 +153,15 @@ impl<'s> JsonToSsz<'s> {
             }
             TypeKind::Bitlist(limit) => return self.read_bitlist(ty, *limit, place, bytes, at),
             TypeKind::Bitvector(bits) => return self.read_bitvector(ty, *bits, place, bytes, at),
-            TypeKind::Optional(of) => return self.read_optional(ty, *of, place, bytes, at),
-            TypeKind::Text(limit) => return self.read_truncated_text(ty, *limit, place, bytes, at),
+            TypeKind::Optional(of) => return self.read_nullable_value(ty, *of, place, bytes, at),
+            TypeKind::Text(limit) => {
+                return self.read_and_truncate_text(ty, *limit, place, bytes, at)
+            }
             TypeKind::Boolean => self.read_boolean(place, rest, *at)?,
             TypeKind::Uint(size @ (1 | 2 | 4 | 8)) => {
                 let read =
                     read_quoted_u64(rest).map_err(|wrong| shift_error_position(*at, wrong))?;
-                self.write_uint(
+                self.write_ssz_uint(
                     *size,
                     place,
                     *at,
@@ -167,48 +171,48 @@ impl<'s> JsonToSsz<'s> {
             TypeKind::Uint(size) => {
                 let read =
                     read_quoted_u256(rest).map_err(|wrong| shift_error_position(*at, wrong))?;
-                self.write_uint(*size, place, *at, read)?
+                self.write_ssz_uint(*size, place, *at, read)?
             }
             TypeKind::Quantity(size) => self.read_quantity(*size, place, rest, *at)?,
-            TypeKind::Enum(words) => self.read_enum(words, place, rest, *at)?,
+            TypeKind::Enum(words) => self.read_enum_word(words, place, rest, *at)?,
             TypeKind::ByteVector(_) | TypeKind::ByteList(_) => None,
         };
-        self.advance_token(ty, place, len, at)
+        self.advance_or_await_token(ty, place, len, at)
     }
 
     /// Reads an execution witness, whose byte strings are RLP in SSZ.
-    fn read_witness(
+    fn read_execution_witness(
         &mut self,
         ty: &'s SszType,
         container: &'s ContainerLayout,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let mut witness = WitnessRlpReader::new(self.schema, ty, container, &mut self.output)?;
-        let (end, is_over) = witness.read_more(bytes, *at, &mut self.output)?;
+        let (end, is_over) = witness.continue_witness_rlp(bytes, *at, &mut self.output)?;
         *at = end;
         if is_over {
-            return Ok(ValueReadProgress::Whole);
+            return Ok(JsonValueReadResult::Whole);
         }
         self.expect = ExpectedToken::Rlp(Box::new(witness));
-        Ok(ValueReadProgress::Part)
+        Ok(JsonValueReadResult::Part)
     }
 
     /// Reads an object by the template of its type if it has the usual form, and opens it otherwise.
-    fn read_container(
+    fn read_container_object(
         &mut self,
         ty: &'s SszType,
         container: &'s ContainerLayout,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let rest = &bytes[*at..];
         if let Some(template) = &container.template {
             let place = ty.size.map(|_| place);
             if let Some(len) = template::read_by_template(template, rest, place, &mut self.output)?
             {
-                return self.advance_token(ty, 0, Some(len), at);
+                return self.advance_or_await_token(ty, 0, Some(len), at);
             }
         }
         expect_opening(rest[0], b'{', "an object", at)?;
@@ -218,13 +222,13 @@ impl<'s> JsonToSsz<'s> {
     fn open_union(
         &mut self,
         options: &'s [(u8, TypeId)],
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         self.push_open_value(OpenJsonValue::Union(OpenUnion {
             options,
             chosen: None,
             has_data: false,
         }))?;
-        Ok(ValueReadProgress::Opened(ExpectedMemberToken::Name(true)))
+        Ok(JsonValueReadResult::Opened(ExpectedMemberToken::Name(true)))
     }
 
     fn read_bitlist(
@@ -234,15 +238,15 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let start = self.output.len();
         let most = limit.max_elements().saturating_add(1).div_ceil(8);
         let Some(len) = hex::read_hex_string(&bytes[*at..], most, &mut self.output)? else {
-            return self.read_incomplete_hex(ty, place, bytes, at);
+            return self.read_hex_slow_path(ty, place, bytes, at);
         };
         check_bitlist(&self.output.bytes[start..], limit)
             .map_err(|why| JsonTokenError::new(*at + len - 1, why))?;
-        self.advance_token(ty, place, Some(len), at)
+        self.advance_or_await_token(ty, place, Some(len), at)
     }
 
     fn read_bitvector(
@@ -252,26 +256,26 @@ impl<'s> JsonToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let to = &mut self.output.bytes[place..place + bits.div_ceil(8)];
         let Some(len) = hex::read_exact_hex(&bytes[*at..], to) else {
-            return self.read_incomplete_hex(ty, place, bytes, at);
+            return self.read_hex_slow_path(ty, place, bytes, at);
         };
         check_bitvector(to, bits).map_err(|why| JsonTokenError::new(*at + len - 1, why))?;
-        self.advance_token(ty, place, Some(len), at)
+        self.advance_or_await_token(ty, place, Some(len), at)
     }
 
     /// Reads `null`, which is an empty list in SSZ, or a value, which is a list of one element.
-    fn read_optional(
+    fn read_nullable_value(
         &mut self,
         ty: &'s SszType,
         of: TypeId,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         if let Ok(len) = match_literal(&bytes[*at..], b"null", *at) {
-            return self.advance_token(ty, place, len, at);
+            return self.advance_or_await_token(ty, place, len, at);
         }
         let of = self.schema.type_by_id(of);
         let place = match of.size {
@@ -282,22 +286,22 @@ impl<'s> JsonToSsz<'s> {
                 place
             }
         };
-        self.read_value_cold(of, place, bytes, at)
+        self.read_value_not_inlined(of, place, bytes, at)
     }
 
     /// Reads a text and truncates it to `limit` bytes, between two characters.
-    fn read_truncated_text(
+    fn read_and_truncate_text(
         &mut self,
         ty: &'s SszType,
         limit: u64,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let read = read_json_string_prefix(&bytes[*at..], limit)
             .map_err(|wrong| shift_error_position(*at, wrong))?;
         let Some((text, len)) = read else {
-            return self.advance_token(ty, place, None, at);
+            return self.advance_or_await_token(ty, place, None, at);
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut ends = (0..=text.len().min(limit)).rev();
@@ -306,11 +310,11 @@ impl<'s> JsonToSsz<'s> {
         let start = self.output.append_zeros(text.len())?;
         self.output.bytes[start..].copy_from_slice(text.as_bytes());
         match len {
-            TokenLength::Whole(len) => self.advance_token(ty, place, Some(len), at),
+            TokenLength::Whole(len) => self.advance_or_await_token(ty, place, Some(len), at),
             TokenLength::Cut(len) => {
                 *at += len;
-                self.expect = ExpectedToken::Skip(JsonValueSkipper::within_string());
-                Ok(ValueReadProgress::Opened(ExpectedMemberToken::Stored(
+                self.expect = ExpectedToken::Skip(JsonValueSkipper::for_rest_of_string());
+                Ok(JsonValueReadResult::Opened(ExpectedMemberToken::Stored(
                     InputCompleteness::All,
                 )))
             }
@@ -348,14 +352,14 @@ impl<'s> JsonToSsz<'s> {
             return Ok(None);
         };
         let value = parse_quantity(&text).map_err(|why| JsonTokenError::new(at, why))?;
-        self.write_uint(size, place, at, Some((value, len)))
+        self.write_ssz_uint(size, place, at, Some((value, len)))
     }
 
     /// Reads a word of an enumeration; returns the length of its token, or `None` if the token is
     /// incomplete.
-    fn read_enum(
+    fn read_enum_word(
         &mut self,
-        words: &EnumWords,
+        words: &EnumJsonWords,
         place: usize,
         rest: &[u8],
         at: usize,
@@ -365,7 +369,7 @@ impl<'s> JsonToSsz<'s> {
         else {
             return Ok(None);
         };
-        let Some(word) = words.value_of_word(&text) else {
+        let Some(word) = words.enum_word_value(&text) else {
             let why = format!("not one of {}", words.join(", "));
             return Err(JsonTokenError::new(at, why).into());
         };
@@ -375,7 +379,7 @@ impl<'s> JsonToSsz<'s> {
 
     /// Writes a number, little-endian, with `size` bytes if it has no more; returns the length of
     /// its token.
-    fn write_uint<const N: usize>(
+    fn write_ssz_uint<const N: usize>(
         &mut self,
         size: usize,
         place: usize,
@@ -396,13 +400,13 @@ impl<'s> JsonToSsz<'s> {
 
     /// Calls [`read_value`](Self::read_value) without inlining, where speed does not matter.
     #[inline(never)]
-    fn read_value_cold(
+    fn read_value_not_inlined(
         &mut self,
         ty: &'s SszType,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         self.read_value(ty, place, bytes, at)
     }
 
@@ -418,12 +422,12 @@ impl<'s> JsonToSsz<'s> {
         ty: &'s SszType,
         container: &'s ContainerLayout,
         place: usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let base = match ty.size {
             Some(_) => place,
             None => self.output.append_zeros(container.fixed_size)?,
         };
-        let parts = self.output.begin_container();
+        let parts = self.output.begin_ssz_container();
         self.push_open_value(OpenJsonValue::Container(OpenContainer {
             container,
             base,
@@ -433,7 +437,7 @@ impl<'s> JsonToSsz<'s> {
             parts,
             is_fixed: ty.size.is_some(),
         }))?;
-        Ok(ValueReadProgress::Opened(ExpectedMemberToken::Name(true)))
+        Ok(JsonValueReadResult::Opened(ExpectedMemberToken::Name(true)))
     }
 
     fn open_list(
@@ -442,17 +446,17 @@ impl<'s> JsonToSsz<'s> {
         most: u64,
         exactly: bool,
         place: usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         let of = self.schema.type_by_id(of);
         let (places, base) = match of.size {
-            Some(size) if exactly => (ElementPlacement::Made(size), place),
-            Some(size) => (ElementPlacement::Added(size), self.output.len()),
+            Some(size) if exactly => (ListElementPlacement::Made(size), place),
+            Some(size) => (ListElementPlacement::Added(size), self.output.len()),
             None => (
-                ElementPlacement::Variable(self.output.begin_list()),
+                ListElementPlacement::Variable(self.output.begin_variable_list()),
                 self.output.len(),
             ),
         };
-        self.push_open_value(OpenJsonValue::List(OpenList {
+        self.push_open_value(OpenJsonValue::List(OpenSszList {
             of,
             base,
             count: 0,
@@ -460,29 +464,29 @@ impl<'s> JsonToSsz<'s> {
             exactly,
             places,
         }))?;
-        Ok(ValueReadProgress::Opened(ExpectedMemberToken::Element(
+        Ok(JsonValueReadResult::Opened(ExpectedMemberToken::Element(
             true,
         )))
     }
 
     /// Reads a string of bytes that is incomplete, invalid, or has escapes.
-    fn read_incomplete_hex(
+    fn read_hex_slow_path(
         &mut self,
         ty: &'s SszType,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
         // white space may follow
         if *at == bytes.len() {
-            return self.advance_token(ty, place, None, at);
+            return self.advance_or_await_token(ty, place, None, at);
         }
         if ty.json == JsonRepresentationOverride::Header && bytes[*at] == b'{' {
-            return self.read_header_object(ty, place, bytes, at);
+            return self.read_execution_header_object(ty, place, bytes, at);
         }
         let place = match ty.size {
-            Some(_) => HexWritePosition::At(place),
-            None => HexWritePosition::End,
+            Some(_) => DecodedHexDestination::At(place),
+            None => DecodedHexDestination::End,
         };
         let most = match ty.kind {
             TypeKind::ByteVector(size) => size as u64,
@@ -492,27 +496,27 @@ impl<'s> JsonToSsz<'s> {
             _ => 0,
         };
         let mut hex = HexReader::new(place, most);
-        let (end, is_over) = hex.read_more(bytes, *at, &mut self.output)?;
+        let (end, is_over) = hex.continue_hex_string(bytes, *at, &mut self.output)?;
         *at = end;
         if is_over {
-            self.validate_hex_end(ty, hex, end)?;
-            return Ok(ValueReadProgress::Whole);
+            self.validate_complete_hex_value(ty, hex, end)?;
+            return Ok(JsonValueReadResult::Whole);
         }
         self.expect = ExpectedToken::Hex(ty, hex);
-        Ok(ValueReadProgress::Part)
+        Ok(JsonValueReadResult::Part)
     }
 
     /// Reads a header that is an object, which must be complete.
-    fn read_header_object(
+    fn read_execution_header_object(
         &mut self,
         ty: &'s SszType,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<ValueReadProgress, JsonToSszError> {
-        let (end, is_over) = JsonValueSkipper::default().skip_more(bytes, *at)?;
+    ) -> Result<JsonValueReadResult, JsonToSszError> {
+        let (end, is_over) = JsonValueSkipper::default().continue_skipping_value(bytes, *at)?;
         if !is_over {
-            return self.advance_token(ty, place, None, at);
+            return self.advance_or_await_token(ty, place, None, at);
         }
         let wrong = |why| JsonToSszError::from(JsonTokenError::new(*at, why));
         let header = encode_header(&bytes[*at..end]).map_err(wrong)?;
@@ -524,26 +528,26 @@ impl<'s> JsonToSsz<'s> {
         let start = self.output.append_zeros(header.len())?;
         self.output.bytes[start..].copy_from_slice(&header);
         *at = end;
-        Ok(ValueReadProgress::Whole)
+        Ok(JsonValueReadResult::Whole)
     }
 
     /// Validates a string of bytes at its end. Errors are reported at its closing quote, because it
     /// may have begun in another piece.
-    pub(super) fn validate_hex_end(
+    pub(super) fn validate_complete_hex_value(
         &self,
         ty: &SszType,
         hex: HexReader,
         end: usize,
     ) -> Result<(), JsonToSszError> {
-        let count = hex.decoded_bytes() as usize;
+        let count = hex.decoded_byte_count() as usize;
         let wrong = |why: String| Err(JsonTokenError::new(end - 1, why).into());
         if let Some(size) = ty.size.filter(|size| *size != count) {
             return wrong(format!("{count} bytes, not {size}"));
         }
         let bytes = &self.output.bytes;
         let bytes = match hex.write_position() {
-            HexWritePosition::At(place) => &bytes[place..place + count],
-            HexWritePosition::End => &bytes[bytes.len() - count..],
+            DecodedHexDestination::At(place) => &bytes[place..place + count],
+            DecodedHexDestination::End => &bytes[bytes.len() - count..],
         };
         match ty.kind {
             TypeKind::Bitvector(bits) => check_bitvector(bytes, bits).or_else(wrong),

@@ -17,8 +17,8 @@ mod route;
 pub mod rpc_request;
 pub mod status;
 
-pub use self::problem::EngineProblem;
-pub use self::rest_request::RestWitnessRequest;
+pub use self::problem::WitnessBridgeError;
+pub use self::rest_request::RestPayloadWitnessRequest;
 pub use self::route::{
     ExecutionFork, EXECUTION_VERSION_HEADER, REPLY_RESPONSE_TYPE, STATUS_RESPONSE_TYPE,
 };

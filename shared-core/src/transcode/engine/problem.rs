@@ -13,7 +13,7 @@ pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// A kind of error of the witness bridge, with its HTTP status and its codes of JSON-RPC.
 #[derive(Debug, PartialEq, Eq)]
-pub struct EngineProblemKind {
+pub struct WitnessBridgeErrorKind {
     /// HTTP status of the route's response.
     status: u16,
     /// Last segment of the member `type`.
@@ -26,13 +26,13 @@ pub struct EngineProblemKind {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $constant:ident = $status:literal $name:literal [$($codes:literal)*] $code:literal;)*) => {
-        $($(#[$doc])* pub static $constant: EngineProblemKind = EngineProblemKind {
+        $($(#[$doc])* pub static $constant: WitnessBridgeErrorKind = WitnessBridgeErrorKind {
             status: $status,
             name: $name,
             codes: &[$($codes),*],
             code: $code,
         };)*
-        static KINDS: &[&EngineProblemKind] = &[$(&$constant),*];
+        static KINDS: &[&WitnessBridgeErrorKind] = &[$(&$constant),*];
     };
 }
 
@@ -72,14 +72,14 @@ kinds! {
 /// An error of the witness bridge that is sent to a client: its kind, and a detail where one is
 /// known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineProblem {
-    kind: &'static EngineProblemKind,
+pub struct WitnessBridgeError {
+    kind: &'static WitnessBridgeErrorKind,
     detail: Option<String>,
 }
 
-impl EngineProblem {
+impl WitnessBridgeError {
     /// Creates an error of the given kind.
-    pub fn new(kind: &'static EngineProblemKind, detail: impl Into<Option<String>>) -> Self {
+    pub fn new(kind: &'static WitnessBridgeErrorKind, detail: impl Into<Option<String>>) -> Self {
         let detail = detail.into();
         Self { kind, detail }
     }
@@ -100,7 +100,7 @@ impl EngineProblem {
 
     /// Reads the error from the first [`MAX_ERROR_BYTES`] bytes of a response of the route. Returns
     /// `None` if the response is no error.
-    pub fn from_route_response(answer: &[u8]) -> Option<Self> {
+    pub fn from_rest_error_response(answer: &[u8]) -> Option<Self> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let name = answer.get("type")?.as_str()?.rsplit('/').next()?;
         let kind = KINDS.iter().find(|kind| kind.name == name);
@@ -113,7 +113,7 @@ impl EngineProblem {
 
     /// Returns the error of the route for a JSON-RPC response that can't be transcoded. `begins` is
     /// the beginning of the response.
-    pub fn from_rpc_response(begins: &[u8], why: &TranscodeError) -> Self {
+    pub fn from_rpc_error_response(begins: &[u8], why: &TranscodeError) -> Self {
         let of_call = match why {
             TranscodeError::NoValue => Self::from_rpc_error(begins),
             _ => None,
@@ -125,7 +125,7 @@ impl EngineProblem {
     }
 
     /// Formats the error as the JSON-RPC response to the call with the id `id`.
-    pub fn to_rpc_response(&self, id: &[u8]) -> Vec<u8> {
+    pub fn to_rpc_error_response(&self, id: &[u8]) -> Vec<u8> {
         let message = self.detail.as_deref().unwrap_or(self.kind.name);
         let error = json!({ "code": self.kind.code, "message": message }).to_string();
         [
@@ -144,7 +144,7 @@ impl EngineProblem {
     }
 
     /// Formats the body of the REST response that reports the error (RFC 7807).
-    pub fn http_body(&self) -> Vec<u8> {
+    pub fn http_problem_body(&self) -> Vec<u8> {
         let mut problem = json!({ "type": format!("/engine-api/errors/{}", self.kind.name) });
         if let Some(detail) = &self.detail {
             problem["detail"] = detail.as_str().into();
@@ -162,8 +162,9 @@ mod tests {
         let of = |code: i64| {
             let answer =
                 json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "m"}});
-            let problem = EngineProblem::from_rpc_error(answer.to_string().as_bytes()).unwrap();
-            let body: Value = serde_json::from_slice(&problem.http_body()).unwrap();
+            let problem =
+                WitnessBridgeError::from_rpc_error(answer.to_string().as_bytes()).unwrap();
+            let body: Value = serde_json::from_slice(&problem.http_problem_body()).unwrap();
             assert_eq!(body["detail"], "m");
             let name = body["type"].as_str().unwrap();
             let name = name.strip_prefix("/engine-api/errors/").unwrap();
@@ -193,8 +194,10 @@ mod tests {
         let of = |name: &str| {
             let problem = json!({"type": format!("/engine-api/errors/{name}"), "detail": "d\"é"});
             let problem =
-                EngineProblem::from_route_response(problem.to_string().as_bytes()).unwrap();
-            let answer: Value = serde_json::from_slice(&problem.to_rpc_response(b"\"a\"")).unwrap();
+                WitnessBridgeError::from_rest_error_response(problem.to_string().as_bytes())
+                    .unwrap();
+            let answer: Value =
+                serde_json::from_slice(&problem.to_rpc_error_response(b"\"a\"")).unwrap();
             assert_eq!(
                 (&answer["jsonrpc"], &answer["id"]),
                 (&json!("2.0"), &json!("a"))
@@ -217,14 +220,14 @@ mod tests {
         ] {
             assert_eq!(of(name), code, "{name}");
         }
-        let bare = EngineProblem::from_route_response(
+        let bare = WitnessBridgeError::from_rest_error_response(
             br#"{"type":"/engine-api/errors/unsupported-fork"}"#,
         );
-        let call = bare.unwrap().to_rpc_response(b"1");
+        let call = bare.unwrap().to_rpc_error_response(b"1");
         assert!(call.ends_with(br#""message":"unsupported-fork"}}"#));
         for none in ["", "{}", "[]", r#"{"type":1}"#, r#"{"error":{"code":1}}"#] {
             assert_eq!(
-                EngineProblem::from_route_response(none.as_bytes()),
+                WitnessBridgeError::from_rest_error_response(none.as_bytes()),
                 None,
                 "{none}"
             );
@@ -243,14 +246,14 @@ mod tests {
             r#"{"error":{"code":1}"#,
         ] {
             assert_eq!(
-                EngineProblem::from_rpc_error(answer.as_bytes()),
+                WitnessBridgeError::from_rpc_error(answer.as_bytes()),
                 None,
                 "{answer}"
             );
         }
-        let bare = EngineProblem::from_rpc_error(br#"{"error":{"code":-32601}}"#).unwrap();
+        let bare = WitnessBridgeError::from_rpc_error(br#"{"error":{"code":-32601}}"#).unwrap();
         assert_eq!(
-            bare.http_body(),
+            bare.http_problem_body(),
             br#"{"type":"/engine-api/errors/method-not-found"}"#
         );
     }

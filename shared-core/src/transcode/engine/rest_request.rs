@@ -1,26 +1,28 @@
 //! A request of the REST route, converted to a JSON-RPC call for a node that has only JSON-RPC.
 
-use super::problem::{self, EngineProblem};
+use super::problem::{self, WitnessBridgeError};
 use super::route::{
     split_target, ExecutionFork, EXECUTION_VERSION_HEADER, STATUS_RESPONSE_TYPE, WITNESS_ROUTE,
 };
 use crate::negotiate::{cache_control, media_type};
 use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
-use crate::ssz::{self, blob_hashes, check_ssz, path, select_path, Preset, Schema};
+use crate::ssz::{
+    self, check_ssz, locate_value_at_path, path, transaction_blob_hashes, Preset, Schema,
+};
 use crate::transcode::error::TranscodeError;
 use crate::transcode::format::SSZ_TYPE_HEADER;
-use crate::transcode::values::{write_json, ReserveCallback};
+use crate::transcode::values::{write_ssz_as_json, ReserveCallback};
 
 /// A client's REST request for the witness of a payload, after its head was read: the fork of the
 /// payload, or the problem with the request.
 #[derive(Clone, Debug)]
-pub struct RestWitnessRequest(Result<ExecutionFork, RestRequestProblem>);
+pub struct RestPayloadWitnessRequest(Result<ExecutionFork, RestRequestProblem>);
 
 /// The error that the client of a REST request receives, and the mode for logs and metrics.
-type RestRequestProblem = (EngineProblem, ResponseMode);
+type RestRequestProblem = (WitnessBridgeError, ResponseMode);
 
-impl RestWitnessRequest {
+impl RestPayloadWitnessRequest {
     /// Reads the head of a request. Returns `None` if it is not for the route, or if it must not be
     /// transformed. `decodes`: whether compressed bodies are decompressed.
     pub fn from_head<'a>(
@@ -41,19 +43,20 @@ impl RestWitnessRequest {
                 is_ssz = media_type::is_octet_stream(value);
             } else if is("content-encoding") {
                 if !value.eq_ignore_ascii_case(b"identity") {
-                    coding.add_content_encoding_line(value);
+                    coding.update_from_coding_line(value);
                 }
             } else if is(EXECUTION_VERSION_HEADER) {
                 fork = ExecutionFork::from_name(value);
             } else if is(SSZ_TYPE_HEADER) {
                 wants_more = STATUS_RESPONSE_TYPE
-                    .ssz_type_label()
+                    .ssz_type_header_value()
                     .is_none_or(|label| label.as_bytes() != value);
             } else if is("cache-control") && cache_control::has_no_transform(value) {
                 return None;
             }
         }
-        let wrong = |kind, mode, why: &str| Err((EngineProblem::new(kind, why.to_owned()), mode));
+        let wrong =
+            |kind, mode, why: &str| Err((WitnessBridgeError::new(kind, why.to_owned()), mode));
         Some(Self(match fork {
             _ if !is_ssz => wrong(
                 &problem::MEDIA,
@@ -88,9 +91,9 @@ impl RestWitnessRequest {
     }
 
     /// Marks the request as unusable for the given reason, unless it has a problem already.
-    pub fn mark_refused(&mut self, why: TranscodeError) {
+    pub fn mark_request_unusable(&mut self, why: TranscodeError) {
         if self.0.is_ok() {
-            self.0 = Err(body_problem(why, ""));
+            self.0 = Err(problem_for_body_error(why, ""));
         }
     }
 
@@ -104,25 +107,25 @@ impl RestWitnessRequest {
         preset: Preset,
         ssz: &[u8],
         may_take: ReserveCallback<'_>,
-    ) -> Result<Vec<u8>, (EngineProblem, ResponseMode)> {
+    ) -> Result<Vec<u8>, (WitnessBridgeError, ResponseMode)> {
         let fork = self.0.clone()?;
-        encode_witness_call(fork, preset, ssz, may_take)
-            .map_err(|why| body_problem(why, fork.envelope_type()))
+        encode_payload_witness_call(fork, preset, ssz, may_take)
+            .map_err(|why| problem_for_body_error(why, fork.payload_envelope_type()))
     }
 }
 
 /// Maps the error of a body, which should be of the type `type_name`, to the problem for the
 /// client.
-fn body_problem(why: TranscodeError, type_name: &str) -> RestRequestProblem {
-    let mode = why.metrics_mode();
+fn problem_for_body_error(why: TranscodeError, type_name: &str) -> RestRequestProblem {
+    let mode = why.error_response_mode();
     let problem = match why {
         TranscodeError::Invalid(error) => {
             let detail = format!("the body is not a valid {type_name}: {error}");
-            EngineProblem::new(&problem::DECODE, detail)
+            WitnessBridgeError::new(&problem::DECODE, detail)
         }
-        TranscodeError::Length(_) => EngineProblem::new(&problem::LENGTH, why.to_string()),
-        TranscodeError::Coding => EngineProblem::new(&problem::DECODE, why.to_string()),
-        _ => EngineProblem::new(&problem::BUSY, why.to_string()),
+        TranscodeError::Length(_) => WitnessBridgeError::new(&problem::LENGTH, why.to_string()),
+        TranscodeError::Coding => WitnessBridgeError::new(&problem::DECODE, why.to_string()),
+        _ => WitnessBridgeError::new(&problem::BUSY, why.to_string()),
     };
     (problem, mode)
 }
@@ -137,7 +140,7 @@ pub fn rpc_target(target: &[u8]) -> Option<Vec<u8>> {
 
 /// Writes the JSON-RPC call for the payload in `ssz`. Errors: the SSZ is invalid, or memory is
 /// refused.
-fn encode_witness_call(
+fn encode_payload_witness_call(
     fork: ExecutionFork,
     preset: Preset,
     ssz: &[u8],
@@ -146,15 +149,15 @@ fn encode_witness_call(
     // these types are the same in every fork of the consensus layer
     let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
     let ty = schema
-        .find_type(fork.envelope_type())
+        .find_type(fork.payload_envelope_type())
         .ok_or(TranscodeError::Failed)?;
     check_ssz(schema, ty, ssz)?;
     let mut call = Vec::new();
     let mut put = |name: &str, call: &mut Vec<u8>| {
-        let (ty, range) = select_path(schema, ty, ssz, name)?;
-        write_json(schema, ty, &ssz[range], call, may_take)
+        let (ty, range) = locate_value_at_path(schema, ty, ssz, name)?;
+        write_ssz_as_json(schema, ty, &ssz[range], call, may_take)
     };
-    append_text(
+    try_append_text(
         &mut call,
         &format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"engine_newPayloadWithWitnessV{}","params":["#,
@@ -163,31 +166,31 @@ fn encode_witness_call(
     )?;
     put("payload", &mut call)?;
     if fork >= ExecutionFork::Cancun {
-        let (_, transactions) = select_path(schema, ty, ssz, "payload.transactions")?;
-        append_text(&mut call, ",[")?;
+        let (_, transactions) = locate_value_at_path(schema, ty, ssz, "payload.transactions")?;
+        try_append_text(&mut call, ",[")?;
         let mut comma = "";
         for transaction in path::variable_element_ranges(ssz, transactions)? {
-            for hash in blob_hashes(&ssz[transaction?]) {
-                append_text(
+            for hash in transaction_blob_hashes(&ssz[transaction?]) {
+                try_append_text(
                     &mut call,
                     &format!("{comma}\"0x{}\"", const_hex::encode(hash)),
                 )?;
                 comma = ",";
             }
         }
-        append_text(&mut call, "],")?;
+        try_append_text(&mut call, "],")?;
         put("parent_beacon_block_root", &mut call)?;
     }
     if fork >= ExecutionFork::Prague {
-        append_text(&mut call, ",")?;
+        try_append_text(&mut call, ",")?;
         put("execution_requests", &mut call)?;
     }
-    append_text(&mut call, "]}")?;
+    try_append_text(&mut call, "]}")?;
     Ok(call)
 }
 
 /// Appends `text`; memory that is refused is an error, no panic.
-fn append_text(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
+fn try_append_text(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
     to.try_reserve(text.len())
         .map_err(|_| TranscodeError::Memory)?;
     to.extend_from_slice(text.as_bytes());
@@ -198,16 +201,16 @@ fn append_text(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
 mod tests {
     use serde_json::{json, Value};
 
-    use super::{rpc_target, RestWitnessRequest};
+    use super::{rpc_target, RestPayloadWitnessRequest};
     use crate::ssz::{json_to_ssz, Fork, Preset, Schema};
-    use crate::transcode::engine::rpc_request::RpcWitnessCall;
+    use crate::transcode::engine::rpc_request::NewPayloadWitnessCall;
 
     const ROUTE: &str = "/engine/v1/payloads/witness";
     const OCTETS: (&str, &str) = ("content-type", "application/octet-stream");
 
-    fn read(target: &str, fields: &[(&str, &str)]) -> Option<RestWitnessRequest> {
+    fn read(target: &str, fields: &[(&str, &str)]) -> Option<RestPayloadWitnessRequest> {
         let fields = fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-        RestWitnessRequest::from_head(b"POST", target.as_bytes(), fields, true)
+        RestPayloadWitnessRequest::from_head(b"POST", target.as_bytes(), fields, true)
     }
 
     #[test]
@@ -266,7 +269,8 @@ mod tests {
             assert_eq!(status(&coded), Some(expected), "{coding}");
             let fields = coded.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
             let request =
-                RestWitnessRequest::from_head(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
+                RestPayloadWitnessRequest::from_head(b"POST", ROUTE.as_bytes(), fields, false)
+                    .unwrap();
             let (problem, _) = request
                 .to_rpc_call(Preset::Mainnet, b"", &mut |_| true)
                 .unwrap_err();
@@ -278,9 +282,13 @@ mod tests {
         assert_eq!(status(&[OCTETS, fork, keys]), Some(422));
         assert!(read(ROUTE, &[OCTETS, fork, ("Cache-Control", "no-transform")]).is_none());
         assert!(read("/", &[OCTETS, fork]).is_none());
-        assert!(
-            RestWitnessRequest::from_head(b"GET", ROUTE.as_bytes(), [].into_iter(), true).is_none()
-        );
+        assert!(RestPayloadWitnessRequest::from_head(
+            b"GET",
+            ROUTE.as_bytes(),
+            [].into_iter(),
+            true
+        )
+        .is_none());
     }
 
     fn quantity(n: u64) -> String {
@@ -347,7 +355,7 @@ mod tests {
                 envelope["executionRequests"] = json!(["0x00ff", "0x01"]);
                 params.push(json!(["0x00ff", "0x01"]));
             }
-            let ty = schema.find_type(fork.envelope_type()).unwrap();
+            let ty = schema.find_type(fork.payload_envelope_type()).unwrap();
             let ssz = json_to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
             let request = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
             let call = request
@@ -355,7 +363,8 @@ mod tests {
                 .unwrap();
             // and back
             let method = format!("engine_newPayloadWithWitnessV{version}");
-            let called = RpcWitnessCall::for_method(method.as_bytes(), Some(fork)).unwrap();
+            let called =
+                NewPayloadWitnessCall::for_witness_method(method.as_bytes(), Some(fork)).unwrap();
             let submission = called.to_rest_submission(Preset::Mainnet, &call).unwrap();
             assert_eq!((submission.fork, &submission.ssz), (name.as_bytes(), &ssz));
             let call: Value = serde_json::from_slice(&call).unwrap();

@@ -45,7 +45,7 @@ impl ExecutionFork {
     ];
 
     /// Returns the name of the fork in `Eth-Execution-Version`.
-    pub(super) fn header_name(self) -> &'static str {
+    pub(super) fn execution_version_value(self) -> &'static str {
         match self {
             Self::Paris => "paris",
             Self::Shanghai => "shanghai",
@@ -58,11 +58,17 @@ impl ExecutionFork {
 
     pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
-        all.find(|fork| fork.header_name().as_bytes().eq_ignore_ascii_case(name))
+        all.find(|fork| {
+            fork.execution_version_value()
+                .as_bytes()
+                .eq_ignore_ascii_case(name)
+        })
     }
 
     /// Returns the fork that the header `Eth-Execution-Version` of a request names.
-    pub fn from_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
+    pub fn from_execution_version_header<'a>(
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Option<Self> {
         let is_version = |(name, _): &(&[u8], &[u8])| {
             name.eq_ignore_ascii_case(EXECUTION_VERSION_HEADER.as_bytes())
         };
@@ -82,7 +88,7 @@ impl ExecutionFork {
     }
 
     /// Returns the name of the SSZ type of the REST request's body, which contains the payload.
-    pub(super) fn envelope_type(self) -> &'static str {
+    pub(super) fn payload_envelope_type(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadEnvelopeParis",
             Self::Shanghai => "ExecutionPayloadEnvelopeShanghai",
@@ -93,7 +99,7 @@ impl ExecutionFork {
     }
 
     /// Returns the name of the SSZ type of the fork's payload.
-    pub(super) fn payload_type(self) -> &'static str {
+    pub(super) fn payload_ssz_type(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadParis",
             Self::Shanghai => "ExecutionPayloadShanghai",

@@ -1,16 +1,16 @@
 //! A JSON-RPC call for a payload's witness, converted to a request of the REST route for a node
 //! that has only the route.
 
-use super::problem::{self, EngineProblem};
+use super::problem::{self, WitnessBridgeError};
 use super::route::{split_target, ExecutionFork, WITNESS_ROUTE};
-use crate::jsonrpc::request::{parse_request, JsonRpcRequest};
-use crate::jsonrpc::response::first_object_member;
-use crate::jsonrpc::scan::{JsonScanner, SkippedJsonValue};
+use crate::jsonrpc::request::{parse_jsonrpc_request, JsonRpcRequestBody};
+use crate::jsonrpc::response::find_object_member;
+use crate::jsonrpc::scan::{SkippedJsonValue, StrictJsonReader};
 use crate::response_mode::ResponseMode;
 use crate::ssz::schema::OFFSET_LENGTH;
 use crate::ssz::{
-    self, blob_hashes, json_to_ssz, path, select_path, JsonInputForm, JsonToSsz, Preset, Schema,
-    SszError,
+    self, json_to_ssz, locate_value_at_path, path, transaction_blob_hashes, JsonEnvelopeForm,
+    JsonToSsz, Preset, Schema, SszError,
 };
 use crate::transcode::TranscodeError;
 
@@ -21,7 +21,7 @@ const ROOT_LENGTH: usize = 32;
 
 /// The parts of the REST request that is sent to the node in place of a client's call.
 #[derive(Debug)]
-pub struct RestWitnessSubmission {
+pub struct RestPayloadSubmission {
     /// The fork of the payload, as in the header `Eth-Execution-Version`.
     pub fork: &'static [u8],
     /// The SSZ body of the request.
@@ -32,7 +32,7 @@ pub struct RestWitnessSubmission {
 #[derive(Debug, PartialEq, Eq)]
 pub enum WitnessCallRefusal {
     /// The call is invalid, or memory is refused.
-    Wrong(EngineProblem, ResponseMode),
+    Wrong(WitnessBridgeError, ResponseMode),
     /// The payload is invalid because its blobs are not those that the call names. The route has no
     /// parameter that names them.
     OtherBlobs,
@@ -40,14 +40,14 @@ pub enum WitnessCallRefusal {
 
 impl From<TranscodeError> for WitnessCallRefusal {
     fn from(why: TranscodeError) -> Self {
-        let mode = why.metrics_mode();
+        let mode = why.error_response_mode();
         let kind = match why {
             TranscodeError::Invalid(_) => &problem::BODY,
             TranscodeError::Length(_) => &problem::LENGTH,
             TranscodeError::Coding => &problem::PARSE,
             _ => &problem::BUSY,
         };
-        Self::Wrong(EngineProblem::new(kind, why.to_string()), mode)
+        Self::Wrong(WitnessBridgeError::new(kind, why.to_string()), mode)
     }
 }
 
@@ -60,7 +60,7 @@ impl From<SszError> for WitnessCallRefusal {
 /// A client's call of `engine_newPayloadWithWitness`. Only its method is known before its body is
 /// complete.
 #[derive(Clone, Debug)]
-pub struct RpcWitnessCall {
+pub struct NewPayloadWitnessCall {
     version: u8,
     /// The fork that the request's head names, if any. One version of the method may cover two
     /// forks.
@@ -69,18 +69,18 @@ pub struct RpcWitnessCall {
     unread: Option<TranscodeError>,
 }
 
-impl RpcWitnessCall {
+impl NewPayloadWitnessCall {
     /// Creates the call for a method name. Returns `None` if the name is another method.
-    pub fn for_method(method: &[u8], named: Option<ExecutionFork>) -> Option<Self> {
+    pub fn for_witness_method(method: &[u8], named: Option<ExecutionFork>) -> Option<Self> {
         Some(Self {
-            version: witness_method_version(method)?,
+            version: payload_witness_method_version(method)?,
             named,
             unread: None,
         })
     }
 
     /// Marks the call as not convertible for the given reason, unless it has a reason already.
-    pub fn mark_refused(&mut self, why: TranscodeError) {
+    pub fn mark_call_unconvertible(&mut self, why: TranscodeError) {
         self.unread.get_or_insert(why);
     }
 
@@ -92,14 +92,14 @@ impl RpcWitnessCall {
         &self,
         preset: Preset,
         body: &[u8],
-    ) -> Result<RestWitnessSubmission, WitnessCallRefusal> {
+    ) -> Result<RestPayloadSubmission, WitnessCallRefusal> {
         if let Some(why) = &self.unread {
             return Err(why.clone().into());
         }
-        match parse_request(body, 0) {
-            Ok(JsonRpcRequest::Single(call)) => {
+        match parse_jsonrpc_request(body, 0) {
+            Ok(JsonRpcRequestBody::Single(call)) => {
                 let params = call.params.unwrap_or(b"[]");
-                params_to_submission(self.version, params, self.named, preset)
+                payload_params_to_submission(self.version, params, self.named, preset)
             }
             _ => Err(TranscodeError::Failed.into()),
         }
@@ -107,7 +107,7 @@ impl RpcWitnessCall {
 }
 
 /// Returns the version of the method, or `None` if the name is another method.
-fn witness_method_version(method: &[u8]) -> Option<u8> {
+fn payload_witness_method_version(method: &[u8]) -> Option<u8> {
     match method.strip_prefix(METHOD_PREFIX)? {
         [digit @ b'1'..=b'5'] => Some(digit - b'0'),
         _ => None,
@@ -123,19 +123,19 @@ pub fn rest_target(target: &[u8]) -> Vec<u8> {
 
 /// Converts the params of a call to the body of the REST request. `named` is the fork in the
 /// request's head.
-fn params_to_submission(
+fn payload_params_to_submission(
     version: u8,
     params: &[u8],
     named: Option<ExecutionFork>,
     preset: Preset,
-) -> Result<RestWitnessSubmission, WitnessCallRefusal> {
+) -> Result<RestPayloadSubmission, WitnessCallRefusal> {
     let params = split_array(params).ok_or_else(|| invalid_params("params is not an array"))?;
     let payload = *params
         .first()
         .ok_or_else(|| invalid_params("params is empty"))?;
     let fork = match version {
         1 => ExecutionFork::Paris,
-        2 if is_present(first_object_member(payload, "withdrawals")) => ExecutionFork::Shanghai,
+        2 if is_present(find_object_member(payload, "withdrawals")) => ExecutionFork::Shanghai,
         2 => ExecutionFork::Paris,
         3 => ExecutionFork::Cancun,
         4 => named
@@ -163,19 +163,20 @@ fn params_to_submission(
         let read = json_to_ssz(schema, ty(name)?, params[at]);
         Ok(read.map_err(|error| error.prepend_field(&format!("params[{at}]")))?)
     };
-    let payload_type = ty(fork.payload_type())?;
+    let payload_type = ty(fork.payload_ssz_type())?;
     let in_payload = |error: SszError| error.prepend_field("params[0]");
-    let mut reader =
-        JsonToSsz::new(schema, payload_type, JsonInputForm::Bare).with_zero_prefix(head)?;
-    reader.push_piece(payload).map_err(in_payload)?;
+    let mut reader = JsonToSsz::new(schema, payload_type, JsonEnvelopeForm::Bare)
+        .with_reserved_zero_prefix(head)?;
+    reader.feed_json_piece(payload).map_err(in_payload)?;
     let mut ssz = reader.finish().map_err(in_payload)?;
     write_offset(&mut ssz, 0, head);
     if fork >= ExecutionFork::Cancun {
         let named = param(1, "EngineVersionedHashes")?;
-        let (_, transactions) = select_path(schema, payload_type, &ssz[head..], "transactions")?;
+        let (_, transactions) =
+            locate_value_at_path(schema, payload_type, &ssz[head..], "transactions")?;
         let mut rest = &named[..];
         for transaction in path::variable_element_ranges(&ssz[head..], transactions)? {
-            for hash in blob_hashes(&ssz[head..][transaction?]) {
+            for hash in transaction_blob_hashes(&ssz[head..][transaction?]) {
                 rest = rest
                     .strip_prefix(hash)
                     .ok_or(WitnessCallRefusal::OtherBlobs)?;
@@ -194,8 +195,8 @@ fn params_to_submission(
             .map_err(|_| TranscodeError::Memory)?;
         ssz.extend_from_slice(&requests);
     }
-    Ok(RestWitnessSubmission {
-        fork: fork.header_name().as_bytes(),
+    Ok(RestPayloadSubmission {
+        fork: fork.execution_version_value().as_bytes(),
         ssz,
     })
 }
@@ -205,9 +206,9 @@ fn params_to_submission(
 fn split_array(array: &[u8]) -> Option<Vec<&[u8]>> {
     // no version has more params
     const MOST: usize = 8;
-    let mut scanner = JsonScanner::for_utf8_value(array);
+    let mut scanner = StrictJsonReader::for_trusted_utf8(array);
     let mut elements = Vec::new();
-    let mut another = scanner.first_element().ok()?;
+    let mut another = scanner.enter_array().ok()?;
     while another && elements.len() < MOST {
         let SkippedJsonValue { span, .. } = scanner.skip_value().ok()?;
         elements.push(&array[span]);
@@ -228,7 +229,7 @@ fn write_offset(ssz: &mut [u8], at: usize, offset: usize) {
 
 fn invalid_params(why: &str) -> WitnessCallRefusal {
     WitnessCallRefusal::Wrong(
-        EngineProblem::new(&problem::BODY, why.to_owned()),
+        WitnessBridgeError::new(&problem::BODY, why.to_owned()),
         ResponseMode::SszInvalid,
     )
 }
@@ -236,8 +237,8 @@ fn invalid_params(why: &str) -> WitnessCallRefusal {
 #[cfg(test)]
 mod tests {
     use super::{
-        params_to_submission, rest_target, witness_method_version, RpcWitnessCall,
-        WitnessCallRefusal,
+        payload_params_to_submission, payload_witness_method_version, rest_target,
+        NewPayloadWitnessCall, WitnessCallRefusal,
     };
     use crate::response_mode::ResponseMode;
     use crate::ssz::Preset;
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn method_versions_1_to_5_are_accepted() {
-        let of = |method: &str| witness_method_version(method.as_bytes());
+        let of = |method: &str| payload_witness_method_version(method.as_bytes());
         assert_eq!(of("engine_newPayloadWithWitnessV1"), Some(1));
         assert_eq!(of("engine_newPayloadWithWitnessV5"), Some(5));
         for other in ["V0", "V6", "V55", "V", "", "v1"] {
@@ -278,7 +279,8 @@ mod tests {
     #[test]
     fn fork_is_read_from_payload_or_head_when_a_version_covers_two() {
         let fork = |version, params: &str, named| {
-            let made = params_to_submission(version, params.as_bytes(), named, Preset::Mainnet);
+            let made =
+                payload_params_to_submission(version, params.as_bytes(), named, Preset::Mainnet);
             made.map(|made| made.fork)
         };
         let paris = format!("[{}]", payload(""));
@@ -312,11 +314,11 @@ mod tests {
     #[test]
     fn invalid_params_are_reported_with_their_path() {
         let why = |params: &str| {
-            let made = params_to_submission(4, params.as_bytes(), None, Preset::Mainnet);
+            let made = payload_params_to_submission(4, params.as_bytes(), None, Preset::Mainnet);
             match made.unwrap_err() {
                 WitnessCallRefusal::Wrong(problem, mode) => {
                     assert_eq!(mode, ResponseMode::SszInvalid, "{params}");
-                    String::from_utf8(problem.to_rpc_response(b"1")).unwrap()
+                    String::from_utf8(problem.to_rpc_error_response(b"1")).unwrap()
                 }
                 other => panic!("{params}: {other:?}"),
             }
@@ -333,17 +335,19 @@ mod tests {
     #[test]
     fn unreadable_call_is_refused_for_its_first_reason() {
         let mut called =
-            RpcWitnessCall::for_method(b"engine_newPayloadWithWitnessV1", None).unwrap();
-        let refusal =
-            |called: &RpcWitnessCall| match called.to_rest_submission(Preset::Mainnet, b"") {
-                Err(WitnessCallRefusal::Wrong(_, mode)) => mode,
-                other => panic!("{other:?}"),
-            };
+            NewPayloadWitnessCall::for_witness_method(b"engine_newPayloadWithWitnessV1", None)
+                .unwrap();
+        let refusal = |called: &NewPayloadWitnessCall| match called
+            .to_rest_submission(Preset::Mainnet, b"")
+        {
+            Err(WitnessCallRefusal::Wrong(_, mode)) => mode,
+            other => panic!("{other:?}"),
+        };
         assert_eq!(refusal(&called), ResponseMode::Failed);
-        called.mark_refused(TranscodeError::Length(1));
+        called.mark_call_unconvertible(TranscodeError::Length(1));
         assert_eq!(refusal(&called), ResponseMode::SszLength);
         // the first reason is reported
-        called.mark_refused(TranscodeError::Coding);
+        called.mark_call_unconvertible(TranscodeError::Coding);
         assert_eq!(refusal(&called), ResponseMode::SszLength);
     }
 }

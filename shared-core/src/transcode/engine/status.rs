@@ -2,10 +2,10 @@
 //! status and has the witness next to it. The parts consist of the same bytes.
 
 use crate::ssz::schema::OFFSET_LENGTH;
-use crate::ssz::{self, check_ssz, select_path, Preset, Schema, SszToJson};
+use crate::ssz::{self, check_ssz, locate_value_at_path, Preset, Schema, SszToJson};
 use crate::transcode::error::TranscodeError;
 use crate::transcode::format::BodyFormat;
-use crate::transcode::values::{estimated_json_length, write_json_rest, ReserveCallback};
+use crate::transcode::values::{estimated_json_length, write_remaining_json, ReserveCallback};
 
 /// Bytes that are reserved before the SSZ of JSON-RPC's type, because the route's type is longer.
 pub const RESERVED_BYTES: usize = OFFSET_LENGTH;
@@ -15,7 +15,7 @@ const STATUS_FIXED_LENGTH: usize = 1 + 2 * OFFSET_LENGTH;
 
 /// Converts the SSZ of JSON-RPC's type, which begins after [`RESERVED_BYTES`] bytes, to the route's
 /// type in place. Returns `None` if the input is not valid; it is then unchanged.
-pub fn rpc_to_rest_status(ssz: &mut [u8]) -> Option<()> {
+pub fn payload_status_to_rest(ssz: &mut [u8]) -> Option<()> {
     let (head, parts) = ssz.split_at_mut_checked(2 * OFFSET_LENGTH + STATUS_FIXED_LENGTH)?;
     let offset = |at: usize| -> Option<usize> {
         let bytes = head.get(RESERVED_BYTES + at..)?.first_chunk()?;
@@ -49,7 +49,7 @@ pub fn rpc_to_rest_status(ssz: &mut [u8]) -> Option<()> {
 ///
 /// # Errors
 /// The input is not valid, or memory is refused.
-pub fn rest_status_to_result(
+pub fn payload_status_to_result(
     preset: Preset,
     id: &[u8],
     format: BodyFormat,
@@ -66,8 +66,8 @@ pub fn rest_status_to_result(
     };
     let ty = schema.find_type(name).ok_or(TranscodeError::Failed)?;
     check_ssz(schema, ty, ssz)?;
-    let (status_type, status) = select_path(schema, ty, ssz, "payload_status")?;
-    let (_, witness) = select_path(schema, ty, ssz, "witness")?;
+    let (status_type, status) = locate_value_at_path(schema, ty, ssz, "payload_status")?;
+    let (_, witness) = locate_value_at_path(schema, ty, ssz, "witness")?;
     let (status, witness) = (&ssz[status], &ssz[witness]);
     let mut result = Vec::new();
     let reserve =
@@ -101,7 +101,7 @@ pub fn rest_status_to_result(
     for part in [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",\"result\":"] {
         result.extend_from_slice(part);
     }
-    write_json_rest(
+    write_remaining_json(
         SszToJson::new(schema, status_type, status)?,
         &mut result,
         may_take,
@@ -112,8 +112,8 @@ pub fn rest_status_to_result(
     let ty = schema
         .find_type("OptionalRlpWitness")
         .ok_or(TranscodeError::Failed)?;
-    write_json_rest(
-        SszToJson::new(schema, ty, witness)?.with_rlp_keys(),
+    write_remaining_json(
+        SszToJson::new(schema, ty, witness)?.with_empty_witness_keys(),
         &mut result,
         may_take,
     )?;
@@ -132,7 +132,7 @@ pub fn blob_mismatch_result(id: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{rpc_to_rest_status, RESERVED_BYTES};
+    use super::{payload_status_to_rest, RESERVED_BYTES};
     use crate::ssz::{check_ssz, json_to_ssz, ssz_to_json, Fork, Preset, Schema};
     use crate::transcode::{BodyFormat, TranscodeError};
 
@@ -145,7 +145,7 @@ mod tests {
         format: BodyFormat,
         ssz: &[u8],
     ) -> Result<Vec<u8>, TranscodeError> {
-        super::rest_status_to_result(preset, id, format, ssz, &mut |_| true)
+        super::payload_status_to_result(preset, id, format, ssz, &mut |_| true)
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             let json = format!("{{{status},\"witness\":{witness}}}");
             let ssz = json_to_ssz(schema, flat, json.as_bytes()).unwrap();
             let mut made = [&[0; RESERVED_BYTES][..], &ssz].concat();
-            rpc_to_rest_status(&mut made).unwrap();
+            payload_status_to_rest(&mut made).unwrap();
             check_ssz(schema, nested, &made).unwrap();
             let text = String::from_utf8(ssz_to_json(schema, nested, &made).unwrap()).unwrap();
             let lists = match witness {
@@ -210,7 +210,7 @@ mod tests {
             [&zeros[..5], &[13], &zeros[..20]].concat(),
         ] {
             let mut ssz = wrong.clone();
-            assert_eq!(rpc_to_rest_status(&mut ssz), None);
+            assert_eq!(payload_status_to_rest(&mut ssz), None);
             assert_eq!(ssz, wrong);
         }
     }

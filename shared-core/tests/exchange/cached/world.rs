@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
-use sszip_core::cache::process::ProcessHandle;
+use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{BodyLength, RequiredBody};
 use sszip_core::exchange::{CacheFill, Exchange, LookupAction, LookupRequest, RequestHead};
@@ -34,7 +34,7 @@ pub type NodeResponses = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
 
 pub struct CacheModel {
     pub config: Arc<RouteConfig>,
-    pub process: ProcessHandle,
+    pub process: ProcessResources,
     pub woken: Arc<WokenRequestQueue>,
     pub policy: &'static str,
     pub now: u64,
@@ -56,7 +56,7 @@ impl CacheModel {
             &credentials,
             "batch_max 4",
         ];
-        let process = ProcessHandle::default();
+        let process = ProcessResources::default();
         let woken = Arc::new(WokenRequestQueue::default());
         process.shared.add_event_loop(woken.clone());
         process.shared.start_hot_tier(4 << 20, 4 << 20, 1);
@@ -184,7 +184,7 @@ impl CacheModel {
                 filters: false,
                 host_writes_vary: false,
                 forwards_codings: false,
-                waiter: waiter.map(|id| EventLoopId::default().waiter_with_id(id)),
+                waiter: waiter.map(|id| EventLoopId::default().waiter_of_request(id)),
                 bypass: open.bypass,
                 never_anew: false,
             })
@@ -242,7 +242,7 @@ impl CacheModel {
                 if !self.unsent.is_empty() {
                     let (_exchange, mut fill) = self.unsent.remove(n % self.unsent.len());
                     fill.build_collected_entries();
-                    fill.publish_entries(self.now);
+                    fill.store_and_publish_entries(self.now);
                 }
             }
             Step::Leave(n) => {

@@ -132,7 +132,7 @@ fn compare(ty: &Type, seed: u64, most: usize) {
 pub fn compare_value(ty: &Type, value: &Value, label: &str) {
     let mut definitions = String::new();
     let text = ty.text(&mut definitions);
-    let mut schema = Schema::from_table(&definitions).unwrap();
+    let mut schema = Schema::compile_type_table(&definitions).unwrap();
     let id = schema.parse_type(&text).unwrap();
     let ssz = ty.serialize(value);
     let root = hash_tree_root(&schema, id, &ssz).unwrap();

@@ -22,7 +22,7 @@ Shape = CompatibleUnion({1: Square, 2: Square})
 
 #[test]
 fn roots_equal_the_vectors_of_the_specs() {
-    let mut schema = Schema::from_table(TABLE).unwrap();
+    let mut schema = Schema::compile_type_table(TABLE).unwrap();
     let lines = include_str!("vectors.txt").lines();
     let mut count = 0;
     for line in lines.filter(|line| !line.starts_with('#')) {

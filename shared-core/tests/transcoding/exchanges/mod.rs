@@ -16,8 +16,8 @@ mod results;
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
-use sszip_core::cache::process::ProcessHandle;
-use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::fields::Fields;
 use super::host::{HostRequest, NodeResponse};
@@ -50,9 +50,9 @@ fn place(
     choices: &mut Choices<'_>,
     is_roomy: bool,
     more: &[(&str, &str)],
-) -> (ProcessHandle, Arc<RouteConfig>) {
-    let process = ProcessHandle::default();
-    let mut directives = ConfigBlock::default();
+) -> (ProcessResources, Arc<RouteConfig>) {
+    let process = ProcessResources::default();
+    let mut directives = RouteConfigBlock::default();
     let min_length = chosen(choices, &["0", "1", "300"]);
     let mut set = |name: &str, value: &str| {
         directives.set_directive(name, &[value.as_bytes()]).unwrap();

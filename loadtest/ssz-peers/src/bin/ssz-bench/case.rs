@@ -70,12 +70,12 @@ pub struct OperationMeasurements {
     /// Bytes of the input.
     pub bytes_in: usize,
     /// Measurements by implementation.
-    pub ways: Vec<CaseMeasurement>,
+    pub ways: Vec<ImplementationMeasurement>,
 }
 
 /// The measured times of one implementation.
 #[derive(Serialize)]
-pub struct CaseMeasurement {
+pub struct ImplementationMeasurement {
     /// Name of the implementation.
     pub who: String,
     /// Time of one run in ns, by round.
@@ -97,10 +97,10 @@ fn time_case(case: &mut MeasuredImplementation, runs: usize) -> f64 {
 }
 
 /// Measures all cases in turn; each round begins with another case.
-pub fn compare_cases(
+pub fn measure_all_cases(
     mut cases: Vec<MeasuredImplementation>,
     plan: MeasurementPlan,
-) -> Vec<CaseMeasurement> {
+) -> Vec<ImplementationMeasurement> {
     cases.retain(|case| !plan.ours || case.implementation.starts_with(OURS));
     let first: Vec<f64> = cases.iter_mut().map(|case| time_case(case, 1)).collect();
     let runs: Vec<usize> = first
@@ -112,9 +112,9 @@ pub fn compare_cases(
         _ if plan.rounds < 3 => plan.rounds,
         fit => fit.clamp(3, plan.rounds),
     };
-    let mut ways: Vec<CaseMeasurement> = cases
+    let mut ways: Vec<ImplementationMeasurement> = cases
         .iter()
-        .map(|case| CaseMeasurement {
+        .map(|case| ImplementationMeasurement {
             who: case.implementation.clone(),
             ns: Vec::new(),
         })

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{json, Value};
-use ssz_peers::peers::{libssz, JsonLibrary, PeerValue as _};
-use ssz_peers::{sample, table_of};
+use ssz_peers::peers::{libssz, JsonLibrary, PeerSszCodec as _};
+use ssz_peers::{resolve_peer_type, sample};
 
 /// Returns a SignedBeaconBlock of deneb in JSON, and whether it is recorded; the signature of a
 /// recorded one is generated.
@@ -23,7 +23,7 @@ pub fn load_beacon_block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>>
 
 /// Generates a block of common length from a seed.
 fn generate_block_json() -> Result<Value, Box<dyn Error>> {
-    let (schema, ty) = table_of("SignedBeaconBlock");
+    let (schema, ty) = resolve_peer_type("SignedBeaconBlock");
     let mut rng = fastrand::Rng::with_seed(1);
     let mut block =
         libssz::SignedBeaconBlock::decode_ssz(&sample::random_value_ssz(schema, ty, &mut rng))?;
@@ -34,17 +34,17 @@ fn generate_block_json() -> Result<Value, Box<dyn Error>> {
         bytes.try_into().expect("short enough")
     });
     body.execution_payload.transactions = transactions.collect::<Vec<_>>().try_into()?;
-    let (schema, ty) = table_of("Attestation");
+    let (schema, ty) = resolve_peer_type("Attestation");
     let attestations: Result<Vec<_>, String> = (0..128)
         .map(|_| libssz::Attestation::decode_ssz(&sample::random_value_ssz(schema, ty, &mut rng)))
         .collect();
     body.attestations = attestations?.try_into()?;
-    let json = JsonLibrary::SerdeJson.write(&block)?;
+    let json = JsonLibrary::SerdeJson.serialize_to_json(&block)?;
     Ok(serde_json::from_slice(&json)?)
 }
 
 /// The items of a witness's lists as hex text, from which larger witnesses are made.
-pub struct WitnessItems {
+pub struct WitnessHexItems {
     pub state: Vec<String>,
     pub keys: Vec<String>,
     pub codes: Vec<String>,
@@ -52,14 +52,14 @@ pub struct WitnessItems {
 }
 
 /// Returns items to repeat, and whether they are recorded.
-pub fn load_witness_parts(corpus: &Path) -> Result<(WitnessItems, bool), Box<dyn Error>> {
+pub fn load_witness_parts(corpus: &Path) -> Result<(WitnessHexItems, bool), Box<dyn Error>> {
     let recorded = corpus.join("witness/cache_hoodi_1265656.json");
     if recorded.exists() {
         let cache: Value = serde_json::from_slice(&fs::read(recorded)?)?;
         let of = |name: &str| -> Result<Vec<String>, serde_json::Error> {
             serde_json::from_value(cache["witness"][name].clone())
         };
-        let parts = WitnessItems {
+        let parts = WitnessHexItems {
             state: of("state")?,
             keys: of("keys")?,
             codes: of("codes")?,
@@ -78,7 +78,7 @@ pub fn load_witness_parts(corpus: &Path) -> Result<(WitnessItems, bool), Box<dyn
             .map(|hex: String| format!("0x{hex}"))
             .collect()
     };
-    let parts = WitnessItems {
+    let parts = WitnessHexItems {
         state: texts(1700, 560),
         keys: texts(400, 32),
         codes: texts(22, 9000),

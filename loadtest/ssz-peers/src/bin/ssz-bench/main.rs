@@ -40,7 +40,7 @@ struct BenchmarkResults {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1).peekable();
     if args.peek().is_some_and(|first| first == witness::CHILD) {
-        return witness::run_witness_child(args.nth(1), args.next());
+        return witness::measure_one_witness_conversion(args.nth(1), args.next());
     }
     let Some(options) = parse_options(args) else {
         return Err(USAGE.into());
@@ -64,7 +64,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         if is_recorded {
             results.recorded.push("block");
         }
-        results.groups.extend(typed::measure_blocks(&block, plan)?);
+        results
+            .groups
+            .extend(typed::measure_block_codecs(&block, plan)?);
     }
     if wants("state") {
         let counts: &[usize] = match options.quick {
@@ -73,7 +75,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             false => &[2_000, 100_000, 500_000, 1_000_000],
         };
         for count in counts {
-            results.groups.extend(typed::measure_state(*count, plan)?);
+            results
+                .groups
+                .extend(typed::measure_beacon_state(*count, plan)?);
         }
     }
     if wants("witness") {
@@ -86,7 +90,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             false => &[100, 300, 500],
         };
         for megabytes in sizes {
-            let of_this_size = witness::measure_witness(&parts, *megabytes, plan, &options.work)?;
+            let of_this_size =
+                witness::measure_witness_conversion(&parts, *megabytes, plan, &options.work)?;
             results.witnesses.push(of_this_size);
         }
     }

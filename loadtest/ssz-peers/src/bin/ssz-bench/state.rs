@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use ssz_peers::peers::libssz::{BeaconState, Validator};
-use ssz_peers::peers::PeerValue;
-use ssz_peers::{sample, table_of};
+use ssz_peers::peers::PeerSszCodec;
+use ssz_peers::{resolve_peer_type, sample};
 
 const ETH: u64 = 1_000_000_000;
 const FAR_FUTURE_EPOCH: u64 = u64::MAX;
@@ -12,7 +12,7 @@ const FAR_FUTURE_EPOCH: u64 = u64::MAX;
 /// Returns the state in SSZ.
 pub fn generate_state_ssz(validators: usize) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut rng = fastrand::Rng::with_seed(validators as u64);
-    let (schema, ty) = table_of("BeaconState");
+    let (schema, ty) = resolve_peer_type("BeaconState");
     let mut state = BeaconState::decode_ssz(&sample::random_value_ssz(schema, ty, &mut rng))?;
     let mut epochs = 0..;
     let mut validator = || {

@@ -5,20 +5,22 @@ use std::error::Error;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::Value as Tree;
-use ssz_peers::peers::{ethereum_ssz, libssz, ssz_rs, JsonLibrary, PeerValue};
-use ssz_peers::table_of;
-use sszip_core::ssz::{self, check_ssz, hash_tree_root, json_to_ssz, select_path, ssz_to_json};
+use ssz_peers::peers::{ethereum_ssz, libssz, ssz_rs, JsonLibrary, PeerSszCodec};
+use ssz_peers::resolve_peer_type;
+use sszip_core::ssz::{
+    self, check_ssz, hash_tree_root, json_to_ssz, locate_value_at_path, ssz_to_json,
+};
 use sszip_core::ssz::{Schema, SszToJson, TypeId};
 
 use crate::case::{
-    compare_cases, MeasuredImplementation, MeasurementPlan, OperationMeasurements, OURS,
+    measure_all_cases, MeasuredImplementation, MeasurementPlan, OperationMeasurements, OURS,
 };
 use crate::state;
 
 const IN_PIECES: &str = "sszip, in pieces";
 
 /// A measured value in each of its formats, with its type.
-struct MeasuredValue {
+struct BenchmarkInputValue {
     value: String,
     validators: usize,
     schema: &'static Schema,
@@ -32,16 +34,16 @@ struct MeasuredValue {
 }
 
 /// A type of a compared crate that reads and writes both SSZ and JSON.
-trait JsonPeerValue: PeerValue + Serialize + DeserializeOwned {}
+trait PeerSszJsonCodec: PeerSszCodec + Serialize + DeserializeOwned {}
 
-impl<T: PeerValue + Serialize + DeserializeOwned> JsonPeerValue for T {}
+impl<T: PeerSszCodec + Serialize + DeserializeOwned> PeerSszJsonCodec for T {}
 
 /// Usual maximum bytes of a block in SSZ.
 const USUAL: usize = 150_000;
 
 /// Measures a SignedBeaconBlock, and the same block without its longest transactions if it
 /// exceeds the usual size.
-pub fn measure_blocks(
+pub fn measure_block_codecs(
     json: &Tree,
     plan: MeasurementPlan,
 ) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
@@ -71,15 +73,15 @@ fn measure_block(
     which: &str,
     plan: MeasurementPlan,
 ) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
-    let (schema, ty) = table_of("SignedBeaconBlock");
-    let subject = MeasuredValue {
+    let (schema, ty) = resolve_peer_type("SignedBeaconBlock");
+    let subject = BenchmarkInputValue {
         value: format!("SignedBeaconBlock, {which}"),
         validators: 0,
         schema,
         ty,
         ssz: block.encode_ssz(),
         // the peers' order of fields equals the order of the specs
-        json: JsonLibrary::SerdeJson.write(block)?,
+        json: JsonLibrary::SerdeJson.serialize_to_json(block)?,
         indented: Some(serde_json::to_vec_pretty(block)?),
         path: None,
     };
@@ -91,18 +93,18 @@ fn measure_block(
 }
 
 /// Measures a BeaconState with this number of validators.
-pub fn measure_state(
+pub fn measure_beacon_state(
     validators: usize,
     plan: MeasurementPlan,
 ) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
-    let (schema, ty) = table_of("BeaconState");
+    let (schema, ty) = resolve_peer_type("BeaconState");
     let ssz = state::generate_state_ssz(validators)?;
-    let subject = MeasuredValue {
+    let subject = BenchmarkInputValue {
         value: "BeaconState".into(),
         validators,
         schema,
         ty,
-        json: JsonLibrary::SerdeJson.write(&libssz::BeaconState::decode_ssz(&ssz)?)?,
+        json: JsonLibrary::SerdeJson.serialize_to_json(&libssz::BeaconState::decode_ssz(&ssz)?)?,
         ssz,
         indented: None,
         path: Some(format!("validators[{}].pubkey", validators / 2)),
@@ -112,8 +114,8 @@ pub fn measure_state(
     )
 }
 
-impl MeasuredValue {
-    fn measure_formats<L: JsonPeerValue, E: JsonPeerValue, R: PeerValue>(
+impl BenchmarkInputValue {
+    fn measure_formats<L: PeerSszJsonCodec, E: PeerSszJsonCodec, R: PeerSszCodec>(
         &self,
         plan: MeasurementPlan,
     ) -> Result<Vec<OperationMeasurements>, Box<dyn Error>> {
@@ -127,7 +129,7 @@ impl MeasuredValue {
         }
         let cases = self.to_json::<L, E>();
         groups.push(self.measure_group("SSZ to JSON", &self.ssz, plan, cases));
-        let cases = self.check_cases::<L, E, R>();
+        let cases = self.build_check_cases::<L, E, R>();
         groups.push(self.measure_group("check", &self.ssz, plan, cases));
         let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.decoded_values::<L, E, R>()?;
         let cases = vec![
@@ -144,10 +146,10 @@ impl MeasuredValue {
         ];
         groups.push(self.measure_group("hash_tree_root", &self.ssz, plan, cases));
         if let Some(path) = &self.path {
-            select_path(self.schema, self.ty, &self.ssz, path)?;
-            let whole = self.check_cases::<L, E, R>().into_iter().skip(1);
+            locate_value_at_path(self.schema, self.ty, &self.ssz, path)?;
+            let whole = self.build_check_cases::<L, E, R>().into_iter().skip(1);
             let part = MeasuredImplementation::new(OURS, || {
-                select_path(self.schema, self.ty, &self.ssz, path)
+                locate_value_at_path(self.schema, self.ty, &self.ssz, path)
             });
             let cases = std::iter::once(part).chain(whole).collect();
             groups.push(self.measure_group("one part", &self.ssz, plan, cases));
@@ -168,11 +170,11 @@ impl MeasuredValue {
             operation,
             validators: self.validators,
             bytes_in: input.len(),
-            ways: compare_cases(cases, plan),
+            ways: measure_all_cases(cases, plan),
         }
     }
 
-    fn to_ssz<'c, L: JsonPeerValue, E: JsonPeerValue>(
+    fn to_ssz<'c, L: PeerSszJsonCodec, E: PeerSszJsonCodec>(
         &'c self,
         json: &'c [u8],
     ) -> Vec<MeasuredImplementation<'c>> {
@@ -182,36 +184,42 @@ impl MeasuredValue {
         for serde in JsonLibrary::ALL {
             let name = |peer| format!("{serde}, {peer}");
             cases.push(MeasuredImplementation::new(name("libssz"), move || {
-                serde.read::<L>(json).map(|value| value.encode_ssz())
+                serde
+                    .parse_peer_json::<L>(json)
+                    .map(|value| value.encode_ssz())
             }));
             cases.push(MeasuredImplementation::new(
                 name("ethereum_ssz"),
-                move || serde.read::<E>(json).map(|value| value.encode_ssz()),
+                move || {
+                    serde
+                        .parse_peer_json::<E>(json)
+                        .map(|value| value.encode_ssz())
+                },
             ));
         }
         cases
     }
 
-    fn to_json<L: JsonPeerValue, E: JsonPeerValue>(&self) -> Vec<MeasuredImplementation<'_>> {
+    fn to_json<L: PeerSszJsonCodec, E: PeerSszJsonCodec>(&self) -> Vec<MeasuredImplementation<'_>> {
         let mut cases = vec![
             MeasuredImplementation::new(OURS, || ssz_to_json(self.schema, self.ty, &self.ssz)),
-            MeasuredImplementation::new(IN_PIECES, || self.to_json_in_pieces()),
+            MeasuredImplementation::new(IN_PIECES, || self.write_json_in_pieces()),
         ];
         for serde in JsonLibrary::ALL {
             let name = |peer| format!("{peer}, {serde}");
             cases.push(MeasuredImplementation::new(name("libssz"), move || {
-                L::decode_ssz(&self.ssz).map(|value| serde.write(&value))
+                L::decode_ssz(&self.ssz).map(|value| serde.serialize_to_json(&value))
             }));
             cases.push(MeasuredImplementation::new(
                 name("ethereum_ssz"),
-                move || E::decode_ssz(&self.ssz).map(|value| serde.write(&value)),
+                move || E::decode_ssz(&self.ssz).map(|value| serde.serialize_to_json(&value)),
             ));
         }
         cases
     }
 
     /// Writes JSON into one buffer repeatedly, as for a client; returns the number of bytes.
-    fn to_json_in_pieces(&self) -> Result<usize, ssz::SszError> {
+    fn write_json_in_pieces(&self) -> Result<usize, ssz::SszError> {
         let mut writer = SszToJson::new(self.schema, self.ty, &self.ssz)?;
         let mut room = vec![0; 64 << 10];
         let mut all = 0;
@@ -224,7 +232,7 @@ impl MeasuredValue {
     }
 
     /// Returns the cases of a check; the peers decode.
-    fn check_cases<L: JsonPeerValue, E: JsonPeerValue, R: PeerValue>(
+    fn build_check_cases<L: PeerSszJsonCodec, E: PeerSszJsonCodec, R: PeerSszCodec>(
         &self,
     ) -> Vec<MeasuredImplementation<'_>> {
         vec![
@@ -235,7 +243,7 @@ impl MeasuredValue {
         ]
     }
 
-    fn decoded_values<L: PeerValue, E: PeerValue, R: PeerValue>(
+    fn decoded_values<L: PeerSszCodec, E: PeerSszCodec, R: PeerSszCodec>(
         &self,
     ) -> Result<(L, E, R), String> {
         Ok((
@@ -246,7 +254,7 @@ impl MeasuredValue {
     }
 
     /// Checks, before any measurement, that all implementations have the same output.
-    fn verify_equal_outputs<L: JsonPeerValue, E: JsonPeerValue, R: PeerValue>(
+    fn verify_equal_outputs<L: PeerSszJsonCodec, E: PeerSszJsonCodec, R: PeerSszCodec>(
         &self,
     ) -> Result<(), Box<dyn Error>> {
         let same = |output: &str, one: &[u8], other: &[u8]| match one == other {
@@ -262,7 +270,7 @@ impl MeasuredValue {
         }
         let ours = ssz_to_json(self.schema, self.ty, &self.ssz)?;
         same("our JSON", &ours, &self.json)?;
-        assert_eq!(self.to_json_in_pieces()?, ours.len());
+        assert_eq!(self.write_json_in_pieces()?, ours.len());
         let root = hash_tree_root(self.schema, self.ty, &self.ssz)?;
         let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.decoded_values::<L, E, R>()?;
         same("the SSZ of ssz_rs", &ssz_rs.encode_ssz(), &self.ssz)?;
@@ -270,12 +278,16 @@ impl MeasuredValue {
         same("the root of ethereum_ssz", &ethereum_ssz.hash_root(), &root)?;
         same("the root of ssz_rs", &ssz_rs.hash_root(), &root)?;
         for serde in JsonLibrary::ALL {
-            let ssz = serde.read::<L>(&self.json)?.encode_ssz();
+            let ssz = serde.parse_peer_json::<L>(&self.json)?.encode_ssz();
             same("the SSZ of libssz", &ssz, &self.ssz)?;
-            let ssz = serde.read::<E>(&self.json)?.encode_ssz();
+            let ssz = serde.parse_peer_json::<E>(&self.json)?.encode_ssz();
             same("the SSZ of ethereum_ssz", &ssz, &self.ssz)?;
-            same("the JSON of libssz", &serde.write(&libssz)?, &self.json)?;
-            let json = serde.write(&ethereum_ssz)?;
+            same(
+                "the JSON of libssz",
+                &serde.serialize_to_json(&libssz)?,
+                &self.json,
+            )?;
+            let json = serde.serialize_to_json(&ethereum_ssz)?;
             same("the JSON of ethereum_ssz", &json, &self.json)?;
         }
         Ok(())

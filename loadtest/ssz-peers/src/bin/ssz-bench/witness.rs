@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use ssz_peers::peers::{ethereum_ssz, libssz, JsonLibrary, PeerValue};
-use ssz_peers::table_of;
-use sszip_core::ssz::{JsonInputForm, JsonToSsz};
+use ssz_peers::peers::{ethereum_ssz, libssz, JsonLibrary, PeerSszCodec};
+use ssz_peers::resolve_peer_type;
+use sszip_core::ssz::{JsonEnvelopeForm, JsonToSsz};
 
 use crate::case::{thread_cpu_ns, MeasurementPlan};
-use crate::corpus::WitnessItems;
+use crate::corpus::WitnessHexItems;
 
 /// First argument of such a process.
 pub const CHILD: &str = "witness-child";
@@ -26,18 +26,18 @@ type WitnessConversion = fn(File) -> Result<ConvertedWitness, Box<dyn Error>>;
 
 /// Names of the implementations, and their functions.
 const WAYS: [(&str, WitnessConversion); 5] = [
-    ("sszip", convert_in_pieces),
+    ("sszip", convert_witness_in_pieces),
     ("serde_json, libssz", |file| {
-        convert_typed::<libssz::ExecutionWitness>(file, JsonLibrary::SerdeJson)
+        convert_witness_by_struct::<libssz::ExecutionWitness>(file, JsonLibrary::SerdeJson)
     }),
     ("serde_json, ethereum_ssz", |file| {
-        convert_typed::<ethereum_ssz::ExecutionWitness>(file, JsonLibrary::SerdeJson)
+        convert_witness_by_struct::<ethereum_ssz::ExecutionWitness>(file, JsonLibrary::SerdeJson)
     }),
     ("sonic-rs, libssz", |file| {
-        convert_typed::<libssz::ExecutionWitness>(file, JsonLibrary::SonicRs)
+        convert_witness_by_struct::<libssz::ExecutionWitness>(file, JsonLibrary::SonicRs)
     }),
     ("sonic-rs, ethereum_ssz", |file| {
-        convert_typed::<ethereum_ssz::ExecutionWitness>(file, JsonLibrary::SonicRs)
+        convert_witness_by_struct::<ethereum_ssz::ExecutionWitness>(file, JsonLibrary::SonicRs)
     }),
 ];
 
@@ -46,19 +46,19 @@ const WAYS: [(&str, WitnessConversion); 5] = [
 pub struct WitnessResults {
     bytes_json: u64,
     bytes_ssz: usize,
-    ways: Vec<WitnessMeasurement>,
+    ways: Vec<WitnessConversionSamples>,
 }
 
 /// The samples of one implementation.
 #[derive(Serialize)]
-struct WitnessMeasurement {
+struct WitnessConversionSamples {
     who: &'static str,
-    samples: Vec<WitnessSample>,
+    samples: Vec<WitnessConversionSample>,
 }
 
 /// One conversion's measurements, which its own process prints.
 #[derive(Serialize, Deserialize)]
-struct WitnessSample {
+struct WitnessConversionSample {
     /// CPU time in ns from the first piece to the SSZ, without reading the file.
     ns: f64,
     /// CPU time of reading the file in ns.
@@ -76,8 +76,8 @@ struct ConvertedWitness {
 }
 
 /// Measures each implementation on a witness of this number of megabytes.
-pub fn measure_witness(
-    parts: &WitnessItems,
+pub fn measure_witness_conversion(
+    parts: &WitnessHexItems,
     megabytes: usize,
     plan: MeasurementPlan,
     work: &Path,
@@ -91,7 +91,7 @@ pub fn measure_witness(
 
 fn measure_rounds(path: &Path, plan: MeasurementPlan) -> Result<WitnessResults, Box<dyn Error>> {
     eprintln!("ExecutionWitness, {}", path.display());
-    let mut ways = WAYS.map(|(who, _)| WitnessMeasurement {
+    let mut ways = WAYS.map(|(who, _)| WitnessConversionSamples {
         who,
         samples: Vec::new(),
     });
@@ -127,7 +127,7 @@ fn measure_rounds(path: &Path, plan: MeasurementPlan) -> Result<WitnessResults, 
 
 /// Writes nodes and codes repeatedly up to the requested size.
 fn write_witness_file(
-    parts: &WitnessItems,
+    parts: &WitnessHexItems,
     megabytes: usize,
     path: &Path,
 ) -> Result<(), Box<dyn Error>> {
@@ -157,7 +157,7 @@ fn write_witness_file(
 
 /// Converts the witness with one implementation, in a process of its own, and prints the
 /// measurements.
-pub fn run_witness_child(
+pub fn measure_one_witness_conversion(
     implementation: Option<String>,
     path: Option<String>,
 ) -> Result<(), Box<dyn Error>> {
@@ -171,7 +171,7 @@ pub fn run_witness_child(
     let begin = thread_cpu_ns();
     let done = way(file)?;
     let ns = thread_cpu_ns() - begin - done.reading_ns;
-    let sample = WitnessSample {
+    let sample = WitnessConversionSample {
         ns,
         reading_ns: done.reading_ns,
         peak_kib: peak_memory_kib()?,
@@ -183,9 +183,9 @@ pub fn run_witness_child(
 }
 
 /// Converts the witness in pieces, as a proxy does.
-fn convert_in_pieces(mut file: File) -> Result<ConvertedWitness, Box<dyn Error>> {
-    let (schema, ty) = table_of("ExecutionWitness");
-    let mut reader = JsonToSsz::new(schema, ty, JsonInputForm::Bare);
+fn convert_witness_in_pieces(mut file: File) -> Result<ConvertedWitness, Box<dyn Error>> {
+    let (schema, ty) = resolve_peer_type("ExecutionWitness");
+    let mut reader = JsonToSsz::new(schema, ty, JsonEnvelopeForm::Bare);
     let mut piece = vec![0; PIECE];
     let mut reading_ns = 0.0;
     loop {
@@ -196,20 +196,23 @@ fn convert_in_pieces(mut file: File) -> Result<ConvertedWitness, Box<dyn Error>>
             let ssz = reader.finish()?;
             return Ok(ConvertedWitness { ssz, reading_ns });
         }
-        reader.push_piece(&piece[..len])?;
+        reader.feed_json_piece(&piece[..len])?;
     }
 }
 
 /// Reads the complete text, then builds the struct, then the SSZ, as a client does.
-fn convert_typed<T>(mut file: File, serde: JsonLibrary) -> Result<ConvertedWitness, Box<dyn Error>>
+fn convert_witness_by_struct<T>(
+    mut file: File,
+    serde: JsonLibrary,
+) -> Result<ConvertedWitness, Box<dyn Error>>
 where
-    T: PeerValue + serde::de::DeserializeOwned,
+    T: PeerSszCodec + serde::de::DeserializeOwned,
 {
     let begin = thread_cpu_ns();
     let mut json = Vec::with_capacity(file.metadata()?.len() as usize + 1);
     file.read_to_end(&mut json)?;
     let reading_ns = thread_cpu_ns() - begin;
-    let value: T = serde.read(&json)?;
+    let value: T = serde.parse_peer_json(&json)?;
     drop(json);
     let ssz = value.encode_ssz();
     Ok(ConvertedWitness { ssz, reading_ns })

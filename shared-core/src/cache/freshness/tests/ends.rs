@@ -1,10 +1,13 @@
 //! Tests of every pair of ends of a range, and of every block tag, with their classification.
 
-use super::{expand, mark, with_method_row, CacheLifetimes, ClassificationInput};
+use super::{
+    expand, lifetimes_with_method_row, sample_dispatch_mark, CacheLifetimes,
+    ResponseClassificationInput,
+};
 use crate::cache::chain::DispatchMark;
 use crate::cache::class::LifetimeClass;
-use crate::cache::freshness::{CacheClassification, CallLifetimeRules, ResultOrError};
-use crate::jsonrpc::methods::{self, BlockParam};
+use crate::cache::freshness::{CallLifetimeRules, ResponseClassification, ResultOrError};
+use crate::jsonrpc::methods::{self, BlockParamPosition};
 
 /// Classifications of ranges on a chain with head 160 and finalized block 96. Rows are `fromBlock`,
 /// columns `toBlock`, in the order of [`ENDS`]:
@@ -80,19 +83,19 @@ fn judge(
     params: &str,
     result: &str,
     valid: &CacheLifetimes,
-) -> Option<CacheClassification> {
-    let known = ClassificationInput {
+) -> Option<ResponseClassification> {
+    let known = ResponseClassificationInput {
         params: Some(params.as_bytes()),
-        mark: Some(&mark()),
+        mark: Some(&sample_dispatch_mark()),
         valid,
     };
-    CallLifetimeRules::rules_for_call(method.as_bytes(), known.params, valid)?
-        .classify_result(result.as_bytes(), known)
+    CallLifetimeRules::lifetime_rules_for_call(method.as_bytes(), known.params, valid)?
+        .classify_fetched_result(result.as_bytes(), known)
 }
 
-fn check(judged: Option<CacheClassification>, letter: &str, number: Option<u64>, context: &str) {
+fn check(judged: Option<ResponseClassification>, letter: &str, number: Option<u64>, context: &str) {
     let classified = judged.map(|judged| (judged.class, judged.valid, judged.height));
-    let DispatchMark { seen, .. } = mark();
+    let DispatchMark { seen, .. } = sample_dispatch_mark();
     let expected = match letter {
         "i" => Some((LifetimeClass::Immutable, 3_600_000, number)),
         "u" => Some((LifetimeClass::Unfinalized, UNFINALIZED, number)),
@@ -111,12 +114,12 @@ fn number(end: &str) -> Option<u64> {
 
 #[test]
 fn range_is_as_final_as_its_least_final_end() {
-    let names = methods::all_method_rows().iter();
-    let ranges = names.filter(|row| matches!(row.at, BlockParam::Range(..)));
+    let names = methods::all_method_table_rows().iter();
+    let ranges = names.filter(|row| matches!(row.at, BlockParamPosition::Range(..)));
     let mut names: Vec<&str> = ranges.map(|row| row.name).collect();
     assert!(names.len() >= 5);
     names.push("acme_getMoves");
-    let valid = valid(&with_method_row("acme_getMoves", "range=p[0]"));
+    let valid = valid(&lifetimes_with_method_row("acme_getMoves", "range=p[0]"));
     for name in names {
         for row in RANGES {
             let (from, letters) = row.split_once(' ').unwrap();
@@ -140,19 +143,19 @@ fn range_is_as_final_as_its_least_final_end() {
 
 #[test]
 fn block_tag_has_the_lifetime_of_the_same_range_end() {
-    let valid = valid(&with_method_row("acme_getBlock", "block=p[0]"));
-    let names = methods::all_method_rows()
+    let valid = valid(&lifetimes_with_method_row("acme_getBlock", "block=p[0]"));
+    let names = methods::all_method_table_rows()
         .iter()
         .map(|row| (row.name, row.class, row.at));
     let operators = (
         "acme_getBlock",
         methods::MethodClass::ByFinality,
-        BlockParam::Param(0),
+        BlockParamPosition::Param(0),
     );
     for (name, class, at) in names.chain([operators]) {
         let (place, member) = match at {
-            BlockParam::Number(n) | BlockParam::Param(n) => (n, None),
-            BlockParam::ParamMember(n, member, _) => (n, Some(member)),
+            BlockParamPosition::Number(n) | BlockParamPosition::Param(n) => (n, None),
+            BlockParamPosition::ParamMember(n, member, _) => (n, Some(member)),
             _ => continue,
         };
         for row in BLOCKS {
@@ -184,19 +187,23 @@ fn empty_result_at_safe_or_finalized_is_cached_for_a_second() {
     let valid = valid(&CacheLifetimes::default());
     for (tag, most) in [("latest", TIP), ("finalized", 1_000), ("safe", 1_000)] {
         let params = format!("[{{}},\"{tag}\"]");
-        let known = ClassificationInput {
+        let known = ResponseClassificationInput {
             params: Some(params.as_bytes()),
-            mark: Some(&mark()),
+            mark: Some(&sample_dispatch_mark()),
             valid: &valid,
         };
         let prospect =
-            CallLifetimeRules::rules_for_call(b"eth_call", known.params, &valid).unwrap();
+            CallLifetimeRules::lifetime_rules_for_call(b"eth_call", known.params, &valid).unwrap();
         let reverted = br#"{"code":3,"message":"execution reverted"}"#;
         for outcome in [
             ResultOrError::Result(b"null"),
             ResultOrError::Error(reverted),
         ] {
-            assert_eq!(prospect.classify_empty(outcome, known).valid, most, "{tag}");
+            assert_eq!(
+                prospect.classify_as_empty_result(outcome, known).valid,
+                most,
+                "{tag}"
+            );
         }
     }
 }

@@ -28,17 +28,17 @@ impl CircuitBreaker {
     }
 
     /// When it failed last, if it has not answered since.
-    pub(super) fn failed_at(&self) -> Option<u64> {
+    pub(super) fn last_failure_at(&self) -> Option<u64> {
         (self.failures > 0).then(|| self.retry_at.saturating_sub(PAUSE))
     }
 
     /// Whether it may be asked.
-    pub(super) fn allows_request(&self) -> bool {
+    pub(super) fn allows_owner_request(&self) -> bool {
         !self.is_open() || self.now >= self.retry_at && !self.is_trying
     }
 
     /// It is asked.
-    pub(super) fn record_request(&mut self) {
+    pub(super) fn record_owner_attempt(&mut self) {
         self.is_trying = self.is_open();
     }
 
@@ -49,7 +49,7 @@ impl CircuitBreaker {
     }
 
     /// It could not be seen whether it answers.
-    pub(super) fn record_unknown(&mut self) {
+    pub(super) fn record_unknown_outcome(&mut self) {
         self.is_trying = false;
     }
 
@@ -70,26 +70,26 @@ mod tests {
         pulse.advance_clock(1_000);
         for _ in 1..MOST {
             pulse.record_failure();
-            assert!(pulse.allows_request());
+            assert!(pulse.allows_owner_request());
         }
         pulse.record_success();
         for _ in 0..MOST {
-            assert!(pulse.allows_request() && !pulse.is_open());
+            assert!(pulse.allows_owner_request() && !pulse.is_open());
             pulse.record_failure();
         }
-        assert!(pulse.is_open() && !pulse.allows_request());
+        assert!(pulse.is_open() && !pulse.allows_owner_request());
         pulse.advance_clock(1_000 + PAUSE - 1);
-        assert!(!pulse.allows_request());
+        assert!(!pulse.allows_owner_request());
         pulse.advance_clock(1_000 + PAUSE);
-        assert!(pulse.allows_request());
-        pulse.record_request();
-        assert!(!pulse.allows_request());
+        assert!(pulse.allows_owner_request());
+        pulse.record_owner_attempt();
+        assert!(!pulse.allows_owner_request());
         pulse.record_failure();
-        assert!(!pulse.allows_request());
+        assert!(!pulse.allows_owner_request());
         pulse.advance_clock(1_000 + 2 * PAUSE);
-        assert!(pulse.allows_request());
-        pulse.record_request();
+        assert!(pulse.allows_owner_request());
+        pulse.record_owner_attempt();
         pulse.record_success();
-        assert!(pulse.allows_request() && !pulse.is_open());
+        assert!(pulse.allows_owner_request() && !pulse.is_open());
     }
 }

@@ -26,20 +26,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 
 use self::circuit_breaker::CircuitBreaker;
-use self::owner_state::{OwnerState, StateSnapshot};
-use super::background_queue::{self, BackgroundQueue};
-use super::decode_response::report_miss;
+use self::owner_state::{OwnerState, OwnerStateAtQuery};
+use super::background_queue::{self, OwnerBackgroundQueue};
+use super::decode_response::resolve_lookup_as_miss;
 use super::message::{LeaseRequestTerms, OwnerReply, OwnerRequest};
 use super::owner_health::{self, OwnerHealthChange};
-use super::owner_job::{LookupJob, OwnerJob};
+use super::owner_job::{LookupJob, QueuedOwnerRequest};
 use super::purge;
-use super::unclaimed_replies::UnclaimedReplies;
+use super::unclaimed_replies::UnclaimedOwnerReplies;
 use super::PURGE;
 use crate::cache::chain::NamespaceChains;
 use crate::cache::process::flights::FlightOutcome;
-use crate::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
-use crate::cache::process::wake::RequestWaiter;
-use crate::cache::process::ProcessState;
+use crate::cache::process::owner_client::{OwnerClient, PendingFlightResponse};
+use crate::cache::process::wake::WaitingRequestId;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 use crate::time_constants::lookup_timeout;
@@ -109,14 +109,14 @@ pub struct OwnerCallout {
     /// Request to the owner.
     pub message: OwnerRequest,
     /// Timeout in milliseconds, after which the callout has
-    /// [failed](CalloutClient::callout_failed).
+    /// [failed](OwnerCalloutClient::callout_failed).
     pub timeout: u64,
 }
 
 /// The owner client over HTTP callouts of a proxy-wasm host. Any thread may send requests and pass
 /// replies.
 #[derive(Debug)]
-pub struct CalloutClient {
+pub struct OwnerCalloutClient {
     bounds: CalloutLimits,
     /// How the owner knows the process.
     process: String,
@@ -129,14 +129,14 @@ pub struct CalloutClient {
 #[derive(Debug)]
 struct CalloutState {
     /// Queries that an exchange waits for.
-    queries: VecDeque<PendingQuery>,
+    queries: VecDeque<OwnerCalloutQuery>,
     /// Requests that no exchange waits for.
-    favours: BackgroundQueue,
+    favours: OwnerBackgroundQueue,
     under_way: HashMap<CalloutId, InFlightCallout>,
     last: CalloutId,
     /// Nothing has to be given up before that.
     next_due: u64,
-    claims: UnclaimedReplies,
+    claims: UnclaimedOwnerReplies,
     known: OwnerState,
     pulse: CircuitBreaker,
     news: owner_health::OwnerHealth,
@@ -144,12 +144,12 @@ struct CalloutState {
 
 /// A question.
 #[derive(Debug)]
-struct PendingQuery {
-    job: OwnerJob,
+struct OwnerCalloutQuery {
+    job: QueuedOwnerRequest,
     /// The owner is to tell of the chain behind that namespace.
     namespace: Option<CacheNamespace>,
     /// Those who wait for what is stored with it, or is not.
-    landing: Option<PendingFlightPublish>,
+    landing: Option<PendingFlightResponse>,
     /// If another process fetches it the owner is to wait for that.
     waits: bool,
     /// How often it was asked before.
@@ -161,18 +161,18 @@ struct PendingQuery {
 /// A call that was made.
 #[derive(Debug)]
 struct InFlightCallout {
-    work: PendingQuery,
+    work: OwnerCalloutQuery,
     /// So many had joined a flight when it was made: it answers their questions.
     joined: u64,
     /// When it was made, and what was known.
     sent: u64,
-    heard: StateSnapshot,
+    heard: OwnerStateAtQuery,
     /// Then it is given up.
     due: u64,
 }
 
-impl PendingQuery {
-    fn new(job: OwnerJob, namespace: Option<CacheNamespace>) -> Self {
+impl OwnerCalloutQuery {
+    fn new(job: QueuedOwnerRequest, namespace: Option<CacheNamespace>) -> Self {
         Self {
             job,
             namespace,
@@ -184,7 +184,7 @@ impl PendingQuery {
     }
 
     /// What an exchange asks for itself, and does not wait for when it has gone.
-    fn for_exchange(job: OwnerJob, namespace: Option<CacheNamespace>) -> Self {
+    fn query_for_exchange(job: QueuedOwnerRequest, namespace: Option<CacheNamespace>) -> Self {
         Self {
             is_own: true,
             ..Self::new(job, namespace)
@@ -192,21 +192,22 @@ impl PendingQuery {
     }
 
     /// What nobody waits for.
-    fn for_background_job(job: OwnerJob) -> Self {
+    fn query_for_background_job(job: QueuedOwnerRequest) -> Self {
         let namespace = match &job {
-            OwnerJob::Store { about, .. } => Some(about.namespace),
-            OwnerJob::ShowBlock(namespace, _) => Some(*namespace),
+            QueuedOwnerRequest::Store { about, .. } => Some(about.namespace),
+            QueuedOwnerRequest::ShowBlock(namespace, _) => Some(*namespace),
             _ => None,
         };
         Self::new(job, namespace)
     }
 
     /// When it is given up, if it is sent now.
-    fn query_deadline(&self, bounds: &CalloutLimits, now: u64) -> u64 {
+    fn owner_query_deadline(&self, bounds: &CalloutLimits, now: u64) -> u64 {
         match &self.job {
-            OwnerJob::LookUp(_) if self.waits => now + bounds.slice + MARGIN,
-            OwnerJob::LookUp(LookupJob { due, .. }) | OwnerJob::LookUps { due, .. } => *due,
-            OwnerJob::Purge { .. } => now + PURGE,
+            QueuedOwnerRequest::LookUp(_) if self.waits => now + bounds.slice + MARGIN,
+            QueuedOwnerRequest::LookUp(LookupJob { due, .. })
+            | QueuedOwnerRequest::LookUps { due, .. } => *due,
+            QueuedOwnerRequest::Purge { .. } => now + PURGE,
             _ if self.landing.is_some() => now + FAVOUR.min(bounds.deadline * LANDING),
             _ => now + FAVOUR,
         }
@@ -221,7 +222,7 @@ impl PendingQuery {
     }
 }
 
-impl CalloutClient {
+impl OwnerCalloutClient {
     /// Creates the client of the process that the owner knows as `process`: at most 64 letters,
     /// digits, `-`, `.` and `_`, and a new name for each process.
     pub fn new(process: String, bounds: CalloutLimits) -> Self {
@@ -230,11 +231,11 @@ impl CalloutClient {
             process,
             state: Mutex::new(CalloutState {
                 queries: VecDeque::new(),
-                favours: BackgroundQueue::with_capacity_bytes(bounds.most_bytes),
+                favours: OwnerBackgroundQueue::with_capacity_bytes(bounds.most_bytes),
                 under_way: HashMap::default(),
                 last: CalloutId(0),
                 next_due: u64::MAX,
-                claims: UnclaimedReplies::default(),
+                claims: UnclaimedOwnerReplies::default(),
                 known: OwnerState::default(),
                 pulse: CircuitBreaker::default(),
                 news: owner_health::OwnerHealth::default(),
@@ -246,29 +247,29 @@ impl CalloutClient {
 
     /// Queues a request only for the purge generation in its reply. Without it, the first lookup
     /// would learn of an unknown purge from its own reply, and be repeated.
-    pub fn query_status_once(&self) {
+    pub fn enqueue_generation_query(&self) {
         // a lease that nobody has is given back
         lock_ignoring_poison(&self.state)
             .favours
-            .push(OwnerJob::ReleaseLease(CacheKey::default()));
+            .push_owner_job(QueuedOwnerRequest::ReleaseLease(CacheKey::default()));
     }
 
     /// Returns the next callout to be made. The host calls it until `None` after each other call,
-    /// and at the time of [`next_tick`](Self::next_tick). `now` is in milliseconds of the lookups'
+    /// and at the time of [`ms_until_next_tick`](Self::ms_until_next_tick). `now` is in milliseconds of the lookups'
     /// clock, here and everywhere; any monotonic clock will do.
-    pub fn next_callout(&self, shared: &ProcessState, now: u64) -> Option<OwnerCallout> {
+    pub fn next_callout(&self, shared: &ProcessCacheState, now: u64) -> Option<OwnerCallout> {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         if now >= state.next_due {
-            state.expire_late_queries(shared, now);
+            state.expire_late_owner_queries(shared, now);
         }
-        let greets = state.greets_at().is_some_and(|at| now >= at);
+        let greets = state.next_idle_probe_at().is_some_and(|at| now >= at);
         // not from the background queue, which waits while the owner is down
         if greets && state.queries.try_reserve(1).is_ok() {
-            let job = OwnerJob::ReleaseLease(CacheKey::default());
+            let job = QueuedOwnerRequest::ReleaseLease(CacheKey::default());
             state
                 .queries
-                .push_back(PendingQuery::for_background_job(job));
+                .push_back(OwnerCalloutQuery::query_for_background_job(job));
         }
         loop {
             let work = state.take_next_query(&self.bounds)?;
@@ -279,12 +280,12 @@ impl CalloutClient {
     }
 
     /// Returns the next callout that may be made in the context of the present exchange, and
-    /// [ends](Self::callout_ended) with it: a request of its own since it was called, or, if it was
+    /// [ends](Self::abandon_callout) with it: a request of its own since it was called, or, if it was
     /// the last to follow a flight, the repeated lookup of that flight.
-    pub fn next_for_stream(
+    pub fn next_callout_for_stream(
         &self,
-        shared: &ProcessState,
-        waiter: RequestWaiter,
+        shared: &ProcessCacheState,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> Option<OwnerCallout> {
         let mut state = lock_ignoring_poison(&self.state);
@@ -299,7 +300,7 @@ impl CalloutClient {
 
     /// Makes all queued requests callouts of the root context, by
     /// [`next_callout`](Self::next_callout).
-    pub fn detach_from_stream(&self) {
+    pub fn assign_queries_to_root(&self) {
         for work in &mut lock_ignoring_poison(&self.state).queries {
             work.is_own = false;
         }
@@ -307,16 +308,18 @@ impl CalloutClient {
 
     /// Returns the milliseconds until the next call of [`next_callout`](Self::next_callout) if
     /// nothing else happens, as callouts may be lost. `None` if there are none.
-    pub fn next_tick(&self, now: u64) -> Option<u64> {
+    pub fn ms_until_next_tick(&self, now: u64) -> Option<u64> {
         let state = lock_ignoring_poison(&self.state);
-        let due = state.next_due.min(state.greets_at().unwrap_or(u64::MAX));
+        let due = state
+            .next_due
+            .min(state.next_idle_probe_at().unwrap_or(u64::MAX));
         (due < u64::MAX).then(|| due.saturating_sub(now).max(1))
     }
 
     /// Passes the reply to a callout.
     pub fn callout_answered(
         &self,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         ticket: CalloutId,
         answer: OwnerReply,
         now: u64,
@@ -329,7 +332,7 @@ impl CalloutClient {
     }
 
     /// Reports that a callout has timed out or was cut off.
-    pub fn callout_failed(&self, shared: &ProcessState, ticket: CalloutId, now: u64) {
+    pub fn callout_failed(&self, shared: &ProcessCacheState, ticket: CalloutId, now: u64) {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
@@ -339,22 +342,22 @@ impl CalloutClient {
 
     /// Reports that a callout has ended with its exchange, so that nothing is known of the owner's
     /// health.
-    pub fn callout_ended(&self, shared: &ProcessState, ticket: CalloutId, now: u64) {
+    pub fn abandon_callout(&self, shared: &ProcessCacheState, ticket: CalloutId, now: u64) {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
-            state.pulse.record_unknown();
+            state.pulse.record_unknown_outcome();
             state.abandon_query(shared, work);
         }
     }
 
     /// Reports that a callout could not be made, or found no upstream: it has not arrived.
-    pub fn callout_rejected(&self, shared: &ProcessState, ticket: CalloutId, now: u64) {
+    pub fn callout_rejected(&self, shared: &ProcessCacheState, ticket: CalloutId, now: u64) {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
         state.pulse.is_another = false;
         if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
-            if let OwnerJob::Purge {
+            if let QueuedOwnerRequest::Purge {
                 waiter: Some(waiter),
                 ..
             } = work.job
@@ -368,13 +371,13 @@ impl CalloutClient {
     }
 
     /// Returns a change of the owner's health for the log; the host calls it periodically.
-    pub fn take_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
+    pub fn take_owner_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
         let is_up = !state.pulse.is_open();
         let is_another = state.pulse.is_another;
         state
             .news
-            .record_reachability(is_up, now)
+            .record_owner_reachability(is_up, now)
             .map(|news| match news {
                 OwnerHealthChange::Down if is_another => OwnerHealthChange::Replaced,
                 news => news,
@@ -385,24 +388,24 @@ impl CalloutClient {
     fn begin_callout(
         &self,
         state: &mut CalloutState,
-        shared: &ProcessState,
-        work: PendingQuery,
+        shared: &ProcessCacheState,
+        work: OwnerCalloutQuery,
         now: u64,
     ) -> Option<OwnerCallout> {
-        let due = work.query_deadline(&self.bounds, now);
-        let heard = StateSnapshot {
+        let due = work.owner_query_deadline(&self.bounds, now);
+        let heard = OwnerStateAtQuery {
             generation: self.purge_generation(),
             chain: work.namespace.and_then(|of| state.known.get(&of)),
         };
         let message = self.build_owner_request(&work, &heard, now);
         let (Some(message), true, Ok(())) = (message, due > now, state.under_way.try_reserve(1))
         else {
-            state.let_go(shared, work);
+            state.release_query_waiters(shared, work);
             return None;
         };
         let timeout = work.callout_timeout_ms(due, now);
         let under_way = InFlightCallout {
-            joined: shared.flights.follower_join_count(),
+            joined: shared.flights.total_follower_joins(),
             sent: now,
             work,
             heard,
@@ -420,12 +423,12 @@ impl CalloutClient {
 
     fn build_owner_request(
         &self,
-        work: &PendingQuery,
-        heard: &StateSnapshot,
+        work: &OwnerCalloutQuery,
+        heard: &OwnerStateAtQuery,
         now: u64,
     ) -> Option<OwnerRequest> {
         let message = match &work.job {
-            OwnerJob::LookUp(look_up) => {
+            QueuedOwnerRequest::LookUp(look_up) => {
                 let lease = LeaseRequestTerms {
                     process: &self.process,
                     milliseconds: LEASE,
@@ -439,7 +442,9 @@ impl CalloutClient {
             job => job.to_owner_request(&self.process, now)?,
         };
         Some(match &work.namespace {
-            Some(namespace) => message.with_chain_query(namespace, heard.known_state_number()),
+            Some(namespace) => {
+                message.with_chain_query(namespace, heard.known_chain_state_number())
+            }
             None => message,
         })
     }
@@ -448,22 +453,22 @@ impl CalloutClient {
 impl CalloutState {
     /// When an owner that has failed, and is asked for nothing, is asked again: operators are
     /// to hear of it without any client.
-    fn greets_at(&self) -> Option<u64> {
+    fn next_idle_probe_at(&self) -> Option<u64> {
         let is_idle = self.under_way.is_empty() && self.queries.is_empty();
         self.pulse
-            .failed_at()
+            .last_failure_at()
             .filter(|_| is_idle)
             .map(|at| at + GREET)
     }
 
     /// Whether there is room for what somebody waits for.
-    fn has_room(&mut self, bounds: &CalloutLimits) -> bool {
+    fn has_query_room(&mut self, bounds: &CalloutLimits) -> bool {
         self.under_way.len() + self.queries.len() < bounds.most
             && self.queries.try_reserve(1).is_ok()
     }
 
-    /// Queues a query; there [is room](Self::has_room).
-    fn enqueue_query(&mut self, work: PendingQuery, due: u64) {
+    /// Queues a query; there [is room](Self::has_query_room).
+    fn enqueue_query(&mut self, work: OwnerCalloutQuery, due: u64) {
         self.queries.push_back(work);
         self.is_due(due);
     }
@@ -473,21 +478,28 @@ impl CalloutState {
     }
 
     /// What is to be sent next.
-    fn take_next_query(&mut self, bounds: &CalloutLimits) -> Option<PendingQuery> {
+    fn take_next_query(&mut self, bounds: &CalloutLimits) -> Option<OwnerCalloutQuery> {
         if let Some(work) = self.queries.pop_front() {
             return Some(work);
         }
         // half of the calls are for those who wait
         let has_room = self.under_way.len() < bounds.most / 2
             && self.pending_store_bytes() < bounds.most_bytes;
-        let favour = (has_room && !self.pulse.is_open()).then(|| self.favours.pop());
-        favour.flatten().map(PendingQuery::for_background_job)
+        let favour =
+            (has_room && !self.pulse.is_open()).then(|| self.favours.pop_lease_or_oldest());
+        favour
+            .flatten()
+            .map(OwnerCalloutQuery::query_for_background_job)
     }
 
-    fn take_own(&mut self, shared: &ProcessState, waiter: RequestWaiter) -> Option<PendingQuery> {
-        let is_own = |work: &PendingQuery| {
+    fn take_own(
+        &mut self,
+        shared: &ProcessCacheState,
+        waiter: WaitingRequestId,
+    ) -> Option<OwnerCalloutQuery> {
+        let is_own = |work: &OwnerCalloutQuery| {
             work.is_own
-                || matches!(&work.job, OwnerJob::LookUp(look_up)
+                || matches!(&work.job, QueuedOwnerRequest::LookUp(look_up)
                     if shared.flights.last_follower(&look_up.token) == Some(waiter))
         };
         let at = self.queries.iter().position(is_own)?;
@@ -510,10 +522,10 @@ impl CalloutState {
     }
 
     /// Those whose time is over go on without the owner.
-    fn expire_late_queries(&mut self, shared: &ProcessState, now: u64) {
+    fn expire_late_owner_queries(&mut self, shared: &ProcessCacheState, now: u64) {
         for _ in 0..self.queries.len() {
             match self.queries.pop_front() {
-                Some(work) if work.job.is_late(now) => self.let_go(shared, work),
+                Some(work) if work.job.is_late(now) => self.release_query_waiters(shared, work),
                 Some(work) => self.queries.push_back(work),
                 None => break,
             }
@@ -527,20 +539,22 @@ impl CalloutState {
             if let Some(landing) = under_way.work.landing.take() {
                 // it is stored all the same
                 under_way.due = under_way.sent + FAVOUR;
-                land_alone(shared, landing);
+                finish_flight_unshared(shared, landing);
                 continue;
             }
-            let late = OwnerJob::Expired(match &under_way.work.job {
-                OwnerJob::LookUp(look_up) if look_up.requests_lease() => Some(look_up.key),
+            let late = QueuedOwnerRequest::Expired(match &under_way.work.job {
+                QueuedOwnerRequest::LookUp(look_up) if look_up.requests_lease() => {
+                    Some(look_up.key)
+                }
                 _ => None,
             });
             let job = std::mem::replace(&mut under_way.work.job, late);
             under_way.due = now + GONE;
-            if matches!(job, OwnerJob::Expired(_)) {
+            if matches!(job, QueuedOwnerRequest::Expired(_)) {
                 // its host has forgotten it
                 self.under_way.remove(&ticket);
             } else {
-                self.fail_query(shared, PendingQuery::new(job, None));
+                self.fail_query(shared, OwnerCalloutQuery::new(job, None));
             }
         }
         let query_deadlines = self
@@ -556,47 +570,51 @@ impl CalloutState {
     }
 
     /// The owner did not answer.
-    fn fail_query(&mut self, shared: &ProcessState, work: PendingQuery) {
-        if !matches!(work.job, OwnerJob::Expired(_)) {
+    fn fail_query(&mut self, shared: &ProcessCacheState, work: OwnerCalloutQuery) {
+        if !matches!(work.job, QueuedOwnerRequest::Expired(_)) {
             self.pulse.record_failure();
         }
         self.abandon_query(shared, work);
     }
 
     /// No answer will come of it.
-    fn abandon_query(&mut self, shared: &ProcessState, work: PendingQuery) {
-        if let OwnerJob::LookUp(look_up) = &work.job {
+    fn abandon_query(&mut self, shared: &ProcessCacheState, work: OwnerCalloutQuery) {
+        if let QueuedOwnerRequest::LookUp(look_up) = &work.job {
             if look_up.requests_lease() {
                 // it may have been granted
                 shared.flights.record_flight_lease(&look_up.key);
             }
         }
-        self.let_go(shared, work);
+        self.release_query_waiters(shared, work);
     }
 
     /// Who waits for it goes on without.
-    fn let_go(&mut self, shared: &ProcessState, work: PendingQuery) {
+    fn release_query_waiters(&mut self, shared: &ProcessCacheState, work: OwnerCalloutQuery) {
         if let Some(landing) = work.landing {
-            land_alone(shared, landing);
+            finish_flight_unshared(shared, landing);
         }
         match work.job {
-            OwnerJob::LookUp(look_up) => report_miss(&mut self.favours, shared, look_up),
-            OwnerJob::LookUps { waiter, .. } => shared.wake_waiters([waiter]),
-            OwnerJob::Purge { waiter, .. } => shared.wake_waiters(waiter),
-            OwnerJob::Status { waiter, .. } => shared.wake_waiters([waiter]),
+            QueuedOwnerRequest::LookUp(look_up) => {
+                resolve_lookup_as_miss(&mut self.favours, shared, look_up)
+            }
+            QueuedOwnerRequest::LookUps { waiter, .. } => shared.wake_waiters([waiter]),
+            QueuedOwnerRequest::Purge { waiter, .. } => shared.wake_waiters(waiter),
+            QueuedOwnerRequest::Status { waiter, .. } => shared.wake_waiters([waiter]),
             // it may have arrived, or not: others are not to wait for it
-            OwnerJob::Store { key, .. } => self.favours.push(OwnerJob::ReleaseLease(key)),
-            OwnerJob::ReleaseLease(_)
-            | OwnerJob::Acknowledge(_)
-            | OwnerJob::ShowBlock(..)
-            | OwnerJob::Listen
-            | OwnerJob::Expired(_) => {}
+            QueuedOwnerRequest::Store { key, .. } => self
+                .favours
+                .push_owner_job(QueuedOwnerRequest::ReleaseLease(key)),
+            QueuedOwnerRequest::ReleaseLease(_)
+            | QueuedOwnerRequest::Acknowledge(_)
+            | QueuedOwnerRequest::ShowBlock(..)
+            | QueuedOwnerRequest::Listen
+            | QueuedOwnerRequest::Expired(_) => {}
         }
     }
 }
 
 /// Nobody can say whether it holds: each asks the node.
-fn land_alone(shared: &ProcessState, landing: PendingFlightPublish) {
+fn finish_flight_unshared(shared: &ProcessCacheState, landing: PendingFlightResponse) {
     shared.wake_waiters(
         shared
             .flights

@@ -4,8 +4,8 @@
 //! another one. Numbers grow, so the highest is kept; a number below the one that was known when
 //! the request was sent belongs to another owner, and replaces it.
 
-use crate::cache::chain::{ChainState, DispatchMark, HeightKind, NamespaceChains};
-use crate::cache::link::message::ChainStateAnnouncement;
+use crate::cache::chain::{ChainState, DispatchMark, HeightUnit, NamespaceChains};
+use crate::cache::link::message::ChainStateNumber;
 use crate::cache::CacheNamespace;
 
 /// Namespaces that are known. Of others nothing is taken for final.
@@ -16,7 +16,7 @@ const BELIEVED: u64 = 1_000;
 
 /// Of a chain of which nothing is known.
 const UNKNOWN: DispatchMark = DispatchMark {
-    heights: HeightKind::Blocks,
+    heights: HeightUnit::Blocks,
     // what is asked for now is of before all that an owner will say
     epoch: 1,
     tip_since: 1,
@@ -32,24 +32,24 @@ const UNKNOWN: DispatchMark = DispatchMark {
 
 /// What was known when a question was asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StateSnapshot {
+pub(super) struct OwnerStateAtQuery {
     pub(super) generation: u64,
     /// `None`: nothing.
-    pub(super) chain: Option<ChainStateAnnouncement>,
+    pub(super) chain: Option<ChainStateNumber>,
 }
 
-impl StateSnapshot {
+impl OwnerStateAtQuery {
     /// The number of the state that was known.
-    pub(super) fn known_state_number(&self) -> Option<u64> {
+    pub(super) fn known_chain_state_number(&self) -> Option<u64> {
         match self.chain? {
-            ChainStateAnnouncement::Number(number) => Some(number),
-            ChainStateAnnouncement::NotFollowed => None,
+            ChainStateNumber::Number(number) => Some(number),
+            ChainStateNumber::NotFollowed => None,
         }
     }
 
     /// Returns the generation of the last known purge after a reply with the generation `reported`,
     /// where `known` was the last one before.
-    pub(super) fn newest_generation(&self, known: u64, reported: u64) -> u64 {
+    pub(super) fn purge_generation_after_reply(&self, known: u64, reported: u64) -> u64 {
         match reported < self.generation {
             true => reported,
             false => known.max(reported),
@@ -63,13 +63,13 @@ pub(super) struct OwnerState(Vec<NamespaceState>);
 #[derive(Debug)]
 struct NamespaceState {
     namespace: CacheNamespace,
-    announcement: ChainStateAnnouncement,
+    announcement: ChainStateNumber,
     /// It was so then, or later.
     at: u64,
 }
 
 impl OwnerState {
-    pub(super) fn get(&self, namespace: &CacheNamespace) -> Option<ChainStateAnnouncement> {
+    pub(super) fn get(&self, namespace: &CacheNamespace) -> Option<ChainStateNumber> {
         Some(self.find_namespace(namespace)?.announcement)
     }
 
@@ -79,39 +79,36 @@ impl OwnerState {
 
     /// An answer that was made at that time or later says this to a question that
     /// was asked when that was known.
-    pub(super) fn merge_reply(
+    pub(super) fn merge_chain_announcement(
         &mut self,
         chains: &NamespaceChains,
         namespace: CacheNamespace,
-        (heard, at): (&StateSnapshot, u64),
-        announcement: ChainStateAnnouncement,
+        (heard, at): (&OwnerStateAtQuery, u64),
+        announcement: ChainStateNumber,
         state: Option<Box<ChainState>>,
     ) {
         let known = self.get(&namespace);
         let is_news = match (known, announcement) {
             // one or the other is another owner's
-            (known, ChainStateAnnouncement::NotFollowed) => known == heard.chain,
-            (
-                Some(ChainStateAnnouncement::Number(known)),
-                ChainStateAnnouncement::Number(number),
-            ) => {
+            (known, ChainStateNumber::NotFollowed) => known == heard.chain,
+            (Some(ChainStateNumber::Number(known)), ChainStateNumber::Number(number)) => {
                 number > known
                     || heard
-                        .known_state_number()
+                        .known_chain_state_number()
                         .is_some_and(|heard| number < heard)
             }
-            (_, ChainStateAnnouncement::Number(_)) => true,
+            (_, ChainStateNumber::Number(_)) => true,
         };
         match (announcement, state) {
-            (ChainStateAnnouncement::Number(_), Some(state)) if is_news => {
-                let unknown = || ChainState::without_known_blocks(state.heights, 0);
+            (ChainStateNumber::Number(_), Some(state)) if is_news => {
+                let unknown = || ChainState::new_without_blocks(state.heights, 0);
                 chains
                     .get_or_add_chain(namespace, unknown)
                     .apply_owner_state(*state);
             }
             // it is what is known
-            (ChainStateAnnouncement::Number(_), _) if known == Some(announcement) => {}
-            (ChainStateAnnouncement::NotFollowed, _) if is_news => {}
+            (ChainStateNumber::Number(_), _) if known == Some(announcement) => {}
+            (ChainStateNumber::NotFollowed, _) if is_news => {}
             _ => return,
         }
         self.record_namespace(NamespaceState {
@@ -121,14 +118,13 @@ impl OwnerState {
         });
         if is_news {
             let followed: Vec<CacheNamespace> = self.followed_namespaces().collect();
-            chains.retain_namespaces(&followed);
+            chains.retain_chains_of_namespaces(&followed);
         }
     }
 
     fn followed_namespaces(&self) -> impl Iterator<Item = CacheNamespace> + '_ {
-        let followed = |space: &&NamespaceState| {
-            matches!(space.announcement, ChainStateAnnouncement::Number(_))
-        };
+        let followed =
+            |space: &&NamespaceState| matches!(space.announcement, ChainStateNumber::Number(_));
         self.0.iter().filter(followed).map(|space| space.namespace)
     }
 
@@ -157,7 +153,10 @@ impl OwnerState {
             return Some(UNKNOWN);
         };
         let is_recent = now.saturating_sub(space.at) <= BELIEVED;
-        match chains.get(namespace).map(|chain| chain.dispatch_mark()) {
+        match chains
+            .get(namespace)
+            .map(|chain| chain.chain_mark_at_dispatch())
+        {
             Some(mark) if is_recent => Some(mark),
             // its node may be another one by now
             Some(mark) => Some(DispatchMark {

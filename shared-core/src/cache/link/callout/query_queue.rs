@@ -3,21 +3,23 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::{CalloutClient, LookupJob, OwnerJob, PendingQuery};
+use super::{LookupJob, OwnerCalloutClient, OwnerCalloutQuery, QueuedOwnerRequest};
 use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::link::purge::{self, OwnerAdminReply};
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
-use crate::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::owner_client::{OwnerClient, PendingFlightResponse};
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
 
-impl OwnerClient for CalloutClient {
+impl OwnerClient for OwnerCalloutClient {
     fn is_owner_reachable(&self) -> bool {
-        lock_ignoring_poison(&self.state).pulse.allows_request()
+        lock_ignoring_poison(&self.state)
+            .pulse
+            .allows_owner_request()
     }
 
     /// What one fetches is for others when the owner has taken it.
@@ -36,10 +38,10 @@ impl OwnerClient for CalloutClient {
     ) -> Result<(), FlightLeadership> {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
-        if !state.pulse.allows_request() || !state.has_room(&self.bounds) {
+        if !state.pulse.allows_owner_request() || !state.has_query_room(&self.bounds) {
             return Err(token);
         }
-        state.pulse.record_request();
+        state.pulse.record_owner_attempt();
         let due = now.saturating_add(self.bounds.deadline);
         let look_up = LookupJob {
             key,
@@ -51,7 +53,10 @@ impl OwnerClient for CalloutClient {
             missed_event: false,
         };
         state.enqueue_query(
-            PendingQuery::for_exchange(OwnerJob::LookUp(look_up), Some(*namespace)),
+            OwnerCalloutQuery::query_for_exchange(
+                QueuedOwnerRequest::LookUp(look_up),
+                Some(*namespace),
+            ),
             due,
         );
         Ok(())
@@ -61,29 +66,34 @@ impl OwnerClient for CalloutClient {
         &self,
         keys: Vec<CacheKey>,
         namespace: &CacheNamespace,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         state.pulse.advance_clock(now);
-        if !state.pulse.allows_request() || !state.has_room(&self.bounds) {
+        if !state.pulse.allows_owner_request() || !state.has_query_room(&self.bounds) {
             return false;
         }
-        state.pulse.record_request();
+        state.pulse.record_owner_attempt();
         let due = now.saturating_add(self.bounds.deadline);
-        let job = OwnerJob::LookUps {
+        let job = QueuedOwnerRequest::LookUps {
             keys,
             waiter,
             due,
             generation: self.purge_generation(),
         };
-        state.enqueue_query(PendingQuery::for_exchange(job, Some(*namespace)), due);
+        state.enqueue_query(
+            OwnerCalloutQuery::query_for_exchange(job, Some(*namespace)),
+            due,
+        );
         true
     }
 
-    fn claim_batch_entries(&self, waiter: RequestWaiter) -> Vec<(CacheKey, Arc<CacheEntry>)> {
+    fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.state);
-        let found = state.claims.take_entries(waiter, self.purge_generation());
+        let found = state
+            .claims
+            .take_found_entries(waiter, self.purge_generation());
         found.unwrap_or_else(|| {
             state.forget_waiter(waiter);
             Vec::new()
@@ -94,13 +104,13 @@ impl OwnerClient for CalloutClient {
         &self,
         key: CacheKey,
         entry: Arc<CacheEntry>,
-        about: StoreAttributes,
+        about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
     ) {
         let about = Box::new(about);
         let mut state = lock_ignoring_poison(&self.state);
         if !state.pulse.is_open() {
-            state.favours.push(OwnerJob::Store {
+            state.favours.push_owner_job(QueuedOwnerRequest::Store {
                 key,
                 entry,
                 about,
@@ -111,20 +121,20 @@ impl OwnerClient for CalloutClient {
 
     fn publish_response(
         &self,
-        landing: PendingFlightPublish,
+        landing: PendingFlightResponse,
     ) -> Result<(), (FlightLeadership, FlightOutcome)> {
         let key = *landing.token.flight_key();
         let mut state = lock_ignoring_poison(&self.state);
-        if state.pulse.is_open() || !state.has_room(&self.bounds) {
+        if state.pulse.is_open() || !state.has_query_room(&self.bounds) {
             return Err((landing.token, FlightOutcome::NotShareable));
         }
         // that it is not stored is something to ask, too
         let job = state
             .favours
             .take_for_key(&key)
-            .unwrap_or(OwnerJob::ReleaseLease(key));
+            .unwrap_or(QueuedOwnerRequest::ReleaseLease(key));
         let follows = landing.entry.response_metadata().follows;
-        let mut work = PendingQuery::for_background_job(job);
+        let mut work = OwnerCalloutQuery::query_for_background_job(job);
         work.namespace = work.namespace.or(follows.map(|(namespace, _)| namespace));
         work.landing = Some(landing);
         state.queries.push_back(work);
@@ -134,14 +144,18 @@ impl OwnerClient for CalloutClient {
     fn release_lease(&self, key: CacheKey) {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.pulse.is_open() {
-            state.favours.push(OwnerJob::ReleaseLease(key));
+            state
+                .favours
+                .push_owner_job(QueuedOwnerRequest::ReleaseLease(key));
         }
     }
 
     fn report_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.pulse.is_open() && state.queries.try_reserve(1).is_ok() {
-            let work = PendingQuery::for_background_job(OwnerJob::ShowBlock(*namespace, sighting));
+            let work = OwnerCalloutQuery::query_for_background_job(QueuedOwnerRequest::ShowBlock(
+                *namespace, sighting,
+            ));
             // before look-ups: none is to find what is over
             state.queries.push_front(work);
         }
@@ -180,12 +194,12 @@ impl OwnerClient for CalloutClient {
         &self,
         query: &[u8],
         own: Option<&[u8]>,
-        waiter: RequestWaiter,
+        waiter: WaitingRequestId,
         now: u64,
     ) -> Option<OwnerAdminReply> {
-        purge::send_purge(query, own, |body| {
+        purge::send_purge_from_query(query, own, |body| {
             let mut state = lock_ignoring_poison(&self.state);
-            let job = OwnerJob::Purge {
+            let job = QueuedOwnerRequest::Purge {
                 body,
                 waiter: Some(waiter),
                 due: now.saturating_add(super::PURGE),
@@ -195,13 +209,13 @@ impl OwnerClient for CalloutClient {
             if has_memory {
                 state
                     .queries
-                    .push_back(PendingQuery::for_exchange(job, None));
+                    .push_back(OwnerCalloutQuery::query_for_exchange(job, None));
             }
             has_memory
         })
     }
 
-    fn claim_admin_reply(&self, waiter: RequestWaiter) -> Option<OwnerAdminReply> {
+    fn claim_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
         let mut state = lock_ignoring_poison(&self.state);
         let purged = state.claims.take_admin_reply(waiter);
         if purged.is_none() {
@@ -213,12 +227,12 @@ impl OwnerClient for CalloutClient {
 
 impl super::CalloutState {
     /// Nobody waits under that name any more.
-    fn forget_waiter(&mut self, gone: RequestWaiter) {
+    fn forget_waiter(&mut self, gone: WaitingRequestId) {
         let under_way = self.under_way.values_mut().map(|it| &mut it.work);
         for work in under_way.chain(&mut self.queries) {
             work.job.forget_waiter(gone);
         }
         self.queries
-            .retain(|work| !matches!(work.job, OwnerJob::Expired(_)));
+            .retain(|work| !matches!(work.job, QueuedOwnerRequest::Expired(_)));
     }
 }

@@ -4,22 +4,23 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::{
-    CalloutClient, CalloutState, InFlightCallout, LookupJob, OwnerJob, PendingQuery, AGAIN,
+    CalloutState, InFlightCallout, LookupJob, OwnerCalloutClient, OwnerCalloutQuery,
+    QueuedOwnerRequest, AGAIN,
 };
 use crate::cache::chain::ChainDependency;
 use crate::cache::entry::CacheEntry;
 use crate::cache::link::decode_response::{
-    decode_entries, decode_entry, release_late_lease, report_miss,
+    decode_entries, decode_entry, release_late_lease, resolve_lookup_as_miss,
 };
-use crate::cache::link::message::{ChainStateAnnouncement, OwnerReply};
+use crate::cache::link::message::{ChainStateNumber, OwnerReply};
 use crate::cache::process::flights::FlightLeadership;
-use crate::cache::process::owner_client::{OwnerClient, PendingFlightPublish};
-use crate::cache::process::ProcessState;
+use crate::cache::process::owner_client::{OwnerClient, PendingFlightResponse};
+use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
 
 /// A look-up's question, for those who came too late for its answer.
 #[derive(Clone, Copy)]
-struct LateQuery {
+struct LateFollowerQuery {
     key: CacheKey,
     namespace: Option<CacheNamespace>,
     leases: bool,
@@ -27,12 +28,12 @@ struct LateQuery {
     again: u8,
 }
 
-impl CalloutClient {
+impl OwnerCalloutClient {
     /// The answer to a call has come.
     pub(super) fn handle_reply(
         &self,
         state: &mut CalloutState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         under_way: InFlightCallout,
         mut answer: OwnerReply,
         now: u64,
@@ -50,11 +51,12 @@ impl CalloutClient {
             work, joined, sent, ..
         } = under_way;
         if let Some(landing) = work.landing {
-            let is_stored = matches!(work.job, OwnerJob::Store { .. }) && answer.status == 201;
+            let is_stored =
+                matches!(work.job, QueuedOwnerRequest::Store { .. }) && answer.status == 201;
             let may_hold =
                 is_stored || answer.status != 409 && reply_generation == landing.generation;
             let may_hold = may_hold && self.purge_generation() == landing.generation;
-            self.finish_publish(
+            self.finish_flight_publish(
                 state,
                 shared,
                 landing,
@@ -65,8 +67,8 @@ impl CalloutClient {
             return;
         }
         match work.job {
-            OwnerJob::LookUp(look_up) => {
-                let question = LateQuery {
+            QueuedOwnerRequest::LookUp(look_up) => {
+                let question = LateFollowerQuery {
                     key: look_up.key,
                     namespace: work.namespace,
                     leases: look_up.leases,
@@ -76,7 +78,7 @@ impl CalloutClient {
                 if reply_generation != self.purge_generation() && work.again < AGAIN {
                     // it may be what was purged meanwhile
                     let again = work.again + 1;
-                    let question = LateQuery { again, ..question };
+                    let question = LateFollowerQuery { again, ..question };
                     self.retry_lookup(state, shared, look_up.token, question, now);
                     return;
                 }
@@ -95,31 +97,31 @@ impl CalloutClient {
                                     now,
                                 );
                             }
-                            None => report_miss(&mut state.favours, shared, look_up),
+                            None => resolve_lookup_as_miss(&mut state.favours, shared, look_up),
                         }
                     }
                     (404, Some(true)) => {
                         shared.flights.record_flight_lease(&look_up.key);
-                        report_miss(&mut state.favours, shared, look_up);
+                        resolve_lookup_as_miss(&mut state.favours, shared, look_up);
                     }
                     (404, Some(false)) => {
                         // if nothing came of waiting, that is not done again
                         let in_vain = work.waits && now < sent + self.bounds.slice;
                         self.requeue_waiting_lookup(state, shared, look_up, question, in_vain);
                     }
-                    _ => report_miss(&mut state.favours, shared, look_up),
+                    _ => resolve_lookup_as_miss(&mut state.favours, shared, look_up),
                 }
             }
-            OwnerJob::LookUps { waiter, .. } => {
+            QueuedOwnerRequest::LookUps { waiter, .. } => {
                 if answer.status == 200 && reply_generation == self.purge_generation() {
                     let entries = decode_entries(shared, &self.chains, &answer, now);
                     state
                         .claims
-                        .insert_entries(waiter, entries, reply_generation);
+                        .insert_found_entries(waiter, entries, reply_generation);
                 }
                 shared.wake_waiters([waiter]);
             }
-            OwnerJob::Purge {
+            QueuedOwnerRequest::Purge {
                 waiter: Some(waiter),
                 ..
             } => {
@@ -128,17 +130,17 @@ impl CalloutClient {
                     .insert_admin_reply(waiter, (answer.status, answer.body));
                 shared.wake_waiters([waiter]);
             }
-            OwnerJob::Expired(Some(key)) if answer.granted == Some(true) => {
+            QueuedOwnerRequest::Expired(Some(key)) if answer.granted == Some(true) => {
                 release_late_lease(&mut state.favours, shared, key);
             }
-            OwnerJob::Purge { .. }
-            | OwnerJob::Status { .. }
-            | OwnerJob::Expired(_)
-            | OwnerJob::Store { .. }
-            | OwnerJob::ReleaseLease(_)
-            | OwnerJob::Acknowledge(_)
-            | OwnerJob::ShowBlock(..)
-            | OwnerJob::Listen => {}
+            QueuedOwnerRequest::Purge { .. }
+            | QueuedOwnerRequest::Status { .. }
+            | QueuedOwnerRequest::Expired(_)
+            | QueuedOwnerRequest::Store { .. }
+            | QueuedOwnerRequest::ReleaseLease(_)
+            | QueuedOwnerRequest::Acknowledge(_)
+            | QueuedOwnerRequest::ShowBlock(..)
+            | QueuedOwnerRequest::Listen => {}
         }
     }
 
@@ -159,7 +161,7 @@ impl CalloutClient {
                 of => of.map(|(_, state)| state),
             };
             let heard = &under_way.heard;
-            let is_known = matches!(announcement, ChainStateAnnouncement::NotFollowed)
+            let is_known = matches!(announcement, ChainStateNumber::NotFollowed)
                 || heard.chain == Some(announcement);
             if state_of.is_none() && !is_known {
                 return None;
@@ -170,11 +172,17 @@ impl CalloutClient {
                 false => under_way.sent,
             };
             let known = &mut state.known;
-            known.merge_reply(&self.chains, namespace, (heard, at), announcement, state_of);
+            known.merge_chain_announcement(
+                &self.chains,
+                namespace,
+                (heard, at),
+                announcement,
+                state_of,
+            );
         }
         let newest = under_way
             .heard
-            .newest_generation(self.purge_generation(), reply_generation);
+            .purge_generation_after_reply(self.purge_generation(), reply_generation);
         self.generation.store(newest, Ordering::Release);
         Some(reply_generation)
     }
@@ -183,20 +191,21 @@ impl CalloutClient {
     fn requeue_waiting_lookup(
         &self,
         state: &mut CalloutState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         look_up: LookupJob,
-        question: LateQuery,
+        question: LateFollowerQuery,
         in_vain: bool,
     ) {
         let waits = !in_vain
             && shared.flights.has_followers(&look_up.token)
             && state.waiting_lookup_count() < self.bounds.most_waits
-            && state.has_room(&self.bounds);
+            && state.has_query_room(&self.bounds);
         if !waits {
-            report_miss(&mut state.favours, shared, look_up);
+            resolve_lookup_as_miss(&mut state.favours, shared, look_up);
             return;
         }
-        let mut work = PendingQuery::new(OwnerJob::LookUp(look_up), question.namespace);
+        let mut work =
+            OwnerCalloutQuery::new(QueuedOwnerRequest::LookUp(look_up), question.namespace);
         work.waits = true;
         state.queries.push_back(work);
     }
@@ -205,10 +214,10 @@ impl CalloutClient {
     fn deliver_entry(
         &self,
         state: &mut CalloutState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         (token, joined): (FlightLeadership, u64),
         entry: &Arc<CacheEntry>,
-        question: LateQuery,
+        question: LateFollowerQuery,
         now: u64,
     ) {
         let (woken, later) = shared
@@ -216,7 +225,7 @@ impl CalloutClient {
             .share_with_earlier_followers(token, entry, joined);
         shared.wake_waiters(woken);
         if let Some(token) = later {
-            let question = LateQuery {
+            let question = LateFollowerQuery {
                 again: 0,
                 ..question
             };
@@ -225,17 +234,17 @@ impl CalloutClient {
     }
 
     /// The owner knows of what was fetched for others.
-    fn finish_publish(
+    fn finish_flight_publish(
         &self,
         state: &mut CalloutState,
-        shared: &ProcessState,
-        landing: PendingFlightPublish,
+        shared: &ProcessCacheState,
+        landing: PendingFlightResponse,
         (may_hold, joined): (bool, u64),
         namespace: Option<CacheNamespace>,
         now: u64,
     ) {
-        let PendingFlightPublish { token, entry, .. } = landing;
-        let question = LateQuery {
+        let PendingFlightResponse { token, entry, .. } = landing;
+        let question = LateFollowerQuery {
             key: *token.flight_key(),
             namespace,
             leases: true,
@@ -264,9 +273,9 @@ impl CalloutClient {
     fn retry_lookup(
         &self,
         state: &mut CalloutState,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         token: FlightLeadership,
-        question: LateQuery,
+        question: LateFollowerQuery,
         now: u64,
     ) {
         let due = now.saturating_add(self.bounds.deadline);
@@ -279,11 +288,12 @@ impl CalloutClient {
             waits_in_vain: question.waits_in_vain,
             missed_event: false,
         };
-        let mut work = PendingQuery::new(OwnerJob::LookUp(look_up), question.namespace);
+        let mut work =
+            OwnerCalloutQuery::new(QueuedOwnerRequest::LookUp(look_up), question.namespace);
         work.again = question.again;
-        match state.has_room(&self.bounds) {
+        match state.has_query_room(&self.bounds) {
             true => state.enqueue_query(work, due),
-            false => state.let_go(shared, work),
+            false => state.release_query_waiters(shared, work),
         }
     }
 }

@@ -5,21 +5,21 @@ use crate::cache::link::{PURGE, PURGE_PATIENCE, PURGE_SENT};
 
 const WAITER: usize = 9;
 
-fn send_purge(host: &mut Host) {
+fn send_purge(host: &mut LinkTestHost) {
     let body = "{\"everything\":true}".into();
-    assert!(host.link().queue_purge(body, at(WAITER), host.now));
+    assert!(host.link().queue_purge(body, test_waiter(WAITER), host.now));
     host.run();
 }
 
-fn purges(host: &mut Host) -> usize {
-    let requests = host.requests();
+fn purges(host: &mut LinkTestHost) -> usize {
+    let requests = host.take_sent_requests();
     let is_purge = |(_, line): &&(usize, String)| line.starts_with("POST /v1/purges");
     requests.iter().filter(is_purge).count()
 }
 
-fn status(host: &Host) -> Option<u16> {
+fn status(host: &LinkTestHost) -> Option<u16> {
     host.link()
-        .take_admin_reply(at(WAITER))
+        .take_admin_reply(test_waiter(WAITER))
         .map(|(status, _)| status)
 }
 
@@ -27,12 +27,12 @@ const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
 #[test]
 fn purge_waits_until_the_link_is_connected() {
-    let mut host = Host::new();
+    let mut host = LinkTestHost::new();
     host.run();
     send_purge(&mut host);
     host.pass(1000);
     assert!(host.woken().is_empty() && purges(&mut host) == 0);
-    host.hello(0, 5000);
+    host.receive_hello_event(0, 5000);
     assert_eq!(purges(&mut host), 1);
     // the timeout of a connected owner applies now
     host.pass(1200);
@@ -42,11 +42,11 @@ fn purge_waits_until_the_link_is_connected() {
 
 #[test]
 fn purge_is_sent_although_its_client_has_gone() {
-    let mut host = Host::new();
+    let mut host = LinkTestHost::new();
     host.run();
     send_purge(&mut host);
-    host.link().forget_waiter(at(WAITER));
-    host.hello(0, 5000);
+    host.link().forget_waiter(test_waiter(WAITER));
+    host.receive_hello_event(0, 5000);
     assert_eq!(purges(&mut host), 1);
     host.receive(1, DONE);
     assert_eq!((host.woken(), status(&host)), (vec![], None));
@@ -57,20 +57,22 @@ fn purge_is_sent_although_its_client_has_gone() {
 
 #[test]
 fn purges_leave_connections_to_other_requests() {
-    let mut host = Host::up();
+    let mut host = LinkTestHost::with_greeted_owner();
     for waiter in 0..5 {
         let body = "{\"everything\":true}".into();
-        assert!(host.link().queue_purge(body, at(20 + waiter), host.now));
+        assert!(host
+            .link()
+            .queue_purge(body, test_waiter(20 + waiter), host.now));
     }
     host.run();
     assert_eq!(purges(&mut host), 1);
     // the acknowledgement of the first purge, and other requests
     host.event("purge", "{\"generation\":1}");
-    let sent = host.requests();
+    let sent = host.take_sent_requests();
     assert!(sent[0].1.contains("/v1/acknowledgements"), "{sent:?}");
     host.receive(2, super::DONE);
-    host.want(1, true);
-    let sent = host.requests();
+    host.look_up_for_waiter(1, true);
+    let sent = host.take_sent_requests();
     assert!(sent[0].1.contains("/v1/entries/"), "{sent:?}");
     // purges are sent one after another
     for waiter in 0..5 {
@@ -82,7 +84,7 @@ fn purges_leave_connections_to_other_requests() {
 
 #[test]
 fn purge_fails_with_503_without_an_owner() {
-    let mut host = Host::new();
+    let mut host = LinkTestHost::new();
     host.refuses = true;
     host.run();
     send_purge(&mut host);
@@ -96,14 +98,14 @@ fn purge_fails_with_503_without_an_owner() {
 
 #[test]
 fn purge_is_sent_again_to_the_next_owner() {
-    let mut host = Host::up();
+    let mut host = LinkTestHost::with_greeted_owner();
     send_purge(&mut host);
     assert_eq!(purges(&mut host), 1);
-    host.lose(0);
-    host.lose(1);
+    host.break_connection(0);
+    host.break_connection(1);
     host.pass(RETRY);
     assert!(host.woken().is_empty() && purges(&mut host) == 0);
-    host.hello(0, 5000);
+    host.receive_hello_event(0, 5000);
     assert_eq!(purges(&mut host), 1);
     host.receive(1, DONE);
     assert_eq!((host.woken(), status(&host)), (vec![WAITER], Some(200)));
@@ -111,14 +113,14 @@ fn purge_is_sent_again_to_the_next_owner() {
 
 #[test]
 fn purge_is_abandoned_after_repeated_connection_losses() {
-    let mut host = Host::up();
+    let mut host = LinkTestHost::with_greeted_owner();
     send_purge(&mut host);
     for times in 1..=PURGE_SENT {
         assert!(host.woken().is_empty());
-        let sent = host.requests();
+        let sent = host.take_sent_requests();
         assert!(sent.len() == 1, "{times}: {sent:?}");
         let slot = sent[0].0;
-        host.lose(slot);
+        host.break_connection(slot);
         host.pass(RETRY);
     }
     // it is unknown whether the purge is in effect
@@ -128,7 +130,7 @@ fn purge_is_abandoned_after_repeated_connection_losses() {
 
 #[test]
 fn purge_is_abandoned_after_its_timeout_and_not_sent_again() {
-    let mut host = Host::up();
+    let mut host = LinkTestHost::with_greeted_owner();
     send_purge(&mut host);
     host.event("lease", "{\"generation\":0,\"until\":60000}");
     for _ in 0..PURGE / 1000 {

@@ -1,6 +1,6 @@
 //! Tests with refused memory for allocations as long as a batch or an entry.
 
-use super::{at, bytes_of, entry, Host};
+use super::{bytes_of, entry, test_waiter, LinkTestHost};
 use crate::allocator::faulty::{with_refused_allocations, RefusedAllocations};
 use crate::allocator::MAX_RESERVE_ALLOCATION;
 use crate::cache::entry::wire::{decode_cache_entry, EncodedEntry};
@@ -29,19 +29,25 @@ fn batch_lookup_without_memory_is_woken_at_once() {
         .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
         .collect();
     each(|step| {
-        let mut host = Host::up();
-        let is_sent =
-            host.link()
-                .lookup_batch_at_owner(keys.clone(), &super::SPACE, at(5), host.now);
+        let mut host = LinkTestHost::with_greeted_owner();
+        let is_sent = host.link().lookup_batch_at_owner(
+            keys.clone(),
+            &super::SPACE,
+            test_waiter(5),
+            host.now,
+        );
         assert!(is_sent);
         // the connection is open: it sends at once
         host.run();
         host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(host.woken(), [5]);
         host.sent.clear();
-        assert!(host
-            .link()
-            .lookup_batch_at_owner(keys.clone(), &super::SPACE, at(6), host.now));
+        assert!(host.link().lookup_batch_at_owner(
+            keys.clone(),
+            &super::SPACE,
+            test_waiter(6),
+            host.now
+        ));
         let (shared, link, now) = (&host.shared, host.link(), host.now);
         let refusals = step(&mut || {
             link.send_and_expire_requests(shared, now);
@@ -62,7 +68,7 @@ fn entry_without_memory_for_a_copy_is_none() {
         before: part(b'b'),
         between: part(b'c'),
         after: part(b'd'),
-        ..entry().envelope_bytes().clone()
+        ..entry().response_envelope().clone()
     };
     let payload = EntryPayload::Raw(vec![b'p'; 2 * MAX_RESERVE_ALLOCATION].into());
     let long = CacheEntry::new(envelope, payload, EntryMetadata::default());

@@ -34,14 +34,14 @@ proptest! {
     /// other process fetches, and at once when the owner is gone.
     #[test]
     fn waiting_requests_are_always_woken(steps in prop::collection::vec(step(), 0..80)) {
-        let mut host = Host::up();
-        let mut waiting: BTreeSet<RequestWaiter> = BTreeSet::new();
+        let mut host = LinkTestHost::with_greeted_owner();
+        let mut waiting: BTreeSet<WaitingRequestId> = BTreeSet::new();
         let mut tokens = Vec::new();
         for (n, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Want(leases) => {
-                    waiting.insert(at(n + 1));
-                    host.want(n + 1, leases);
+                    waiting.insert(test_waiter(n + 1));
+                    host.look_up_for_waiter(n + 1, leases);
                 }
                 Step::Leave(which) => {
                     let gone = waiting.iter().nth(which % waiting.len().max(1)).copied();
@@ -81,7 +81,7 @@ proptest! {
                 }
                 Step::Close(slot) => {
                     if host.open.contains(&slot) {
-                        host.lose(slot);
+                        host.break_connection(slot);
                         host.run();
                     }
                 }
@@ -106,7 +106,7 @@ proptest! {
         // the owner ends for good: all requests are woken
         host.refuses = true;
         for slot in host.open.clone() {
-            host.lose(slot);
+            host.break_connection(slot);
         }
         host.run();
         host.pass(25);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns the number of entries that were sent, and their connections.
-fn stored(host: &mut Host) -> (usize, Vec<usize>) {
+fn stored(host: &mut LinkTestHost) -> (usize, Vec<usize>) {
     let text: Vec<_> = std::mem::take(&mut host.sent);
     let puts = text.iter().map(|(_, text)| text.matches("PUT /").count());
     let mut slots: Vec<usize> = text.iter().map(|(slot, _)| *slot).collect();
@@ -14,12 +14,12 @@ fn stored(host: &mut Host) -> (usize, Vec<usize>) {
 
 #[test]
 fn entries_are_collected_while_a_store_is_in_flight() {
-    let mut host = Host::up();
+    let mut host = LinkTestHost::with_greeted_owner();
     // the first one opens the connection
-    host.store(1..2);
+    host.store_entries_at_owner(1..2);
     assert_eq!(stored(&mut host), (1, vec![1]));
     for n in 2..5 {
-        host.store(n..n + 1);
+        host.store_entries_at_owner(n..n + 1);
         assert_eq!(stored(&mut host).0, 0, "{n}");
     }
     host.receive(1, DONE);
@@ -28,12 +28,12 @@ fn entries_are_collected_while_a_store_is_in_flight() {
 
 #[test]
 fn entries_are_stored_over_the_connection_of_earlier_stores() {
-    let mut host = Host::up();
-    host.store(1..2);
+    let mut host = LinkTestHost::with_greeted_owner();
+    host.store_entries_at_owner(1..2);
     // the other connection is reserved for lookups
-    host.store(2..3);
+    host.store_entries_at_owner(2..3);
     stored(&mut host);
-    host.want(1, true);
+    host.look_up_for_waiter(1, true);
     let sent = std::mem::take(&mut host.sent);
     assert!(
         sent.iter()
@@ -43,8 +43,8 @@ fn entries_are_stored_over_the_connection_of_earlier_stores() {
     host.receive(2, &missing("granted"));
     host.receive(1, DONE);
     assert_eq!(stored(&mut host), (1, vec![1]));
-    host.store(3..4);
-    want_all(&mut host, 10..12);
+    host.store_entries_at_owner(3..4);
+    look_up_all_keys(&mut host, 10..12);
     host.sent.clear();
     host.receive(1, DONE);
     let (puts, slots) = stored(&mut host);
@@ -53,10 +53,10 @@ fn entries_are_stored_over_the_connection_of_earlier_stores() {
 
 #[test]
 fn entries_wait_for_a_store_although_connections_are_free() {
-    let mut host = Host::with_connections(3);
+    let mut host = LinkTestHost::with_connections(3);
     host.greet();
     for n in 1..4 {
-        host.store(n..n + 1);
+        host.store_entries_at_owner(n..n + 1);
     }
     assert_eq!(stored(&mut host), (1, vec![1]));
     host.receive(1, DONE);
@@ -65,12 +65,12 @@ fn entries_wait_for_a_store_although_connections_are_free() {
 
 #[test]
 fn lease_is_returned_if_the_connection_of_a_store_breaks() {
-    let mut host = Host::up();
-    host.store(1..2);
-    host.lose(1);
-    host.requests();
+    let mut host = LinkTestHost::with_greeted_owner();
+    host.store_entries_at_owner(1..2);
+    host.break_connection(1);
+    host.take_sent_requests();
     host.pass(RETRY);
-    let sent = host.requests();
+    let sent = host.take_sent_requests();
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(sent[0].1.starts_with("DELETE /v1/leases/0101"), "{sent:?}");
 }

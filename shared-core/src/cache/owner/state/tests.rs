@@ -5,8 +5,8 @@ use super::super::disk::{DiskEntry, EntryBytes, ReadWouldBlock, StoreStatus};
 use super::super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use super::*;
 use crate::cache::class::LifetimeClass;
-use crate::cache::entry::store_attributes::StoreAttributes;
-use crate::cache::store::StoreWriteError;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
+use crate::cache::store::StoreWriteOutageReason;
 
 mod following;
 mod forms;
@@ -16,7 +16,7 @@ const KEY: CacheKey = [7; 32];
 
 /// A model of the disk with the behaviour that the owner relies on.
 #[derive(Default)]
-struct Model {
+struct ModelOwnerStore {
     entries: Mutex<HashMap<CacheKey, DiskEntry>>,
     filled: Mutex<Vec<CacheKey>>,
     purges: Mutex<Vec<(u64, PurgeScope)>>,
@@ -25,15 +25,15 @@ struct Model {
     is_ready: Mutex<bool>,
 }
 
-impl Model {
+impl ModelOwnerStore {
     fn generation(&self) -> u64 {
         5 + self.purges.lock().unwrap().len() as u64
     }
 }
 
-impl OwnerStore for Arc<Model> {
+impl OwnerStore for Arc<ModelOwnerStore> {
     fn purge_generation(&self) -> u64 {
-        Model::generation(self)
+        ModelOwnerStore::generation(self)
     }
 
     fn read_entry(&self, key: &CacheKey, _: ClockReading) -> Option<DiskEntry> {
@@ -61,12 +61,12 @@ impl OwnerStore for Arc<Model> {
         key: &CacheKey,
         header: &EntryRecordAttributes,
         body: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         if *self.is_full.lock().unwrap() {
-            return Err(StoreError::Off(StoreWriteError::DiskFull));
+            return Err(StoreWriteRejection::Off(StoreWriteOutageReason::DiskFull));
         }
         if body.len() > 100_000 {
-            return Err(StoreError::TooLarge);
+            return Err(StoreWriteRejection::TooLarge);
         }
         let stored = DiskEntry {
             header: header.clone(),
@@ -77,17 +77,17 @@ impl OwnerStore for Arc<Model> {
         Ok(())
     }
 
-    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
-        let generation = Model::generation(self) + 1;
+    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
+        let generation = ModelOwnerStore::generation(self) + 1;
         let mut purges = self.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
         match *self.is_full.lock().unwrap() {
-            true => Err(StoreError::Off(StoreWriteError::DiskFull)),
+            true => Err(StoreWriteRejection::Off(StoreWriteOutageReason::DiskFull)),
             false => Ok(generation),
         }
     }
 
-    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreError> {
+    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
         Ok(ChainRecord::default())
     }
 
@@ -95,7 +95,7 @@ impl OwnerStore for Arc<Model> {
         &self,
         _: &CacheNamespace,
         _: &ChainIdentity,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -103,25 +103,25 @@ impl OwnerStore for Arc<Model> {
         &self,
         _: &CacheNamespace,
         _: Option<&FinalityMark>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
-    fn is_entry_purged(&self, key: &CacheKey, about: &StoreAttributes) -> bool {
+    fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
         purges.iter().any(|(generation, scope)| {
             about.generation < *generation && scope.covers_entry(key, about)
         })
     }
 
-    fn record_fill(&self, key: &CacheKey, _: ClockReading) -> bool {
+    fn record_fill_for_admission(&self, key: &CacheKey, _: ClockReading) -> bool {
         let mut filled = self.filled.lock().unwrap();
         let is_second = filled.contains(key);
         filled.push(*key);
         is_second
     }
 
-    fn flush_memtables(&self) -> Result<(), StoreError> {
+    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
@@ -149,16 +149,16 @@ fn at(monotonic: u64) -> ClockReading {
     }
 }
 
-fn name(name: &str) -> ProcessName {
-    ProcessName::new(name).unwrap()
+fn name(name: &str) -> OwnerClientName {
+    OwnerClientName::new(name).unwrap()
 }
 
 fn entry_of_class(class: LifetimeClass, generation: u64, length: usize) -> Arc<OwnerMemoryEntry> {
-    let about = StoreAttributes {
+    let about = StoredEntryAttributes {
         class,
         namespace: [1; 16],
         generation,
-        ..StoreAttributes::default()
+        ..StoredEntryAttributes::default()
     };
     Arc::new(OwnerMemoryEntry::new(about, vec![9; length], 60_000, at(0)))
 }
@@ -167,15 +167,15 @@ fn immutable_entry(generation: u64) -> Arc<OwnerMemoryEntry> {
     entry_of_class(LifetimeClass::Immutable, generation, 100)
 }
 
-fn owner() -> (Owner, Arc<Model>) {
-    let model = Arc::new(Model::default());
+fn owner() -> (Owner, Arc<ModelOwnerStore>) {
+    let model = Arc::new(ModelOwnerStore::default());
     let owner = Owner::new(Box::new(Arc::clone(&model)), 20_000, at(0));
     (owner, model)
 }
 
-fn found(look_up: OwnerLookupResult) -> OwnerHit {
+fn found(look_up: OwnerMemoryLookupResult) -> OwnerHit {
     match look_up {
-        OwnerLookupResult::Found(found) => found,
+        OwnerMemoryLookupResult::Found(found) => found,
         other => panic!("{other:?}"),
     }
 }
@@ -189,9 +189,9 @@ fn granted(owner: &Owner, process: &str) -> bool {
 }
 
 /// The queued events of a stream, without `hello` and send leases.
-fn received(owner: &Owner, stream: EventStreamId) -> Vec<OwnerEvent> {
-    let events = std::iter::from_fn(|| match owner.next_stream_action(stream, at(0)) {
-        EventStreamAction::Event(event) => Some(event),
+fn queued_owner_events(owner: &Owner, stream: OwnerEventStreamId) -> Vec<OwnerEvent> {
+    let events = std::iter::from_fn(|| match owner.next_event_stream_action(stream, at(0)) {
+        OwnerEventStreamAction::Event(event) => Some(event),
         _ => None,
     });
     events
@@ -203,15 +203,15 @@ fn received(owner: &Owner, stream: EventStreamId) -> Vec<OwnerEvent> {
 fn store_is_queried_after_memory_and_fills_it() {
     let (owner, _model) = owner();
     assert!(matches!(
-        owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookupResult::Missing
+        owner.lookup_without_disk_wait(&KEY, at(0)),
+        OwnerMemoryLookupResult::Missing
     ));
     owner
         .write_to_store(&KEY, &immutable_entry(5), at(0))
         .unwrap();
     assert!(matches!(
-        owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookupResult::QueryStore
+        owner.lookup_without_disk_wait(&KEY, at(0)),
+        OwnerMemoryLookupResult::QueryStore
     ));
     let hit = owner.lookup_in_store(&KEY, at(100)).unwrap();
     assert!(!hit.is_to_be_stored);
@@ -219,7 +219,7 @@ fn store_is_queried_after_memory_and_fills_it() {
         (hit.kept.age_ms(at(100)), hit.kept.remaining_ttl(at(100))),
         (100, 59_900)
     );
-    assert!(!found(owner.lookup_without_waiting(&KEY, at(200))).is_to_be_stored);
+    assert!(!found(owner.lookup_without_disk_wait(&KEY, at(200))).is_to_be_stored);
     assert!(owner.lookup_in_store(&KEY, at(60_000)).is_none());
 }
 
@@ -230,15 +230,15 @@ fn ready_store_entry_is_found_without_waiting() {
     owner
         .write_to_store(&KEY, &immutable_entry(5), at(0))
         .unwrap();
-    let hit = found(owner.lookup_without_waiting(&KEY, at(100)));
+    let hit = found(owner.lookup_without_disk_wait(&KEY, at(100)));
     assert_eq!(hit.kept.remaining_ttl(at(100)), 59_900);
     assert!(Arc::ptr_eq(
-        &found(owner.lookup_without_waiting(&KEY, at(200))).kept,
+        &found(owner.lookup_without_disk_wait(&KEY, at(200))).kept,
         &hit.kept
     ));
     assert!(matches!(
-        owner.lookup_without_waiting(&KEY, at(60_000)),
-        OwnerLookupResult::Missing
+        owner.lookup_without_disk_wait(&KEY, at(60_000)),
+        OwnerMemoryLookupResult::Missing
     ));
     let expected = json!({ "store": 1, "memory": 1, "missed": 1 });
     assert_eq!(owner.owner_status_json()["lookups"], expected);
@@ -302,8 +302,8 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
             "{scope:?}"
         );
         assert!(!matches!(
-            owner.lookup_without_waiting(&keys[2], at(0)),
-            OwnerLookupResult::Found(_)
+            owner.lookup_without_disk_wait(&keys[2], at(0)),
+            OwnerMemoryLookupResult::Found(_)
         ));
         assert!(owner.acquire_lease(&keys[2], &name("a"), 1, at(0)).is_ok());
         assert_eq!(
@@ -320,28 +320,34 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
             _ => 1,
         };
         assert_eq!(
-            owner.sweep_purged_entries(&scope, generation),
+            owner.remove_purged_from_memory(&scope, generation),
             swept,
             "{scope:?}"
         );
         assert!(matches!(
-            owner.lookup_without_waiting(&keys[0], at(0)),
-            OwnerLookupResult::Found(_)
+            owner.lookup_without_disk_wait(&keys[0], at(0)),
+            OwnerMemoryLookupResult::Found(_)
         ));
         fill(generation);
     }
     owner
         .purge_entries(&PurgeScope::Key(keys[1]), || at(0))
         .unwrap();
-    assert_eq!(owner.sweep_purged_entries(&PurgeScope::Key(keys[1]), 9), 1);
-    assert_eq!(owner.sweep_purged_entries(&PurgeScope::Key(keys[1]), 9), 0);
+    assert_eq!(
+        owner.remove_purged_from_memory(&PurgeScope::Key(keys[1]), 9),
+        1
+    );
+    assert_eq!(
+        owner.remove_purged_from_memory(&PurgeScope::Key(keys[1]), 9),
+        0
+    );
 }
 
 #[test]
 fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     let (owner, model) = owner();
-    let stream = owner.open_event_stream(&name("a"), at(0)).unwrap();
-    received(&owner, stream);
+    let stream = owner.open_process_event_stream(&name("a"), at(0)).unwrap();
+    queued_owner_events(&owner, stream);
     owner
         .put_fetched_entry(&KEY, &immutable_entry(5), None, at(0))
         .unwrap();
@@ -350,14 +356,14 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
         .purge_entries(&PurgeScope::Key(KEY), || at(0))
         .is_err());
     assert!(!matches!(
-        owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookupResult::Found(_)
+        owner.lookup_without_disk_wait(&KEY, at(0)),
+        OwnerMemoryLookupResult::Found(_)
     ));
     let purge = OwnerEvent::Purge {
         generation: 6,
         key: Some(KEY),
     };
-    assert_eq!(received(&owner, stream), [purge]);
+    assert_eq!(queued_owner_events(&owner, stream), [purge]);
 }
 
 #[test]
@@ -369,14 +375,14 @@ fn close_stores_fresh_entries_of_storable_classes() {
             .put_fetched_entry(&[n as u8; 32], &entry, None, at(0))
             .unwrap();
     }
-    owner.store_remaining_entries(at(100)).unwrap();
+    owner.write_memory_to_store(at(100)).unwrap();
     let mut stored: Vec<_> = model.entries.lock().unwrap().keys().copied().collect();
     stored.sort_unstable();
     assert_eq!(stored, [[0; 32], [5; 32]]);
     owner
         .put_fetched_entry(&KEY, &immutable_entry(5), None, at(0))
         .unwrap();
-    owner.store_remaining_entries(at(60_000)).unwrap();
+    owner.write_memory_to_store(at(60_000)).unwrap();
     assert_eq!(model.entries.lock().unwrap().len(), 2);
 }
 
@@ -407,10 +413,10 @@ fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
             let generation = owner
                 .purge_entries(&PurgeScope::Key(KEY), || at(0))
                 .unwrap();
-            let found = owner.lookup_without_waiting(&KEY, at(0));
+            let found = owner.lookup_without_disk_wait(&KEY, at(0));
             let is_late = began.elapsed() > Duration::from_secs(600);
             if is_late
-                || matches!(&found, OwnerLookupResult::Found(hit) if hit.kept.store_attributes().generation < generation)
+                || matches!(&found, OwnerMemoryLookupResult::Found(hit) if hit.kept.entry_store_attributes().generation < generation)
             {
                 is_over.store(true, Relaxed);
                 panic!("{found:?}, {generation}; {accepted:?} accepted, {refused:?} refused");

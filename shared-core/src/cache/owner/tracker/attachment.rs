@@ -16,7 +16,7 @@ pub(super) const MAX_INCONSISTENT_POLLS: u32 = 3;
 /// The position of the node's head in relation to the blocks of the window: equal, below, above or
 /// on another branch.
 #[derive(Debug)]
-pub(super) enum HeadPosition {
+pub(super) enum HeadWindowRelation {
     /// The head is the first known block.
     First,
     /// The head is the window's head.
@@ -34,40 +34,40 @@ pub(super) enum HeadPosition {
 
 /// Determines where the node's head descends from the window, by its parents and by number.
 /// `confused` is the number of polls with inconsistent results before this one.
-pub(super) fn find_head_position(
+pub(super) fn locate_head_in_window(
     window: &BlockWindow,
     poll: &NodePoll,
     latest: &NodeBlock,
     confused: u32,
-) -> Result<HeadPosition, PollEvaluationStop> {
+) -> Result<HeadWindowRelation, PollEvaluationStop> {
     let (Some(bottom), Some(top)) = (window.oldest_block(), window.newest_block()) else {
-        return Ok(HeadPosition::First);
+        return Ok(HeadWindowRelation::First);
     };
     if latest.hash == top.hash {
-        return Ok(HeadPosition::Same);
+        return Ok(HeadWindowRelation::Same);
     }
     if latest.number < bottom.number {
-        return Ok(HeadPosition::Unknown);
+        return Ok(HeadWindowRelation::Unknown);
     }
     let known = window.block_at(latest.number);
     if known.is_some_and(|known| known.hash == latest.hash) {
-        return Ok(HeadPosition::Below);
+        return Ok(HeadWindowRelation::Below);
     }
     let mut blocks = vec![*latest];
     let mut lowest = *latest;
     let is_far = latest.number.saturating_sub(top.number) > MAX_PARENT_WALK;
     loop {
         if let Some(ancestor) = window.block_with_hash(&lowest.parent) {
-            return Ok(HeadPosition::Extends(ancestor, blocks));
+            return Ok(HeadWindowRelation::Extends(ancestor, blocks));
         }
         if lowest.number <= bottom.number {
             // its ancestors are older than the window
-            return Ok(HeadPosition::Detached(blocks));
+            return Ok(HeadWindowRelation::Detached(blocks));
         }
         if is_far || blocks.len() as u64 > MAX_PARENT_WALK {
             break;
         }
-        match poll.required_block(NodeQuery::ByHash(lowest.parent))? {
+        match poll.polled_block(NodeQuery::ByHash(lowest.parent))? {
             Some(block) if block.hash == lowest.parent && block.number < lowest.number => {
                 blocks.push(block);
                 lowest = block;
@@ -76,15 +76,15 @@ pub(super) fn find_head_position(
         }
     }
     if confused >= MAX_INCONSISTENT_POLLS {
-        return Ok(HeadPosition::Detached(blocks));
+        return Ok(HeadWindowRelation::Detached(blocks));
     }
     let ancestor = highest_common_block(window, poll, latest.number)?;
     Ok(match ancestor {
         Some(ancestor) => {
             blocks.retain(|block| block.number > ancestor.number);
-            HeadPosition::Extends(ancestor, blocks)
+            HeadWindowRelation::Extends(ancestor, blocks)
         }
-        None => HeadPosition::Detached(blocks),
+        None => HeadWindowRelation::Detached(blocks),
     })
 }
 
@@ -102,7 +102,7 @@ fn highest_common_block(
         let Some(mark) = window.block_at_index(middle - 1) else {
             break;
         };
-        let block = poll.required_block(NodeQuery::ByNumber(mark.number))?;
+        let block = poll.polled_block(NodeQuery::ByNumber(mark.number))?;
         if block.is_some_and(|block| block.hash == mark.hash) {
             low = middle;
         } else {

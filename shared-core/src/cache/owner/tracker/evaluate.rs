@@ -1,13 +1,13 @@
 //! The evaluation of a poll.
 
-use super::attachment::{find_head_position, HeadPosition, MAX_INCONSISTENT_POLLS};
-use super::finality::{check_finality_mark, newest_final_block, FinalityCheck};
+use super::attachment::{locate_head_in_window, HeadWindowRelation, MAX_INCONSISTENT_POLLS};
+use super::finality::{check_mark_on_node_chain, newest_final_block, FinalityMarkCheck};
 use super::poll::{NodePoll, PollEvaluationStop};
-use super::types::{ChainIdentity, FinalityMark, NodeBlock, NodeQuery, TrackerStep};
+use super::types::{ChainIdentity, FinalityMark, NodeBlock, NodeQuery, TrackerAction};
 use super::window::BlockWindow;
 use super::{ChainTracker, LaggingHead};
 use crate::cache::chain::ChainChange;
-use crate::config::head_source::FinalityRule;
+use crate::config::head_source::FinalizedBlockRule;
 
 /// Number of polls, and milliseconds, after which a lower head is accepted as the head.
 const LOWER_HEAD_POLLS: u32 = 3;
@@ -60,7 +60,7 @@ impl ChainTracker {
         let Some(poll) = &self.poll else {
             return Ok(());
         };
-        let latest = poll.required_block(NodeQuery::Latest)?;
+        let latest = poll.polled_block(NodeQuery::Latest)?;
         let latest = latest
             .ok_or_else(|| PollEvaluationStop::Failed("the node has no head block".into()))?;
         let syncing = poll.syncing_result()?;
@@ -72,18 +72,22 @@ impl ChainTracker {
             self.record_wrong_chain(wrong);
             return Ok(());
         }
-        let place = find_head_position(&self.window, poll, &latest, self.confused)?;
-        if identity.is_none() && matches!(place, HeadPosition::Unknown | HeadPosition::Detached(_))
+        let place = locate_head_in_window(&self.window, poll, &latest, self.confused)?;
+        if identity.is_none()
+            && matches!(
+                place,
+                HeadWindowRelation::Unknown | HeadWindowRelation::Detached(_)
+            )
         {
             // queried first; the evaluation is then repeated
             self.reported_chain_identity(poll)?;
         }
         let plan = self.plan_chain_changes(&place, &latest);
         let is_sure = plan.behind.is_none() && syncing == Ok(false);
-        let mut verdict = self.evaluate_finality(poll, &plan, &latest, is_sure)?;
-        if poll.needs_block_recheck() && self.confused < MAX_INCONSISTENT_POLLS {
+        let mut verdict = self.evaluate_poll_finality(poll, &plan, &latest, is_sure)?;
+        if poll.needs_head_recheck() && self.confused < MAX_INCONSISTENT_POLLS {
             // otherwise the responses may be of another chain
-            let again = poll.required_block(NodeQuery::Recheck(latest.number))?;
+            let again = poll.polled_block(NodeQuery::Recheck(latest.number))?;
             if again.is_none_or(|again| again.hash != latest.hash) {
                 return Err(PollEvaluationStop::Confused);
             }
@@ -104,7 +108,7 @@ impl ChainTracker {
         &self,
         poll: &NodePoll,
     ) -> Result<ChainIdentity, PollEvaluationStop> {
-        let (chain_id, genesis) = poll.identity_result()?;
+        let (chain_id, genesis) = poll.chain_identity_result()?;
         Ok(ChainIdentity { chain_id, genesis })
     }
 
@@ -145,7 +149,7 @@ impl ChainTracker {
         self.identified = Some(self.now);
         if self.confirmed_identity.is_none() {
             self.confirmed_identity = Some(found);
-            self.steps.push_back(TrackerStep::RecordIdentity(found));
+            self.steps.push_back(TrackerAction::RecordIdentity(found));
         }
         if self.is_wrong {
             self.is_wrong = false;
@@ -160,7 +164,11 @@ impl ChainTracker {
 
     /// Determines from the attachment of the node's head which blocks were replaced, and the new
     /// window.
-    fn plan_chain_changes(&self, place: &HeadPosition, latest: &NodeBlock) -> PollChainChanges {
+    fn plan_chain_changes(
+        &self,
+        place: &HeadWindowRelation,
+        latest: &NodeBlock,
+    ) -> PollChainChanges {
         let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
         let mut plan = PollChainChanges {
             view: self.window.clone(),
@@ -171,27 +179,27 @@ impl ChainTracker {
             head: Some(latest.number),
         };
         match place {
-            HeadPosition::First => {
+            HeadWindowRelation::First => {
                 plan.view.push_block(latest);
                 // any block may have been replaced before the first poll
                 plan.from = ReorgStart::Final;
             }
-            HeadPosition::Same => {
+            HeadWindowRelation::Same => {
                 plan.head = self.behind.map(|_| latest.number);
                 if let Some(behind) = self.behind {
                     plan.from = ReorgStart::Number(behind.from);
                 }
             }
-            HeadPosition::Below => {
+            HeadWindowRelation::Below => {
                 plan.view.truncate_above(latest.number);
                 plan.from = ReorgStart::Number(latest.number + 1);
             }
-            HeadPosition::Unknown => {
+            HeadWindowRelation::Unknown => {
                 plan.view.clear();
                 plan.view.push_block(latest);
                 plan.from = ReorgStart::Final;
             }
-            HeadPosition::Extends(ancestor, blocks) => {
+            HeadWindowRelation::Extends(ancestor, blocks) => {
                 if self.window.newest_block() != Some(*ancestor) {
                     plan.from = ReorgStart::Number(ancestor.number + 1);
                     plan.is_reorg = true;
@@ -201,9 +209,9 @@ impl ChainTracker {
                     .iter()
                     .rev()
                     .for_each(|block| plan.view.push_block(block));
-                return self.complete_chain_changes(plan, was_unknown);
+                return self.complete_change_plan(plan, was_unknown);
             }
-            HeadPosition::Detached(blocks) => {
+            HeadWindowRelation::Detached(blocks) => {
                 plan.view.clear();
                 blocks
                     .iter()
@@ -213,7 +221,10 @@ impl ChainTracker {
                 plan.is_reorg = true;
             }
         }
-        if matches!(place, HeadPosition::Below | HeadPosition::Unknown) {
+        if matches!(
+            place,
+            HeadWindowRelation::Below | HeadWindowRelation::Unknown
+        ) {
             let (since, polls) = self
                 .behind
                 .map_or((self.now, 0), |behind| (behind.since, behind.polls));
@@ -224,15 +235,15 @@ impl ChainTracker {
                     since,
                     polls,
                     from: latest.number + 1,
-                    is_unknown: matches!(place, HeadPosition::Unknown),
+                    is_unknown: matches!(place, HeadWindowRelation::Unknown),
                 });
             }
         }
-        self.complete_chain_changes(plan, was_unknown)
+        self.complete_change_plan(plan, was_unknown)
     }
 
     /// Completes a plan: a node whose head was below the window may have had any branch then.
-    fn complete_chain_changes(
+    fn complete_change_plan(
         &self,
         mut plan: PollChainChanges,
         was_unknown: bool,
@@ -249,7 +260,7 @@ impl ChainTracker {
 
     /// Determines from the mark and the node's finalized block which blocks are final after this
     /// poll.
-    fn evaluate_finality(
+    fn evaluate_poll_finality(
         &self,
         poll: &NodePoll,
         plan: &PollChainChanges,
@@ -274,15 +285,15 @@ impl ChainTracker {
         let (checked, mut error) = if !needs_check {
             (
                 self.mark
-                    .map_or(FinalityCheck::None, |_| FinalityCheck::Holds),
+                    .map_or(FinalityMarkCheck::None, |_| FinalityMarkCheck::Holds),
                 None,
             )
-        } else if self.branches_below_mark(plan) {
-            (FinalityCheck::Broken, None)
+        } else if self.is_branch_below_mark(plan) {
+            (FinalityMarkCheck::Broken, None)
         } else {
-            check_finality_mark(self.mark, &plan.view, poll, latest, self.absent)?
+            check_mark_on_node_chain(self.mark, &plan.view, poll, latest, self.absent)?
         };
-        let broken = (checked == FinalityCheck::Broken).then(|| doubt.unwrap_or(0));
+        let broken = (checked == FinalityMarkCheck::Broken).then(|| doubt.unwrap_or(0));
         let mark = match broken {
             // the highest of the final blocks that are still in the chain
             Some(from) => from
@@ -293,21 +304,21 @@ impl ChainTracker {
         let from = match (plan.from, broken, checked, self.mark) {
             (_, Some(broken), ..) => Some(from.map_or(broken, |from| from.min(broken))),
             // blocks that came while the mark was in doubt may be of another branch
-            (ReorgStart::Final, None, FinalityCheck::Holds, Some(mark)) => {
+            (ReorgStart::Final, None, FinalityMarkCheck::Holds, Some(mark)) => {
                 Some(self.doubt.unwrap_or(mark.number + 1))
             }
             _ => from,
         };
         let is_known = matches!(
             checked,
-            FinalityCheck::None | FinalityCheck::Holds | FinalityCheck::Broken
+            FinalityMarkCheck::None | FinalityMarkCheck::Holds | FinalityMarkCheck::Broken
         );
         let mut verdict = PollFinalityChanges {
             broken,
             mark,
             doubt: doubt.filter(|_| !is_known),
             absent: match checked {
-                FinalityCheck::Absent => self.absent + 1,
+                FinalityMarkCheck::Absent => self.absent + 1,
                 _ => 0,
             },
             last: None,
@@ -318,7 +329,7 @@ impl ChainTracker {
             Ok(Some(newest)) if is_sure && is_known => {
                 (verdict.mark, verdict.last) =
                     match self.is_finalized_canonical(poll, plan, newest, latest)? {
-                        true => self.advance_finality_mark(mark, newest, latest),
+                        true => self.next_mark_and_final_block(mark, newest, latest),
                         false => (mark, None),
                     }
             }
@@ -334,7 +345,7 @@ impl ChainTracker {
     }
 
     /// Whether the node's chain branches off below the mark.
-    fn branches_below_mark(&self, plan: &PollChainChanges) -> bool {
+    fn is_branch_below_mark(&self, plan: &PollChainChanges) -> bool {
         let ReorgStart::Number(from) = plan.from else {
             return false;
         };
@@ -359,7 +370,7 @@ impl ChainTracker {
         let hash = match plan.view.block_at(newest.number) {
             Some(known) => Some(known.hash),
             None => poll
-                .required_block(NodeQuery::ByNumber(newest.number))?
+                .polled_block(NodeQuery::ByNumber(newest.number))?
                 .map(|block| block.hash),
         };
         Ok(hash == Some(newest.hash))
@@ -367,7 +378,7 @@ impl ChainTracker {
 
     /// The mark and the newest final block, where `newest` is the node's finalized block and `mark`
     /// is of its chain.
-    fn advance_finality_mark(
+    fn next_mark_and_final_block(
         &self,
         mark: Option<FinalityMark>,
         newest: FinalityMark,
@@ -380,8 +391,8 @@ impl ChainTracker {
         match mark {
             Some(mark) if newest.number < mark.number => match self.finality {
                 // the head went back, which does not undo finality
-                FinalityRule::Depth(_) => (Some(mark), Some(mark.number)),
-                FinalityRule::Tag => (Some(mark), None),
+                FinalizedBlockRule::Depth(_) => (Some(mark), Some(mark.number)),
+                FinalizedBlockRule::Tag => (Some(mark), None),
             },
             // the mark is of this chain, so the other block is not
             Some(mark) if newest.number == mark.number && newest != mark => (Some(mark), None),
@@ -410,7 +421,8 @@ impl ChainTracker {
             self.push_chain_change(ChainChange::Head(head));
         }
         if verdict.mark != self.mark {
-            self.steps.push_back(TrackerStep::RecordMark(verdict.mark));
+            self.steps
+                .push_back(TrackerAction::RecordMark(verdict.mark));
         }
         self.mark = verdict.mark;
         self.doubt = verdict.doubt;

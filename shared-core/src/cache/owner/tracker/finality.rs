@@ -3,7 +3,7 @@
 use super::poll::{NodePoll, PollEvaluationStop};
 use super::types::{FinalityMark, NodeBlock, NodeQuery};
 use super::window::BlockWindow;
-use crate::config::head_source::FinalityRule;
+use crate::config::head_source::FinalizedBlockRule;
 
 /// Number of polls in which the node may lack the block of the mark while its head is above: a
 /// lagging node may have responded.
@@ -14,7 +14,7 @@ const MAX_EMPTY_SLOTS: u64 = 8;
 
 /// The result of comparing the finality mark with the node's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FinalityCheck {
+pub(super) enum FinalityMarkCheck {
     /// There is no mark.
     None,
     /// The mark is of this chain.
@@ -28,35 +28,35 @@ pub(super) enum FinalityCheck {
 }
 
 /// Checks whether the node's chain, whose newest blocks are `window`, has the mark.
-pub(super) fn check_finality_mark(
+pub(super) fn check_mark_on_node_chain(
     mark: Option<FinalityMark>,
     window: &BlockWindow,
     poll: &NodePoll,
     latest: &NodeBlock,
     absent: u32,
-) -> Result<(FinalityCheck, Option<String>), PollEvaluationStop> {
+) -> Result<(FinalityMarkCheck, Option<String>), PollEvaluationStop> {
     let Some(mark) = mark else {
-        return Ok((FinalityCheck::None, None));
+        return Ok((FinalityMarkCheck::None, None));
     };
     let judge = |hash| match hash == mark.hash {
-        true => FinalityCheck::Holds,
-        false => FinalityCheck::Broken,
+        true => FinalityMarkCheck::Holds,
+        false => FinalityMarkCheck::Broken,
     };
     if let Some(known) = window.block_at(mark.number) {
         return Ok((judge(known.hash), None));
     }
     if mark.number > latest.number {
-        return Ok((FinalityCheck::Unknown, None));
+        return Ok((FinalityMarkCheck::Unknown, None));
     }
     Ok(
-        match poll.optional_block(NodeQuery::ByNumber(mark.number))? {
+        match poll.polled_block_or_error(NodeQuery::ByNumber(mark.number))? {
             Ok(Some(block)) => (judge(block.hash), None),
-            Ok(None) if absent < MAX_ABSENT_POLLS => (FinalityCheck::Absent, None),
-            Ok(None) => (FinalityCheck::Broken, None),
+            Ok(None) if absent < MAX_ABSENT_POLLS => (FinalityMarkCheck::Absent, None),
+            Ok(None) => (FinalityMarkCheck::Broken, None),
             Err(error) => {
                 let number = mark.number;
                 let error = format!("cannot check finalized block {number}: {error}");
-                (FinalityCheck::Unknown, Some(error))
+                (FinalityMarkCheck::Unknown, Some(error))
             }
         },
     )
@@ -64,17 +64,17 @@ pub(super) fn check_finality_mark(
 
 /// The newest block that the node's tag, or the depth, makes final.
 pub(super) fn newest_final_block(
-    finality: FinalityRule,
+    finality: FinalizedBlockRule,
     window: &BlockWindow,
     poll: &NodePoll,
     latest: &NodeBlock,
 ) -> Result<Result<Option<FinalityMark>, String>, PollEvaluationStop> {
     let depth = match finality {
-        FinalityRule::Tag => {
-            let block = poll.optional_block(NodeQuery::Finalized)?;
-            return Ok(block.map(|block| block.as_ref().map(NodeBlock::finality_mark)));
+        FinalizedBlockRule::Tag => {
+            let block = poll.polled_block_or_error(NodeQuery::Finalized)?;
+            return Ok(block.map(|block| block.as_ref().map(NodeBlock::to_finality_mark)));
         }
-        FinalityRule::Depth(depth) => depth,
+        FinalizedBlockRule::Depth(depth) => depth,
     };
     let Some(number) = latest.number.checked_sub(depth) else {
         return Ok(Ok(None));
@@ -83,9 +83,9 @@ pub(super) fn newest_final_block(
         return Ok(Ok(Some(known)));
     }
     for number in (number.saturating_sub(MAX_EMPTY_SLOTS)..=number).rev() {
-        match poll.optional_block(NodeQuery::ByNumber(number))? {
+        match poll.polled_block_or_error(NodeQuery::ByNumber(number))? {
             Ok(None) => {}
-            found => return Ok(found.map(|block| block.as_ref().map(NodeBlock::finality_mark))),
+            found => return Ok(found.map(|block| block.as_ref().map(NodeBlock::to_finality_mark))),
         }
     }
     Ok(Ok(None))

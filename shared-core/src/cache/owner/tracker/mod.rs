@@ -3,7 +3,7 @@
 //! Sans-I/O: no socket, no clock. The host [begins](ChainTracker::begin_poll) a poll at intervals, sends
 //! the queries that [`next_queries`](ChainTracker::next_queries) returns to the node,
 //! [passes](ChainTracker::handle_query_result) the results back, and repeats this until there are no more
-//! queries; then it carries out the resulting [steps](ChainTracker::next_tracker_step) in their order. A poll
+//! queries; then it carries out the resulting [steps](ChainTracker::take_next_tracker_step) in their order. A poll
 //! changes nothing until all that it needs is known: it is evaluated again with each result, from
 //! the results so far.
 //!
@@ -41,12 +41,12 @@ use std::collections::VecDeque;
 use poll::{NodePoll, PollEvaluationStop};
 pub use types::{
     BlockHash, ChainIdentity, ChainRecord, FinalityMark, NodeBlock, NodeQuery, NodeResult, State,
-    TrackerStep,
+    TrackerAction,
 };
 use window::BlockWindow;
 
 pub use crate::cache::chain::ChainChange;
-use crate::config::head_source::FinalityRule;
+use crate::config::head_source::FinalizedBlockRule;
 
 /// Time without a successful poll after which no block is final any more: the longer one of a
 /// number of intervals and of milliseconds.
@@ -74,7 +74,7 @@ struct LaggingHead {
 /// reorganisations and final blocks.
 #[derive(Debug, Default)]
 pub struct ChainTracker {
-    finality: FinalityRule,
+    finality: FinalizedBlockRule,
     /// Poll interval in milliseconds.
     interval: u64,
     /// Time of the present or the last poll, in milliseconds.
@@ -99,7 +99,7 @@ pub struct ChainTracker {
     absent: u32,
     /// The newest final block as last published.
     published_final: Option<u64>,
-    steps: VecDeque<TrackerStep>,
+    steps: VecDeque<TrackerAction>,
     tracker_state: State,
     reorg_count: u64,
     /// How the chain of the node differs from the recorded one.
@@ -114,7 +114,7 @@ pub struct ChainTracker {
 impl ChainTracker {
     /// A tracker of a chain with this record, polled every `interval` milliseconds. `now` is in
     /// milliseconds of any clock that is never set back.
-    pub fn new(finality: FinalityRule, interval: u64, record: ChainRecord, now: u64) -> Self {
+    pub fn new(finality: FinalizedBlockRule, interval: u64, record: ChainRecord, now: u64) -> Self {
         // a mark belongs to a chain
         let mark = record.mark.filter(|_| record.identity.is_some());
         Self {
@@ -134,7 +134,7 @@ impl ChainTracker {
     pub fn begin_poll(&mut self, now: u64) {
         self.now = now;
         let mut queries = vec![NodeQuery::Latest, NodeQuery::Syncing];
-        if self.finality == FinalityRule::Tag {
+        if self.finality == FinalizedBlockRule::Tag {
             queries.push(NodeQuery::Finalized);
         }
         let is_due = match self.identified {
@@ -160,7 +160,7 @@ impl ChainTracker {
             }
             Err(PollEvaluationStop::NeedsQuery(mut queries)) => {
                 if let Some(poll) = &mut self.poll {
-                    queries.retain(|query| poll.mark_query_sent(*query));
+                    queries.retain(|query| poll.mark_node_query_sent(*query));
                 }
                 queries
             }
@@ -189,11 +189,11 @@ impl ChainTracker {
         self.error = Some(error.to_owned());
         // the node that comes back may be another one
         self.identified = None;
-        self.check_poll_silence(now);
+        self.withdraw_finality_if_silent(now);
     }
 
     /// Withdraws finality if no poll has succeeded for too long at `now`.
-    pub fn check_poll_silence(&mut self, now: u64) {
+    pub fn withdraw_finality_if_silent(&mut self, now: u64) {
         let limit = self
             .interval
             .saturating_mul(FAILURE_INTERVALS)
@@ -206,7 +206,7 @@ impl ChainTracker {
     }
 
     /// Resets the tracker after a purge of the namespace, which may have another chain from now on.
-    pub fn reset_after_purge(&mut self, now: u64) {
+    pub fn reset_tracker_after_purge(&mut self, now: u64) {
         self.push_finality(None);
         if self.is_wrong {
             self.push_chain_change(ChainChange::Wrong(false));
@@ -226,7 +226,7 @@ impl ChainTracker {
     }
 
     /// Takes the next step that the host has to carry out, or returns `None` if there is none.
-    pub fn next_tracker_step(&mut self) -> Option<TrackerStep> {
+    pub fn take_next_tracker_step(&mut self) -> Option<TrackerAction> {
         self.steps.pop_front()
     }
 
@@ -273,7 +273,7 @@ impl ChainTracker {
     }
 
     fn push_chain_change(&mut self, change: ChainChange) {
-        self.steps.push_back(TrackerStep::ChainChange(change));
+        self.steps.push_back(TrackerAction::ChainChange(change));
     }
 
     fn push_finality(&mut self, number: Option<u64>) {
@@ -284,7 +284,7 @@ impl ChainTracker {
     }
 
     fn push_log_line(&mut self, is_error: bool, text: String) {
-        self.steps.push_back(TrackerStep::Log { is_error, text });
+        self.steps.push_back(TrackerAction::Log { is_error, text });
     }
 
     /// Updates the state, and logs it if it has changed.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::tests::{Node, INTERVAL};
+use super::tests::{SingleChainNode, INTERVAL};
 use super::{
     BlockHash, ChainChange, ChainRecord, ChainTracker, FinalityMark, NodeBlock, NodeQuery,
-    NodeResult, State, TrackerStep,
+    NodeResult, State, TrackerAction,
 };
-use crate::config::head_source::FinalityRule;
+use crate::config::head_source::FinalizedBlockRule;
 
 /// One event of a random history: a change of the chain, a poll, or a restart of the tracker.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ enum ModelEvent {
 
 /// A simulated node, whose chain the events of the model test change.
 struct ModelNode {
-    node: Node,
+    node: SingleChainNode,
     remembered: Vec<NodeBlock>,
     finalized: usize,
     is_down: bool,
@@ -58,7 +58,7 @@ struct ModelNode {
 
 impl ModelNode {
     fn new(id: u8) -> Self {
-        let node = Node::with_chain_id(id.into(), id * 100 - 99, 20);
+        let node = SingleChainNode::node_with_chain_id(id.into(), id * 100 - 99, 20);
         Self {
             remembered: node.chain.clone(),
             node,
@@ -81,7 +81,7 @@ impl ModelNode {
 
     fn respond_to_query(&mut self, query: NodeQuery) -> NodeResult {
         if query == NodeQuery::Finalized {
-            let view = self.node.view();
+            let view = self.node.visible_blocks();
             return NodeResult::Block(view.get(self.finalized.min(view.len() - 1)).copied());
         }
         self.node.answer(query)
@@ -92,8 +92,8 @@ impl ModelNode {
 type Entries = BTreeMap<u64, BlockHash>;
 
 /// A tracker under test, with two simulated nodes and a cache that carries out the tracker's steps.
-struct TrackerModel {
-    finality: FinalityRule,
+struct TrackerUnderTest {
+    finality: FinalizedBlockRule,
     node: ModelNode,
     other: ModelNode,
     tracker: ChainTracker,
@@ -108,8 +108,8 @@ struct TrackerModel {
     is_wrong: bool,
 }
 
-impl TrackerModel {
-    fn new(finality: FinalityRule) -> Self {
+impl TrackerUnderTest {
+    fn new(finality: FinalizedBlockRule) -> Self {
         Self {
             finality,
             node: ModelNode::new(1),
@@ -194,16 +194,16 @@ impl TrackerModel {
         }
         self.apply_steps();
         if is_calm && !self.node.is_down && self.tracker.last_poll_error().is_none() {
-            self.check_cache();
-            self.fill_cache();
+            self.assert_cache_matches_chain();
+            self.cache_all_node_blocks();
         }
     }
 
     fn apply_steps(&mut self) {
-        while let Some(step) = self.tracker.next_tracker_step() {
+        while let Some(step) = self.tracker.take_next_tracker_step() {
             let change = match step {
-                TrackerStep::ChainChange(change) => change,
-                TrackerStep::RecordIdentity(identity) => {
+                TrackerAction::ChainChange(change) => change,
+                TrackerAction::RecordIdentity(identity) => {
                     self.disk.1 = ChainRecord {
                         identity: Some(identity),
                         mark: None,
@@ -211,11 +211,11 @@ impl TrackerModel {
                     self.lasting = self.disk.clone();
                     continue;
                 }
-                TrackerStep::RecordMark(mark) => {
+                TrackerAction::RecordMark(mark) => {
                     self.disk.1.mark = mark;
                     continue;
                 }
-                TrackerStep::Log { .. } => continue,
+                TrackerAction::Log { .. } => continue,
             };
             assert!(
                 !self.is_wrong || change == ChainChange::Wrong(false),
@@ -240,8 +240,8 @@ impl TrackerModel {
     }
 
     /// Compares the cache with the node's chain after a poll.
-    fn check_cache(&self) {
-        let view = self.node.node.view();
+    fn assert_cache_matches_chain(&self) {
+        let view = self.node.node.visible_blocks();
         let head = view.last().unwrap();
         let recorded = self.disk.1.identity.unwrap();
         assert_eq!(
@@ -285,11 +285,11 @@ impl TrackerModel {
     }
 
     /// Caches all blocks that the node has now.
-    fn fill_cache(&mut self) {
+    fn cache_all_node_blocks(&mut self) {
         if self.is_wrong {
             return;
         }
-        for block in self.node.node.view() {
+        for block in self.node.node.visible_blocks() {
             let is_final = self.last.is_some_and(|last| block.number <= last);
             let tier = match is_final {
                 true => &mut self.disk.0,
@@ -318,11 +318,11 @@ impl TrackerModel {
         assert_eq!(self.tracker.tracker_state(), State::Following);
         let head = self.node.node.chain.last().unwrap().number;
         let wanted = match self.finality {
-            FinalityRule::Tag => self.node.finalized as u64,
-            FinalityRule::Depth(depth) => head - depth,
+            FinalizedBlockRule::Tag => self.node.finalized as u64,
+            FinalizedBlockRule::Depth(depth) => head - depth,
         };
         assert_eq!(self.last, Some(wanted));
-        self.check_cache();
+        self.assert_cache_matches_chain();
     }
 }
 
@@ -357,7 +357,7 @@ fn any_chain_change() -> impl Strategy<Value = ModelEvent> {
 fn any_event() -> impl Strategy<Value = ModelEvent> {
     let during = (
         any_poll_wait(),
-        any_chain_change().prop_filter("no follower", is_chain_event),
+        any_chain_change().prop_filter("no follower", is_node_chain_change),
     );
     prop_oneof![
         6 => any_chain_change(),
@@ -367,7 +367,7 @@ fn any_event() -> impl Strategy<Value = ModelEvent> {
 }
 
 /// Whether the event changes the chain and not the tracker.
-fn is_chain_event(event: &ModelEvent) -> bool {
+fn is_node_chain_change(event: &ModelEvent) -> bool {
     !matches!(
         event,
         ModelEvent::Restart | ModelEvent::Crash | ModelEvent::Flush
@@ -382,7 +382,7 @@ proptest! {
         depth in proptest::option::of(1..40u64),
         events in proptest::collection::vec(any_event(), 1..80),
     ) {
-        let mut world = TrackerModel::new(depth.map_or(FinalityRule::Tag, FinalityRule::Depth));
+        let mut world = TrackerUnderTest::new(depth.map_or(FinalizedBlockRule::Tag, FinalizedBlockRule::Depth));
         for event in &events {
             world.apply_event(event);
         }

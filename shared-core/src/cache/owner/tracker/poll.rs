@@ -43,7 +43,7 @@ impl NodePoll {
     }
 
     /// Marks a query as sent. Returns false if it was sent before.
-    pub(super) fn mark_query_sent(&mut self, query: NodeQuery) -> bool {
+    pub(super) fn mark_node_query_sent(&mut self, query: NodeQuery) -> bool {
         self.sent.insert(query)
     }
 
@@ -57,7 +57,7 @@ impl NodePoll {
 
     /// Whether a query was sent whose result need not be of the head's chain: by number, or for the
     /// chain identity.
-    pub(super) fn needs_block_recheck(&self) -> bool {
+    pub(super) fn needs_head_recheck(&self) -> bool {
         self.has_identity_query()
             || self
                 .sent
@@ -66,7 +66,7 @@ impl NodePoll {
     }
 
     /// The result of a query as `read` extracts it, or the node's error.
-    fn query_result<T>(
+    fn read_query_result<T>(
         &self,
         query: NodeQuery,
         read: impl FnOnce(&NodeResult) -> Option<T>,
@@ -83,34 +83,36 @@ impl NodePoll {
     }
 
     /// A block, `None` if the node does not have it, or the node's error.
-    pub(super) fn optional_block(
+    pub(super) fn polled_block_or_error(
         &self,
         query: NodeQuery,
     ) -> Result<Result<Option<NodeBlock>, String>, PollEvaluationStop> {
-        self.query_result(query, |answer| match answer {
+        self.read_query_result(query, |answer| match answer {
             NodeResult::Block(block) => Some(*block),
             _ => None,
         })
     }
 
     /// A block, or `None` if the node does not have it. An error ends the poll.
-    pub(super) fn required_block(
+    pub(super) fn polled_block(
         &self,
         query: NodeQuery,
     ) -> Result<Option<NodeBlock>, PollEvaluationStop> {
-        self.optional_block(query)?
+        self.polled_block_or_error(query)?
             .map_err(PollEvaluationStop::Failed)
     }
 
     pub(super) fn syncing_result(&self) -> Result<Result<bool, String>, PollEvaluationStop> {
-        self.query_result(NodeQuery::Syncing, |answer| match answer {
+        self.read_query_result(NodeQuery::Syncing, |answer| match answer {
             NodeResult::Syncing(is_syncing) => Some(*is_syncing),
             _ => None,
         })
     }
 
     /// The chain identity. Both queries are sent at once.
-    pub(super) fn identity_result(&self) -> Result<(Option<u64>, BlockHash), PollEvaluationStop> {
+    pub(super) fn chain_identity_result(
+        &self,
+    ) -> Result<(Option<u64>, BlockHash), PollEvaluationStop> {
         let identity_queries = [NodeQuery::ChainId, NodeQuery::Genesis];
         let missing: Vec<NodeQuery> = identity_queries
             .into_iter()
@@ -119,11 +121,11 @@ impl NodePoll {
         if !missing.is_empty() {
             return Err(PollEvaluationStop::NeedsQuery(missing));
         }
-        let chain_id = self.query_result(NodeQuery::ChainId, |answer| match answer {
+        let chain_id = self.read_query_result(NodeQuery::ChainId, |answer| match answer {
             NodeResult::ChainId(id) => Some(*id),
             _ => None,
         })?;
-        let genesis = self.query_result(NodeQuery::Genesis, |answer| match answer {
+        let genesis = self.read_query_result(NodeQuery::Genesis, |answer| match answer {
             NodeResult::Genesis(hash) => Some(*hash),
             _ => None,
         })?;

@@ -4,16 +4,16 @@ use crate::hash_keys::HashMap;
 
 use super::{
     BlockHash, ChainChange, ChainIdentity, ChainRecord, ChainTracker, FinalityMark, NodeBlock,
-    NodeQuery, NodeResult, State, TrackerStep,
+    NodeQuery, NodeResult, State, TrackerAction,
 };
-use crate::config::head_source::FinalityRule;
+use crate::config::head_source::FinalizedBlockRule;
 
 mod chains;
 mod finality;
 
 /// A node with one chain.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct SingleChainNode {
     pub(super) chain: Vec<NodeBlock>,
     /// All blocks that the node has ever had.
     known: HashMap<BlockHash, NodeBlock>,
@@ -31,13 +31,13 @@ fn hash(branch: u8, number: u64) -> BlockHash {
     hash
 }
 
-impl Node {
+impl SingleChainNode {
     fn new(length: u64) -> Self {
-        Self::with_chain_id(1, 0, length)
+        Self::node_with_chain_id(1, 0, length)
     }
 
     /// A node with this chain id.
-    pub(super) fn with_chain_id(chain_id: u64, branch: u8, length: u64) -> Self {
+    pub(super) fn node_with_chain_id(chain_id: u64, branch: u8, length: u64) -> Self {
         let mut node = Self {
             chain: Vec::new(),
             known: HashMap::default(),
@@ -88,12 +88,12 @@ impl Node {
     }
 
     /// The blocks that the node shows.
-    pub(super) fn view(&self) -> &[NodeBlock] {
+    pub(super) fn visible_blocks(&self) -> &[NodeBlock] {
         &self.chain[..self.chain.len().saturating_sub(self.lag).max(1)]
     }
 
     fn at(&self, number: u64) -> Option<NodeBlock> {
-        let view = self.view();
+        let view = self.visible_blocks();
         let at = view.binary_search_by_key(&number, |block| block.number);
         Some(view[at.ok()?])
     }
@@ -101,7 +101,7 @@ impl Node {
     pub(super) fn answer(&mut self, query: NodeQuery) -> NodeResult {
         self.queries.push(query);
         match query {
-            NodeQuery::Latest => NodeResult::Block(self.view().last().copied()),
+            NodeQuery::Latest => NodeResult::Block(self.visible_blocks().last().copied()),
             NodeQuery::Finalized => match &self.finalized {
                 Ok(mark) => NodeResult::Block(mark.map(|mark| NodeBlock {
                     number: mark.number,
@@ -125,9 +125,9 @@ impl Node {
 }
 
 /// A tracker with its node and a clock.
-struct Script {
+struct ScriptedTracker {
     tracker: ChainTracker,
-    node: Node,
+    node: SingleChainNode,
     now: u64,
     log_lines: Vec<String>,
     record: ChainRecord,
@@ -137,12 +137,12 @@ struct Script {
 
 pub(super) const INTERVAL: u64 = 1_000;
 
-impl Script {
-    fn new(node: Node, finality: FinalityRule) -> Self {
+impl ScriptedTracker {
+    fn new(node: SingleChainNode, finality: FinalizedBlockRule) -> Self {
         Self::with(node, finality, ChainRecord::default())
     }
 
-    fn with(node: Node, finality: FinalityRule, record: ChainRecord) -> Self {
+    fn with(node: SingleChainNode, finality: FinalizedBlockRule, record: ChainRecord) -> Self {
         Self {
             tracker: ChainTracker::new(finality, INTERVAL, record, 0),
             node,
@@ -154,17 +154,17 @@ impl Script {
     }
 
     /// A script whose node is followed up to block 100, where block 90 is final.
-    fn followed() -> Self {
-        let mut node = Node::new(101);
+    fn with_followed_node() -> Self {
+        let mut node = SingleChainNode::new(101);
         node.finalize(90);
-        let mut script = Self::new(node, FinalityRule::Tag);
+        let mut script = Self::new(node, FinalizedBlockRule::Tag);
         let moves = script.poll();
         assert_eq!(moves, "reorg 0, head 100, final 90");
         script
     }
 
     /// Extends the chain by `count` blocks, with a poll after each.
-    fn advance(&mut self, count: u64) {
+    fn extend_and_poll(&mut self, count: u64) {
         for _ in 0..count {
             self.node.extend(0, 1);
             self.poll();
@@ -172,11 +172,11 @@ impl Script {
     }
 
     /// The moves as text.
-    fn drain(&mut self) -> String {
+    fn steps_as_text(&mut self) -> String {
         let mut moves = Vec::new();
-        while let Some(step) = self.tracker.next_tracker_step() {
+        while let Some(step) = self.tracker.take_next_tracker_step() {
             match step {
-                TrackerStep::ChainChange(change) => {
+                TrackerAction::ChainChange(change) => {
                     if let ChainChange::Final(Some(number)) = change {
                         // recorded before it is reported
                         assert_eq!(self.record.mark.unwrap().number, number);
@@ -193,14 +193,14 @@ impl Script {
                         }
                     });
                 }
-                TrackerStep::RecordIdentity(identity) => {
+                TrackerAction::RecordIdentity(identity) => {
                     self.record = ChainRecord {
                         identity: Some(identity),
                         mark: None,
                     };
                 }
-                TrackerStep::RecordMark(mark) => self.record.mark = mark,
-                TrackerStep::Log { text, .. } => self.log_lines.push(text),
+                TrackerAction::RecordMark(mark) => self.record.mark = mark,
+                TrackerAction::Log { text, .. } => self.log_lines.push(text),
             }
         }
         moves.join(", ")
@@ -217,7 +217,7 @@ impl Script {
         loop {
             let queries = self.tracker.next_queries();
             if queries.is_empty() {
-                return self.drain();
+                return self.steps_as_text();
             }
             for query in queries {
                 let fixed = self.overrides.iter().find(|(about, _)| *about == query);
@@ -235,11 +235,11 @@ impl Script {
         self.tracker.begin_poll(self.now);
         self.tracker.next_queries();
         self.tracker.fail_poll("connection refused", self.now);
-        self.drain()
+        self.steps_as_text()
     }
 }
 
 /// The moves when blocks from `from` on were final and are replaced.
-fn broken(from: u64, head: u64, last: u64) -> String {
+fn broken_finality_steps(from: u64, head: u64, last: u64) -> String {
     format!("final none, broken {from}, reorg {from}, head {head}, final {last}")
 }

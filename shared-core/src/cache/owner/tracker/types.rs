@@ -51,7 +51,7 @@ pub struct NodeBlock {
 
 impl NodeBlock {
     /// The number and hash of the block, as the tracker remembers it.
-    pub(super) fn finality_mark(&self) -> FinalityMark {
+    pub(super) fn to_finality_mark(&self) -> FinalityMark {
         FinalityMark {
             number: self.number,
             hash: self.hash,
@@ -117,7 +117,7 @@ pub enum NodeResult {
 
 /// An action that the tracker requires of the host; the host carries out all steps in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TrackerStep {
+pub enum TrackerAction {
     /// Report a change of the chain to the owner.
     ChainChange(ChainChange),
     /// Record the identity durably; no block is recorded as final then.

@@ -8,12 +8,12 @@ use crate::cache::entry::batch::BatchResponseElement;
 use crate::cache::entry::CacheEntry;
 use crate::exchange::cache::batch::pairing::{pair_responses, BatchPairing};
 use crate::exchange::cache::batch::split::{
-    BatchElementSource, OutOfMemory, SplitBatch, UnusableResponseReason,
+    BatchElementSource, OutOfMemory, SplitBatch, UnusableBatchResponseReason,
 };
 use crate::exchange::machine::Exchange;
 use crate::gzip::splice::SlicedBody;
 use crate::jsonrpc::batch_elements::{
-    read_batch_elements, BatchElements, BatchShape, RawBatchElement as Answer,
+    read_batch_elements, BatchResponseShape, BatchResponseSpans as Answer, ParsedBatchResponses,
 };
 
 /// The response to a split batch after its assembly: the node's response, or a merged body.
@@ -29,11 +29,11 @@ pub(in crate::exchange::cache) enum AssembledBatch {
 /// merged.
 enum UpstreamBatchResponse {
     /// Responses to all or most of the calls.
-    Answers(BatchElements),
+    Answers(ParsedBatchResponses),
     /// One error (the span of its value) for all calls that were forwarded.
     ErrorForAll(std::ops::Range<usize>),
     /// No part of the response can be sent.
-    Nothing(UnusableResponseReason),
+    Nothing(UnusableBatchResponseReason),
 }
 
 impl Exchange {
@@ -50,12 +50,12 @@ impl Exchange {
         let reading = read_upstream_batch_response(mixed)?;
         let most = mixed.shortest_response_limit();
         let is_short = most.is_none_or(|most| text.len() as u64 <= most);
-        let is_array = matches!(&reading, UpstreamBatchResponse::Answers(them) if them.shape == BatchShape::Array && them.is_whole);
+        let is_array = matches!(&reading, UpstreamBatchResponse::Answers(them) if them.shape == BatchResponseShape::Array && them.is_whole);
         let is_usable = mixed.lost.is_none() && !mixed.is_cut;
         if mixed.is_forwarded_whole() && is_usable && is_short && !is_array {
             return Ok(AssembledBatch::Unchanged);
         }
-        let none = BatchElements::empty_array();
+        let none = ParsedBatchResponses::empty_array();
         let answers = match &reading {
             UpstreamBatchResponse::Answers(answers) => answers,
             _ => &none,
@@ -69,7 +69,7 @@ impl Exchange {
             pairing: &pairing,
             too_long: self
                 .route_config
-                .active_policy()
+                .active_call_policy()
                 .map(|policy| &**policy.response_too_long_error()),
             unusable: unusable.as_bytes(),
         };
@@ -103,7 +103,7 @@ impl Exchange {
 struct BatchMergeInputs<'a> {
     mixed: &'a SplitBatch,
     reading: &'a UpstreamBatchResponse,
-    answers: &'a BatchElements,
+    answers: &'a ParsedBatchResponses,
     pairing: &'a BatchPairing,
     too_long: Option<&'a CacheEntry>,
     /// Error for a call whose response can't be used.
@@ -134,7 +134,7 @@ impl<'a> BatchMergeInputs<'a> {
             if is_too_long(answer.span.len()) {
                 return too_long();
             }
-            return Some(match self.result_without_id(answer) {
+            return Some(match self.result_of_idless_response(answer) {
                 Some(result) => built("result", result),
                 None => BatchResponseElement::RawJson(&text[answer.span.clone()]),
             });
@@ -142,11 +142,13 @@ impl<'a> BatchMergeInputs<'a> {
         match self.reading {
             UpstreamBatchResponse::ErrorForAll(error) if is_too_long(error.len()) => too_long(),
             UpstreamBatchResponse::ErrorForAll(error) => Some(built("error", &text[error.clone()])),
-            UpstreamBatchResponse::Nothing(UnusableResponseReason::Length) if most.is_some() => {
+            UpstreamBatchResponse::Nothing(UnusableBatchResponseReason::Length)
+                if most.is_some() =>
+            {
                 too_long()
             }
             UpstreamBatchResponse::Answers(them)
-                if them.shape == BatchShape::Array && them.is_whole =>
+                if them.shape == BatchResponseShape::Array && them.is_whole =>
             {
                 // an overlong response that names no call may be the response to this one
                 let others = self.pairing.others.iter();
@@ -161,9 +163,10 @@ impl<'a> BatchMergeInputs<'a> {
 
     /// Returns the result of the only call that was forwarded, if the node has responded with an
     /// object without the id.
-    fn result_without_id(&self, answer: &Answer) -> Option<&'a [u8]> {
+    fn result_of_idless_response(&self, answer: &Answer) -> Option<&'a [u8]> {
         let text = &self.mixed.buffered.body[..];
-        let is_named = self.answers.shape == BatchShape::Array || has_call_id(answer, text);
+        let is_named =
+            self.answers.shape == BatchResponseShape::Array || has_non_null_id(answer, text);
         let result = answer.result.clone().filter(|_| !is_named)?;
         Some(&text[result])
     }
@@ -175,40 +178,42 @@ fn read_upstream_batch_response(mixed: &SplitBatch) -> Result<UpstreamBatchRespo
     if let Some(loss) = mixed.lost {
         return Ok(UpstreamBatchResponse::Nothing(loss));
     }
-    if mixed.awaits_no_response() && text.trim_ascii().is_empty() {
+    if mixed.has_only_forwarded_notifications() && text.trim_ascii().is_empty() {
         // the expected response, if only notifications were forwarded
-        return Ok(UpstreamBatchResponse::Answers(BatchElements::empty_array()));
+        return Ok(UpstreamBatchResponse::Answers(
+            ParsedBatchResponses::empty_array(),
+        ));
     }
     let elements = read_batch_elements(text).map_err(|_| OutOfMemory)?;
     Ok(match elements.shape {
-        BatchShape::Array => UpstreamBatchResponse::Answers(elements),
-        BatchShape::Object if elements.is_whole => read_object_response(elements, text),
-        BatchShape::Object | BatchShape::Other => {
-            UpstreamBatchResponse::Nothing(UnusableResponseReason::Unreadable)
+        BatchResponseShape::Array => UpstreamBatchResponse::Answers(elements),
+        BatchResponseShape::Object if elements.is_whole => read_object_as_batch(elements, text),
+        BatchResponseShape::Object | BatchResponseShape::Other => {
+            UpstreamBatchResponse::Nothing(UnusableBatchResponseReason::Unreadable)
         }
     })
 }
 
 /// Reads an object in place of an array: the response to the one call that it names, or an
 /// error for the whole batch.
-fn read_object_response(elements: BatchElements, text: &[u8]) -> UpstreamBatchResponse {
+fn read_object_as_batch(elements: ParsedBatchResponses, text: &[u8]) -> UpstreamBatchResponse {
     let Some(one) = elements.all.first() else {
-        return UpstreamBatchResponse::Nothing(UnusableResponseReason::Unreadable);
+        return UpstreamBatchResponse::Nothing(UnusableBatchResponseReason::Unreadable);
     };
     let error = one
         .error
         .clone()
         .filter(|error| text[error.clone()].starts_with(b"{"));
     match error {
-        _ if has_call_id(one, text) => UpstreamBatchResponse::Answers(elements),
+        _ if has_non_null_id(one, text) => UpstreamBatchResponse::Answers(elements),
         Some(error) => UpstreamBatchResponse::ErrorForAll(error),
         None if one.result.is_some() => UpstreamBatchResponse::Answers(elements),
-        None => UpstreamBatchResponse::Nothing(UnusableResponseReason::Unreadable),
+        None => UpstreamBatchResponse::Nothing(UnusableBatchResponseReason::Unreadable),
     }
 }
 
 /// Whether a response has an id that names its call.
-fn has_call_id(answer: &Answer, text: &[u8]) -> bool {
+fn has_non_null_id(answer: &Answer, text: &[u8]) -> bool {
     let id = answer.id.as_ref();
     id.is_some_and(|id| &text[id.clone()] != b"null")
 }

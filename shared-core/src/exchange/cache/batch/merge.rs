@@ -7,7 +7,7 @@
 
 use crate::cache::reason::Reason;
 use crate::exchange::cache::batch::assembly::AssembledBatch;
-use crate::exchange::cache::batch::split::{OutOfMemory, UnusableResponseReason};
+use crate::exchange::cache::batch::split::{OutOfMemory, UnusableBatchResponseReason};
 use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, HostMisuse};
 use crate::exchange::machine::message_head::{
     status_has_no_body, HeadEdit, Header, ResponseHead, ResponseProperties,
@@ -49,7 +49,7 @@ impl Exchange {
             borrowed: std::mem::take(&mut mixed.buffered.borrowed),
             ..BufferedBody::for_response_head(head)
         };
-        response.add_compressed_body_edits(&mut mixed.buffered.recoded_edits);
+        response.add_reencoded_body_edits(&mut mixed.buffered.recoded_edits);
         mixed.node_status = head.status;
         if status_has_no_body(head.status) {
             mixed.status = 200;
@@ -59,23 +59,23 @@ impl Exchange {
         } else if matches!(head.status, 205 | 206) && !mixed.is_forwarded_whole() {
             // the merged response has all of its parts, and another body
             mixed.status = 200;
-        } else if head.status == 202 && mixed.awaits_no_response() {
+        } else if head.status == 202 && mixed.has_only_forwarded_notifications() {
             // the status applies to the notifications; the other calls have their responses
             mixed.status = 200;
         }
         mixed.is_json = response.content_type.is_some_and(media_type::is_json_type);
         mixed.coding = BodyContentCoding::from_response_headers(head.fields.clone());
         if mixed.coding == BodyContentCoding::Other {
-            mixed.lost = Some(UnusableResponseReason::Unreadable);
+            mixed.lost = Some(UnusableBatchResponseReason::Unreadable);
         }
         mixed.gzip &= !response.no_transform;
         let failed = self.looked.failed;
-        if failed.is_some_and(|it| it.failure.precedes_response_head())
+        if failed.is_some_and(|it| it.failure.occurred_before_response_head())
             && !mixed.is_forwarded_whole()
         {
             // the host's own response, in place of the node's
             mixed.node_status = 0;
-            mixed.lost = Some(UnusableResponseReason::Unreadable);
+            mixed.lost = Some(UnusableBatchResponseReason::Unreadable);
         }
     }
 
@@ -96,11 +96,11 @@ impl Exchange {
         let room = if length as u64 > most {
             Err(ResponseMode::Memory)
         } else {
-            buffered.grow_for_split_batch(&self.route_config, length, most)
+            buffered.reserve_split_batch_response(&self.route_config, length, most)
         };
         if let Err(reason) = room {
-            if !mixed.can_stream_upstream() {
-                mixed.discard_upstream_part(UnusableResponseReason::Length);
+            if !mixed.can_stream_after_stored() {
+                mixed.discard_upstream_part(UnusableBatchResponseReason::Length);
                 self.discard_fill();
                 return Ok(BodyPieceAction::Buffered);
             }
@@ -129,12 +129,12 @@ impl Exchange {
         if mixed.lost.is_none() {
             mixed.is_cut |= mixed.buffered.is_truncated() || !mixed.buffered.is_complete();
         }
-        let own = mixed.upstream_decoding_work(&self.route_config);
+        let own = mixed.upstream_bytes_to_decode(&self.route_config);
         // the body is complete
         let buffered = &mut mixed.buffered;
         buffered.shrink_reservation(buffered.body.capacity() + buffered.body.len());
-        let work = (own as u64).saturating_add(mixed.merge_coding_work());
-        self.apply_event(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
+        let work = (own as u64).saturating_add(mixed.stored_bytes_to_recode());
+        self.apply_transition(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
         Ok(BodyEndAction::Code {
             off_loop: work > off_loop_min_length(self.route_config.comp_level) as u64,
         })
@@ -158,7 +158,7 @@ impl Exchange {
         else {
             return Ok(());
         };
-        if mixed.lost.is_some() || !mixed.can_stream_upstream() {
+        if mixed.lost.is_some() || !mixed.can_stream_after_stored() {
             // stored responses can't precede an encoded body, a head that was not read, or a body
             // that is no array
             return Err(OutOfMemory);
@@ -166,7 +166,7 @@ impl Exchange {
         // the caller does not repeat a piece that was buffered in part
         let received = usize::try_from(self.received).unwrap_or(usize::MAX);
         mixed.buffered.body.truncate(received);
-        let Some(opened) = mixed.stored_array_prefix()? else {
+        let Some(opened) = mixed.prepend_stored_responses()? else {
             return Ok(());
         };
         let buffered = &mut mixed.buffered;
@@ -231,7 +231,7 @@ impl Exchange {
             }
         };
         self.response_mode = ResponseMode::Merged;
-        self.apply_event(ExchangeEvent::Compressed, |phase| phase.into_ready(merged))
+        self.apply_transition(ExchangeEvent::Compressed, |phase| phase.into_ready(merged))
     }
 
     /// Decodes the node's response, if it is encoded, and builds the entries that are stored.
@@ -245,7 +245,7 @@ impl Exchange {
                 Ok(body) => {
                     mixed.buffered.body = body;
                     if let Some(fill) = fill {
-                        fill.mark_body_decoded();
+                        fill.mark_response_decoded();
                     }
                 }
                 Err(loss) => mixed.discard_upstream_part(loss),

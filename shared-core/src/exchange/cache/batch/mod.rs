@@ -12,34 +12,35 @@ use std::sync::Arc;
 use crate::bytes::try_copy_bytes;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::batch::{
-    assemble_gzip_batch, assemble_gzip_only_batch, assemble_identity_batch, BatchResponseElement,
+    assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch,
+    BatchResponseElement,
 };
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::chain_identities::is_identity_method;
-use crate::cache::process::ProcessState;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::cache::CacheKey;
-use crate::config::{CallPolicy, RouteConfig};
+use crate::config::{CallAccessPolicy, RouteConfig};
 use crate::exchange::cache::batch::split::{entry_coding_work, BatchElementSource, SplitBatch};
-use crate::exchange::cache::call_keys::{CallKey, CallKeyReader};
+use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
 use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::{LookupResult, VerifiedCall};
 use crate::exchange::cache::waiting::{
-    AwaitedResult, BatchWaitResult, OwnerBatchReply, WaitingRequest,
+    AwaitedBatchResponses, AwaitedResult, OwnerBatchReply, WaitingRequest,
 };
 use crate::exchange::machine::message_head::{HeadEdit, Header};
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::{PendingDecode, ReadyResponse};
-use crate::exchange::response::pipeline::{BufferedBody, EntryReservation, EntryReservations};
+use crate::exchange::response::body::{ReadyResponse, StoredResponseToDecode};
+use crate::exchange::response::pipeline::{BufferedBody, EntryReservations, SentEntryReservation};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
-use crate::jsonrpc::ids::count_ids;
+use crate::jsonrpc::ids::count_call_ids;
 use crate::jsonrpc::request::JsonRpcCall;
-use crate::metrics::BatchCallMetrics;
+use crate::metrics::BatchCallOutcome;
 use crate::request_coding::BodyContentCoding;
 
 const ACCEPT_ENCODING: &str = "Accept-Encoding";
@@ -54,15 +55,14 @@ impl Exchange {
     pub(in crate::exchange) fn lookup_batch(
         &mut self,
         calls: Vec<JsonRpcCall<'_>>,
-        mut places: Vec<Option<CallKey>>,
+        mut places: Vec<Option<CallKeyAndLifetime>>,
         judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
-        wakeup: BatchWaitResult,
+        wakeup: AwaitedBatchResponses,
     ) -> LookupResult {
         self.looked.batch_size = Some(calls.len());
         let is_identity = |call: &JsonRpcCall<'_>| is_identity_method(call.method);
-        if calls.iter().any(is_identity)
-            && self.has_unverified_chain_selector(judge.call_vary_key())
+        if calls.iter().any(is_identity) && self.has_unverified_chain_headers(judge.call_vary_key())
         {
             // the node responds to these calls of this request
             for (_, place) in calls
@@ -81,14 +81,14 @@ impl Exchange {
         };
         self.record_batch_metrics(&batch);
         let shared = Arc::clone(&self.route_config.process.shared);
-        if !shared.stores_responses() {
+        if !shared.has_response_storage() {
             return LookupResult::Miss;
         }
         if self.looked.allowed.is_some() {
             batch.insert_denied_errors(&self.looked.ruled);
         }
         batch.find_batch_entries(&shared, judge, lookup, &wakeup);
-        batch.discard_overlong_entries(self.route_config.active_policy());
+        batch.discard_overlong_entries(self.route_config.active_call_policy());
         // the vary headers changed during the wait: the batch is coalesced under its own keys
         let is_parted = wakeup.landed.is_some()
             && wakeup.names.as_ref() != judge.call_vary_key().vary_header_names();
@@ -112,12 +112,12 @@ impl Exchange {
             self.cache_reason = Reason::Memory;
             return LookupResult::Miss;
         };
-        let proof = self.new_batch_verification(&batch, judge, lookup);
+        let proof = self.new_batch_call_verification(&batch, judge, lookup);
         let found = match self.respond_to_stored_batch(&mut batch, gzip, borrowed, lookup) {
             Ok(found) => found,
             Err(borrowed) => {
                 batch.discard_head_dependent_entries();
-                self.observe_call_blocks(&batch.calls, true, judge.call_vary_key());
+                self.observe_call_response_blocks(&batch.calls, true, judge.call_vary_key());
                 self.forward_missing_calls(batch, judge, lookup, gzip, borrowed)
             }
         };
@@ -131,7 +131,7 @@ impl Exchange {
 
     /// Creates the fill that verifies the hit of one call of a batch, if a verification is due: the
     /// node receives this call alone.
-    fn new_batch_verification(
+    fn new_batch_call_verification(
         &self,
         batch: &BatchLookup<'_>,
         judge: &CallKeyReader<'_>,
@@ -145,7 +145,7 @@ impl Exchange {
         }
         let chosen = shared
             .verified
-            .pick_hit_to_verify(batch.hit_count(), verify.rate)?;
+            .pick_hit_to_verify(batch.batch_hit_count(), verify.rate)?;
         let stored = (0..batch.calls.len()).filter(|call| batch.has_stored_response(*call));
         let at = { stored }.nth(chosen)?;
         let entry = batch.found.get(at)?.as_ref()?;
@@ -172,7 +172,7 @@ impl Exchange {
     fn record_batch_metrics(&mut self, batch: &BatchLookup<'_>) {
         let each = batch.calls.iter().enumerate();
         let each = each
-            .map(|(at, call)| BatchCallMetrics::new(call.method, batch.has_stored_response(at)));
+            .map(|(at, call)| BatchCallOutcome::new(call.method, batch.has_stored_response(at)));
         self.looked.batch_calls.clear();
         self.looked.batch_calls.extend(each);
     }
@@ -190,10 +190,10 @@ impl Exchange {
         if is_stored {
             let entries = batch.found.iter().flatten();
             let work: u64 = entries
-                .map(|it| strict_check_length(it) + entry_coding_work(it, gzip))
+                .map(|it| bytes_to_check_strictly(it) + entry_coding_work(it, gzip))
                 .sum();
             if work > most {
-                let hits = batch.hit_count();
+                let hits = batch.batch_hit_count();
                 self.record_batch_metrics(batch);
                 let found = std::mem::take(&mut batch.found);
                 let answers = batch.calls.iter().zip(&batch.places).zip(found);
@@ -202,15 +202,18 @@ impl Exchange {
                     Some((key, entry?, call.id?.to_vec()))
                 });
                 self.looked.batch_hits = hits;
-                return Ok(LookupResult::HitToDecode(Box::new(PendingDecode::Batch {
-                    answers: answers.collect(),
-                    gzip,
-                    borrowed,
-                })));
+                return Ok(LookupResult::HitToDecode(Box::new(
+                    StoredResponseToDecode::Batch {
+                        answers: answers.collect(),
+                        gzip,
+                        borrowed,
+                    },
+                )));
             }
         }
         let all_remain = batch.discard_damaged_entries(&self.route_config, most);
-        let (Some(first), true) = (batch.stored_entries().next(), is_stored && all_remain) else {
+        let (Some(first), true) = (batch.stored_batch_entries().next(), is_stored && all_remain)
+        else {
             return Err(borrowed);
         };
         let ids = batch.calls.iter().filter_map(|call| call.id);
@@ -220,7 +223,7 @@ impl Exchange {
         let Some(body) = self.assemble_batch_body(&elements, gzip) else {
             return Err(borrowed);
         };
-        self.looked.batch_hits = batch.hit_count();
+        self.looked.batch_hits = batch.batch_hit_count();
         self.record_batch_metrics(batch);
         Ok(LookupResult::Hit(self.respond_with_entry_body(
             first,
@@ -243,7 +246,7 @@ impl Exchange {
             return LookupResult::Miss;
         }
         // a response is matched with its call by the id alone
-        let Some(ids) = count_ids(batch.calls.iter().filter_map(|call| call.id)) else {
+        let Some(ids) = count_call_ids(batch.calls.iter().filter_map(|call| call.id)) else {
             return LookupResult::Miss;
         };
         let distinct = ids.len() == batch.calls.len();
@@ -253,9 +256,10 @@ impl Exchange {
         // a batch with denied calls is split in any case
         let is_split = batch.denied.contains(&true);
         let may_be_split = !lookup.whole && (is_split || !self.may_receive_unknown_coding(lookup));
-        let part = (distinct && batch.have_equal_stored_headers() && may_be_split)
-            .then(|| batch.split_missing_calls(lookup.body, self.route_config.active_policy()));
-        let hits = batch.hit_count();
+        let part = (distinct && batch.have_equal_stored_headers() && may_be_split).then(|| {
+            batch.split_missing_calls(lookup.body, self.route_config.active_call_policy())
+        });
+        let hits = batch.batch_hit_count();
         let fetched = batch
             .calls
             .iter()
@@ -301,7 +305,7 @@ impl Exchange {
     /// the node receives the client's `Accept-Encoding`.
     fn may_receive_unknown_coding(&self, lookup: &LookupRequest<'_>) -> bool {
         let accept = self.request.accept_encoding;
-        self.route_config.upstream_codings.has_unknown_coding()
+        self.route_config.upstream_codings.has_sent_unknown_coding()
             || lookup.forwards_codings && accept.allows_other_codings()
     }
 
@@ -348,7 +352,7 @@ impl Exchange {
         for place in batch.missing_call_keys() {
             keys.push(place.as_ref()?.key);
         }
-        let (_, since) = self.lookup_snapshot(scope, lookup.now);
+        let (_, since) = self.capture_wait_snapshot(scope, lookup.now);
         let flights = &self.route_config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_flights(keys, waiter);
         let names = scope.vary_header_names().cloned();
@@ -366,13 +370,13 @@ impl Exchange {
         // the coding that the client also accepts
         let second = (!first && self.client_accepts_gzip(lookup)).then_some(true);
         let ways = [Some(first), second].into_iter().flatten();
-        ways.filter_map(|gzip| Some((gzip, self.reserve_decoded_entries(found, gzip)?)))
+        ways.filter_map(|gzip| Some((gzip, self.reserve_batch_decode_memory(found, gzip)?)))
             .next()
     }
 
     /// Reserves memory for the entries that are decoded or copied for a batch; `None` if there is
     /// not enough.
-    fn reserve_decoded_entries(
+    fn reserve_batch_decode_memory(
         &self,
         found: &[Option<Arc<CacheEntry>>],
         gzip: bool,
@@ -396,14 +400,14 @@ impl Exchange {
                 .process
                 .budget
                 .reserve_bytes(copied, limit)?;
-            borrowed.push(EntryReservation::Assembled { _memory });
+            borrowed.push(SentEntryReservation::Assembled { _memory });
         }
         Some(borrowed)
     }
 
     /// Assembles a batch whose entries were set aside for a thread that serves no connections;
     /// `None` if an entry is damaged or memory is short.
-    pub(in crate::exchange) fn decode_stored_batch(
+    pub(in crate::exchange) fn assemble_stored_batch(
         &mut self,
         answers: &[(Option<CacheKey>, Arc<CacheEntry>, Vec<u8>)],
         gzip: bool,
@@ -414,7 +418,8 @@ impl Exchange {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let mut stand = true;
         for (key, entry, _) in answers {
-            let Err(reason) = entry.check_strictly_within(&self.route_config.process.budget, limit)
+            let Err(reason) =
+                entry.check_strictly_within_budget(&self.route_config.process.budget, limit)
             else {
                 continue;
             };
@@ -446,7 +451,7 @@ impl Exchange {
     ) -> Option<SlicedBody> {
         if gzip {
             match self.request.accept_encoding.refuses_identity() {
-                true => assemble_gzip_only_batch(elements, self.compression_gate()),
+                true => assemble_batch_for_gzip_only(elements, self.compression_gate()),
                 false => assemble_gzip_batch(elements, self.compression_gate()),
             }
         } else {
@@ -460,7 +465,7 @@ impl Exchange {
 #[derive(Debug)]
 struct BatchLookup<'a> {
     calls: Vec<JsonRpcCall<'a>>,
-    places: Vec<Option<CallKey>>,
+    places: Vec<Option<CallKeyAndLifetime>>,
     /// Whether each call is denied, empty if none is; the entry of a denied call is its error.
     denied: Vec<bool>,
     found: Vec<Option<Arc<CacheEntry>>>,
@@ -489,7 +494,7 @@ impl BatchLookup<'_> {
     }
 
     /// Iterates over the entries of the calls that are not denied.
-    fn stored_entries(&self) -> impl Iterator<Item = &Arc<CacheEntry>> {
+    fn stored_batch_entries(&self) -> impl Iterator<Item = &Arc<CacheEntry>> {
         let found = self.found.iter().enumerate();
         found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_call_denied(call)))
     }
@@ -501,17 +506,17 @@ impl BatchLookup<'_> {
     }
 
     /// Number of calls with a stored response.
-    fn hit_count(&self) -> usize {
-        self.stored_entries().count()
+    fn batch_hit_count(&self) -> usize {
+        self.stored_batch_entries().count()
     }
 
     /// Searches the hot tier, the responses that were just fetched, and the owner's entries.
     pub(in crate::exchange) fn find_batch_entries(
         &mut self,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
-        wakeup: &BatchWaitResult,
+        wakeup: &AwaitedBatchResponses,
     ) {
         let looks = !lookup.bypass && shared.may_send_from_memory(lookup.now);
         let takes = !lookup.bypass && shared.may_share_response(lookup.now);
@@ -520,7 +525,7 @@ impl BatchLookup<'_> {
             _ => &[],
         };
         self.found.resize(self.calls.len(), None);
-        let find = |call: &JsonRpcCall<'_>, place: &Option<CallKey>| {
+        let find = |call: &JsonRpcCall<'_>, place: &Option<CallKeyAndLifetime>| {
             let place = place.as_ref()?;
             let is_it = |(key, _): &&(CacheKey, Arc<CacheEntry>)| *key == place.key;
             let in_hand = || {
@@ -544,14 +549,14 @@ impl BatchLookup<'_> {
     }
 
     /// Discards entries that exceed the response limit of their method.
-    fn discard_overlong_entries(&mut self, policy: Option<&Arc<CallPolicy>>) {
+    fn discard_overlong_entries(&mut self, policy: Option<&Arc<CallAccessPolicy>>) {
         let Some(policy) = policy else {
             return;
         };
         for (at, call) in self.calls.iter().enumerate() {
             let (false, Some(most)) = (
                 self.is_call_denied(at),
-                policy.max_response_length(call.method),
+                policy.method_response_limit(call.method),
             ) else {
                 continue;
             };
@@ -569,7 +574,7 @@ impl BatchLookup<'_> {
         let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
             found.is_none() && call.id.is_some() && !self.is_call_denied(*at)
         });
-        let moves = |place: &Option<CallKey>| {
+        let moves = |place: &Option<CallKeyAndLifetime>| {
             let prospect = place.as_ref().map(|place| place.prospect);
             prospect.is_none_or(|prospect| prospect.depends_on_head())
         };
@@ -586,14 +591,14 @@ impl BatchLookup<'_> {
     }
 
     /// Iterates over the places of the calls without an entry.
-    fn missing_call_keys(&self) -> impl Iterator<Item = &Option<CallKey>> {
+    fn missing_call_keys(&self) -> impl Iterator<Item = &Option<CallKeyAndLifetime>> {
         let places = self.places.iter().zip(&self.found);
         places.filter_map(|(place, found)| found.is_none().then_some(place))
     }
 
     /// Whether there are entries and all have the same headers: they are sent under one head.
     fn have_equal_stored_headers(&self) -> bool {
-        let mut stored = self.stored_entries();
+        let mut stored = self.stored_batch_entries();
         let first = stored.next();
         first.is_some_and(|first| {
             stored.all(|other| other.response_metadata().fields == first.response_metadata().fields)
@@ -622,13 +627,13 @@ impl BatchLookup<'_> {
             let (Some(place), Some(entry)) = (place, &found) else {
                 continue;
             };
-            all += strict_check_length(entry);
+            all += bytes_to_check_strictly(entry);
             if all > most && entry.needs_strict_check() {
                 *found = None;
                 all_remain = false;
                 continue;
             }
-            let Err(reason) = entry.check_strictly_within(budget, limit) else {
+            let Err(reason) = entry.check_strictly_within_budget(budget, limit) else {
                 continue;
             };
             if let (Some(hot), true) = (hot, reason != Reason::Memory) {
@@ -645,7 +650,7 @@ impl BatchLookup<'_> {
     fn split_missing_calls(
         &self,
         body: &[u8],
-        policy: Option<&Arc<CallPolicy>>,
+        policy: Option<&Arc<CallAccessPolicy>>,
     ) -> (Vec<BatchElementSource>, Vec<u8>) {
         let mut places = Vec::with_capacity(self.calls.len());
         let mut request = vec![b'['];
@@ -660,7 +665,7 @@ impl BatchLookup<'_> {
                     continue;
                 }
                 (_, Some(id)) => {
-                    let most = Exchange::max_response_length(policy, call.method);
+                    let most = Exchange::batch_call_response_limit(policy, call.method);
                     places.push(BatchElementSource::Forwarded(id.to_vec(), most));
                 }
                 (_, None) => {}
@@ -678,7 +683,7 @@ impl BatchLookup<'_> {
 /// Sends the owner the keys of all missing calls, and returns the wait for its reply; `None` if it
 /// is not queried.
 fn query_owner_for_batch(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     batch: &BatchLookup<'_>,
     scope: &VaryKey,
     lookup: &LookupRequest<'_>,
@@ -691,7 +696,7 @@ fn query_owner_for_batch(
     if lookup.bypass || keys.is_empty() {
         return None;
     }
-    let namespace = truncated_blake3(scope.namespace_encoding());
+    let namespace = truncated_blake3(scope.namespace_key_bytes());
     let is_sent = owner.lookup_batch_at_owner(keys, &namespace, waiter, lookup.now);
     is_sent.then_some(AwaitedResult::Stored)
 }
@@ -701,7 +706,7 @@ fn is_accept_encoding(edit: &HeadEdit) -> bool {
 }
 
 /// Number of bytes that must be checked before the entry is sent.
-fn strict_check_length(entry: &CacheEntry) -> u64 {
+fn bytes_to_check_strictly(entry: &CacheEntry) -> u64 {
     match entry.needs_strict_check() {
         true => entry.response_length(b""),
         false => 0,

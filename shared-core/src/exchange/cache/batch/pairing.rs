@@ -7,7 +7,7 @@
 
 use crate::exchange::cache::batch::split::{BatchElementSource, OutOfMemory};
 use crate::hash_keys::HashMap;
-use crate::jsonrpc::batch_elements::BatchElements;
+use crate::jsonrpc::batch_elements::ParsedBatchResponses;
 
 /// The assignment of the node's responses, as indices into its response array, to the calls of a
 /// batch.
@@ -22,7 +22,7 @@ pub(in crate::exchange::cache) struct BatchPairing {
 /// The state of one of the node's responses during the pairing: free, paired with a call, or
 /// dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PairingState {
+enum ResponsePairingState {
     Free,
     /// The response is paired with a call.
     Paired,
@@ -33,7 +33,7 @@ enum PairingState {
 /// Pairs the calls of a batch with the node's responses, whose text is `text`.
 pub(in crate::exchange::cache) fn pair_responses(
     calls: &[BatchElementSource],
-    elements: &BatchElements,
+    elements: &ParsedBatchResponses,
     text: &[u8],
 ) -> Result<BatchPairing, OutOfMemory> {
     let answers = &elements.all[..];
@@ -43,7 +43,7 @@ pub(in crate::exchange::cache) fn pair_responses(
         .try_reserve_exact(calls.len())
         .map_err(|_| OutOfMemory)?;
     pairing.of_call.resize(calls.len(), None);
-    let mut uses = try_filled_vec(answers.len(), PairingState::Free)?;
+    let mut uses = try_filled_vec(answers.len(), ResponsePairingState::Free)?;
     // the first response with each id, and for each response the next one with its id
     let mut first = HashMap::default();
     first.try_reserve(answers.len()).map_err(|_| OutOfMemory)?;
@@ -63,14 +63,14 @@ pub(in crate::exchange::cache) fn pair_responses(
         if let BatchElementSource::Forwarded(id, _) = call {
             *of_call = take(id);
             if let Some(at) = *of_call {
-                uses[at] = PairingState::Paired;
+                uses[at] = ResponsePairingState::Paired;
             }
         }
     }
     for call in calls {
         if let BatchElementSource::Stored(_, id) = call {
             if let Some(at) = take(id) {
-                uses[at] = PairingState::Dropped;
+                uses[at] = ResponsePairingState::Dropped;
             }
         }
     }
@@ -79,7 +79,7 @@ pub(in crate::exchange::cache) fn pair_responses(
         .others
         .try_reserve(answers.len())
         .map_err(|_| OutOfMemory)?;
-    let is_free = |at: &usize| uses[*at] == PairingState::Free;
+    let is_free = |at: &usize| uses[*at] == ResponsePairingState::Free;
     pairing.others.extend((0..answers.len()).filter(is_free));
     Ok(pairing)
 }
@@ -90,16 +90,16 @@ impl BatchPairing {
     fn pair_by_position(
         &mut self,
         calls: &[BatchElementSource],
-        uses: &mut [PairingState],
+        uses: &mut [ResponsePairingState],
         is_whole: bool,
     ) {
         let is_forwarded =
             |call: &BatchElementSource| matches!(call, BatchElementSource::Forwarded(..));
         let forwarded = calls.iter().filter(|call| is_forwarded(call)).count();
-        let is_remaining = |one: &&mut PairingState| **one != PairingState::Dropped;
+        let is_remaining = |one: &&mut ResponsePairingState| **one != ResponsePairingState::Dropped;
         let answered = uses
             .iter()
-            .filter(|one| **one != PairingState::Dropped)
+            .filter(|one| **one != ResponsePairingState::Dropped)
             .count();
         if answered > forwarded || answered < forwarded && is_whole {
             return;
@@ -111,9 +111,9 @@ impl BatchPairing {
             .enumerate()
             .filter(|(_, one)| is_remaining(one));
         for ((_, of_call), (at, one)) in of_forwarded.zip(remaining) {
-            if of_call.is_none() && *one == PairingState::Free {
+            if of_call.is_none() && *one == ResponsePairingState::Free {
                 *of_call = Some(at);
-                *one = PairingState::Paired;
+                *one = ResponsePairingState::Paired;
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::bytes::try_extend;
 use crate::cache::entry::batch::{assemble_identity_batch, BatchResponseElement};
 use crate::cache::entry::CacheEntry;
 use crate::config::RouteConfig;
-use crate::exchange::response::pipeline::{decompression_work, BufferedBody};
+use crate::exchange::response::pipeline::{estimate_decompression_work, BufferedBody};
 use crate::gzip::inflate::InflateError;
 use crate::request_coding::{BodyContentCoding, SupportedContentCoding};
 
@@ -29,7 +29,7 @@ pub(in crate::exchange) struct SplitBatch {
     /// merged body; 0: none.
     pub(in crate::exchange) status: u16,
     /// The node's response was dropped, or will not be read.
-    pub(in crate::exchange) lost: Option<UnusableResponseReason>,
+    pub(in crate::exchange) lost: Option<UnusableBatchResponseReason>,
     /// The head of the node's response was not read.
     pub(in crate::exchange) is_unjudged: bool,
     /// The node's response is truncated: its last responses are missing.
@@ -38,7 +38,7 @@ pub(in crate::exchange) struct SplitBatch {
 
 /// The reason why no part of the node's response to a split batch is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::exchange) enum UnusableResponseReason {
+pub(in crate::exchange) enum UnusableBatchResponseReason {
     /// The response was too long to be buffered.
     Length,
     /// The response can't be decoded or read, or is incomplete.
@@ -71,14 +71,14 @@ impl SplitBatch {
     }
 
     /// Bytes of stored responses that have to be compressed or decompressed for the merge.
-    pub(in crate::exchange) fn merge_coding_work(&self) -> u64 {
+    pub(in crate::exchange) fn stored_bytes_to_recode(&self) -> u64 {
         self.local_responses()
             .map(|(entry, _)| entry_coding_work(entry, self.gzip))
             .sum()
     }
 
     /// Whether no forwarded call has an id, so that the node has nothing to respond.
-    pub(in crate::exchange) fn awaits_no_response(&self) -> bool {
+    pub(in crate::exchange) fn has_only_forwarded_notifications(&self) -> bool {
         let mut places = self.places.iter();
         !places.any(|place| matches!(place, BatchElementSource::Forwarded(..)))
     }
@@ -101,7 +101,7 @@ impl SplitBatch {
     }
 
     /// Whether the node's response can be streamed behind the stored responses.
-    pub(in crate::exchange) fn can_stream_upstream(&self) -> bool {
+    pub(in crate::exchange) fn can_stream_after_stored(&self) -> bool {
         let first = self
             .buffered
             .body
@@ -117,7 +117,7 @@ impl SplitBatch {
     /// Maximum number of bytes of the node's response that are buffered: where it can't be
     /// streamed, the memory limit.
     pub(in crate::exchange) fn max_buffered_bytes(&self, config: &RouteConfig) -> u64 {
-        match self.can_stream_upstream() {
+        match self.can_stream_after_stored() {
             true => config.max_oneshot,
             false => config.memory.max(config.max_oneshot),
         }
@@ -128,18 +128,18 @@ impl SplitBatch {
     pub(in crate::exchange) fn decode_upstream_body(
         &mut self,
         config: &RouteConfig,
-    ) -> Result<Vec<u8>, UnusableResponseReason> {
+    ) -> Result<Vec<u8>, UnusableBatchResponseReason> {
         let coded = self
             .coding
             .supported_coding()
-            .ok_or(UnusableResponseReason::Unreadable)?;
+            .ok_or(UnusableBatchResponseReason::Unreadable)?;
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let (most, limit) = (size(self.max_buffered_bytes(config)), size(config.memory));
         let buffered = &mut self.buffered;
         let reservation = buffered
             .reservation
             .as_mut()
-            .ok_or(UnusableResponseReason::Unreadable)?;
+            .ok_or(UnusableBatchResponseReason::Unreadable)?;
         let before = buffered.body.len();
         let mut may_take =
             |length: usize| reservation.grow_reservation_to(before.saturating_add(length), limit);
@@ -151,16 +151,18 @@ impl SplitBatch {
             whole => whole,
         };
         body.map_err(|why| match why {
-            InflateError::Bad => UnusableResponseReason::Unreadable,
-            InflateError::TooLarge | InflateError::OutOfMemory => UnusableResponseReason::Length,
+            InflateError::Bad => UnusableBatchResponseReason::Unreadable,
+            InflateError::TooLarge | InflateError::OutOfMemory => {
+                UnusableBatchResponseReason::Length
+            }
         })
     }
 
     /// Bytes of the node's response that have to be decoded and read.
-    pub(in crate::exchange) fn upstream_decoding_work(&self, config: &RouteConfig) -> usize {
+    pub(in crate::exchange) fn upstream_bytes_to_decode(&self, config: &RouteConfig) -> usize {
         let body = &self.buffered.body;
         match self.coding.supported_coding() {
-            Some(SupportedContentCoding::Gzip) => decompression_work(body, config),
+            Some(SupportedContentCoding::Gzip) => estimate_decompression_work(body, config),
             // most bodies compress to a fifth of their length
             Some(SupportedContentCoding::Zstd) => body.len().saturating_mul(5),
             None => body.len(),
@@ -168,7 +170,7 @@ impl SplitBatch {
     }
 
     /// Discards the node's response, and releases its memory.
-    pub(in crate::exchange) fn discard_upstream_part(&mut self, loss: UnusableResponseReason) {
+    pub(in crate::exchange) fn discard_upstream_part(&mut self, loss: UnusableBatchResponseReason) {
         let buffered = &mut self.buffered;
         *buffered = BufferedBody {
             borrowed: std::mem::take(&mut buffered.borrowed),
@@ -180,7 +182,9 @@ impl SplitBatch {
 
     /// Returns the beginning of the node's array with the stored responses in front of its
     /// elements; `None` if it is no array, or the whole batch was forwarded.
-    pub(in crate::exchange) fn stored_array_prefix(&self) -> Result<Option<Vec<u8>>, OutOfMemory> {
+    pub(in crate::exchange) fn prepend_stored_responses(
+        &self,
+    ) -> Result<Option<Vec<u8>>, OutOfMemory> {
         let answer = &self.buffered.body[..];
         let Some(start) = answer.iter().position(|byte| !byte.is_ascii_whitespace()) else {
             return Ok(None);
@@ -216,7 +220,7 @@ pub(in crate::exchange) struct OutOfMemory;
 /// in a batch.
 pub(in crate::exchange) fn entry_coding_work(entry: &CacheEntry, gzip: bool) -> u64 {
     match (gzip, entry.is_compressed()) {
-        (false, _) => entry.bytes_to_decode(),
+        (false, _) => entry.identity_bytes_to_decode(),
         (true, false) => entry.response_length(b""),
         (true, true) => 0,
     }

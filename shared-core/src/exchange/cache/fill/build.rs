@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::target::{FillCall, FillResource, FillTarget};
+use super::target::{FillCall, FillTarget, ResourceFillTarget};
 use super::{BuiltEntry, CacheFill};
-use crate::beacon::BeaconRouteKind;
+use crate::beacon::BeaconRouteLifetimeKind;
 use crate::bytes::{try_copy_bytes, try_push};
-use crate::cache::chain::HeightKind;
+use crate::cache::chain::HeightUnit;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::{
     CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
 };
-use crate::cache::freshness::{CacheClassification, ClassificationInput, ResultOrError};
+use crate::cache::freshness::{ResponseClassification, ResponseClassificationInput, ResultOrError};
 use crate::cache::process::confirmations::FetchedResultDigest;
 use crate::cache::process::upstream_errors::UpstreamErrorKind;
 use crate::cache::reason::Reason;
@@ -20,14 +20,14 @@ use crate::cache::response_directives::StaleDirectives;
 use crate::cache::vary_key::truncated_blake3;
 use crate::cache::CacheKey;
 use crate::exchange::cache::chain_identity::decode_namespace_name;
-use crate::exchange::cache::format_pair::have_equal_values;
-use crate::exchange::machine::message_head::{is_byte_dependent_header, ResponseCoding};
+use crate::exchange::cache::format_pair::have_equal_entry_values;
+use crate::exchange::machine::message_head::{is_byte_dependent_header, ResponseContentCoding};
 use crate::gzip::inflate::{self, InflateError};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::hash_keys::HashMap;
 use crate::jsonrpc::block_reference::ResultBlock;
 use crate::jsonrpc::depth_check::is_within_max_depth;
-use crate::jsonrpc::ids::count_ids;
+use crate::jsonrpc::ids::count_call_ids;
 use crate::jsonrpc::response::{CallOutcomeSpan, JsonRpcResponse};
 use crate::jsonrpc::response_ends::locate_result;
 use crate::jsonrpc::{response, scan};
@@ -46,12 +46,12 @@ impl CacheFill {
     pub fn build_collected_entries(&mut self) {
         if !self.built && !memory::is_memory_short() {
             let mut body = std::mem::take(&mut self.collected);
-            if self.coding == ResponseCoding::Gzip {
+            if self.coding == ResponseContentCoding::Gzip {
                 let Some(plain) = self.decompress_collected_body(&body) else {
                     return;
                 };
                 body = plain;
-                self.mark_body_decoded();
+                self.mark_response_decoded();
             }
             // the encoder's output is allocated in addition to the body
             match self.reserve_build_memory(body.capacity(), body.len()) {
@@ -89,8 +89,8 @@ impl CacheFill {
         body: &[u8],
     ) -> Result<TranscodedBody, TranscodeError> {
         for piece in body.chunks(TRANSCODE_PIECE_BYTES) {
-            transcoder.push_piece(piece)?;
-            if !self.reserve_build_memory(body.len(), transcoder.occupied_memory()) {
+            transcoder.feed_body_piece(piece)?;
+            if !self.reserve_build_memory(body.len(), transcoder.occupied_output_memory()) {
                 return Err(TranscodeError::Memory);
             }
         }
@@ -112,7 +112,7 @@ impl CacheFill {
         resource.transcoded = Some((made.flags, made.body.is_empty()));
         resource.compresses = true;
         resource.undelimited = false;
-        self.coding = ResponseCoding::Identity;
+        self.coding = ResponseContentCoding::Identity;
         self.fields.retain(|(name, _)| {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             !is_byte_dependent_header(name)
@@ -128,11 +128,11 @@ impl CacheFill {
         let format = made.format;
         let refused = match format {
             _ if made.body.len() > self.settings.max_entry => Some(Reason::Length),
-            _ if made.body.move_into_order().is_none() => Some(Reason::Memory),
+            _ if made.body.move_parts_into_order().is_none() => Some(Reason::Memory),
             _ if !resource.has_requested_root(made) => Some(Reason::SszRoot),
             _ => None,
         };
-        match made.body.move_into_order() {
+        match made.body.move_parts_into_order() {
             Some(body) if refused.is_none() => self.build_entries(body, room),
             _ => {
                 self.built = true;
@@ -147,7 +147,7 @@ impl CacheFill {
         coded: &[u8],
     ) -> Option<Vec<u8>> {
         // a body of several members may be longer, and is not worth a second pass
-        let length = inflate::declared_trailer_length(coded);
+        let length = inflate::decompressed_length_from_trailer(coded);
         if length > self.settings.max_entry {
             self.refused = Some(Reason::Length);
             return None;
@@ -171,7 +171,9 @@ impl CacheFill {
     /// Whether [`CacheFill::build_collected_entries`] takes too long for an event loop.
     pub fn needs_build_job(&self) -> bool {
         let length = match self.coding {
-            ResponseCoding::Gzip => inflate::declared_trailer_length(&self.collected),
+            ResponseContentCoding::Gzip => {
+                inflate::decompressed_length_from_trailer(&self.collected)
+            }
             _ => self.collected.len(),
         };
         length > off_loop_min_length(self.settings.gate.level)
@@ -204,12 +206,13 @@ impl CacheFill {
     /// Creates the entries of the call, batch or resource from `body`, in the stored format.
     fn build_entries(&mut self, body: &[u8], room: &mut Vec<u8>) {
         self.built = true;
-        if self.coding == ResponseCoding::Gzip {
+        if self.coding == ResponseContentCoding::Gzip {
             // the body could not be decoded
             return;
         }
         if let FillTarget::Resource(resource) = &self.target {
-            let is_plain = self.coding == ResponseCoding::Identity && resource.transcoded.is_none();
+            let is_plain =
+                self.coding == ResponseContentCoding::Identity && resource.transcoded.is_none();
             self.refused = is_plain
                 .then(|| resource.ssz_rejection_reason(body))
                 .flatten();
@@ -228,7 +231,7 @@ impl CacheFill {
                 built.into_iter().collect()
             }
         };
-        self.apply_chain_identity_check();
+        self.suspend_if_wrong_chain();
         if self.refused.is_some() {
             return;
         }
@@ -238,16 +241,16 @@ impl CacheFill {
             .iter()
             .all(|built| built.entry.is_empty_result());
         self.denied =
-            has_nothing && self.updates.is_some() && self.proves_entry_absence(body, true);
+            has_nothing && self.updates.is_some() && self.is_proven_unstorable(body, true);
         if let (true, Some(compared)) = (has_nothing, &self.compared) {
             let is_nothing =
-                compared.is_comparison_pending() && self.proves_entry_absence(body, false);
+                compared.is_comparison_pending() && self.is_proven_unstorable(body, false);
             if let (true, Some(compared)) = (is_nothing, &mut self.compared) {
                 compared.record_absent_result();
             }
         }
         if has_nothing {
-            let reason = self.missing_entry_reason(body);
+            let reason = self.unstored_response_reason(body);
             if reason == Reason::OtherApi {
                 self.log_other_api_once();
             }
@@ -277,34 +280,37 @@ impl CacheFill {
             None => true,
         };
         let one = &built.entry;
-        let is_one_value = have_equal_values(negotiated, chain, max_ssz, one, &other, may_take);
+        let is_one_value =
+            have_equal_entry_values(negotiated, chain, max_ssz, one, &other, may_take);
         (!is_one_value).then_some((other_key, other))
     }
 
     /// Whether a complete response shows that no entry of this kind can exist any more;
     /// `or_fails`: an error shows it, too.
-    fn proves_entry_absence(&self, body: &[u8], or_fails: bool) -> bool {
+    fn is_proven_unstorable(&self, body: &[u8], or_fails: bool) -> bool {
         match &self.target {
-            FillTarget::Call(wanted) => response::parse_response(body).is_ok_and(|answer| {
-                body[answer.id.clone()] == wanted.id
-                    && match answer.outcome {
-                        CallOutcomeSpan::Result(result) => {
-                            self.classify_call_result(wanted, &body[result]).is_none()
+            FillTarget::Call(wanted) => {
+                response::parse_jsonrpc_response(body).is_ok_and(|answer| {
+                    body[answer.id.clone()] == wanted.id
+                        && match answer.outcome {
+                            CallOutcomeSpan::Result(result) => {
+                                self.classify_call_result(wanted, &body[result]).is_none()
+                            }
+                            CallOutcomeSpan::Error(_) => or_fails,
                         }
-                        CallOutcomeSpan::Error(_) => or_fails,
-                    }
-            }),
+                })
+            }
             FillTarget::Resource(resource) => {
                 resource.directives.lifetime.is_none()
                     && (resource.transcoded.is_some() || scan::check_json(body).is_ok())
-                    && self.classify_resource(resource, body).is_none()
+                    && self.classify_resource_body(resource, body).is_none()
             }
             FillTarget::Batch(_) => false,
         }
     }
 
     /// Returns the reason why a complete response yields no entry.
-    fn missing_entry_reason(&self, body: &[u8]) -> Reason {
+    fn unstored_response_reason(&self, body: &[u8]) -> Reason {
         if let Some(why) = self.why.get() {
             return why;
         }
@@ -316,7 +322,7 @@ impl CacheFill {
                     false => Reason::Result,
                 }
             }
-            FillTarget::Call(_) => match response::parse_response(body) {
+            FillTarget::Call(_) => match response::parse_jsonrpc_response(body) {
                 Ok(answer) => match answer.outcome {
                     CallOutcomeSpan::Result(_) if self.depends_on_other_api() => Reason::OtherApi,
                     CallOutcomeSpan::Result(_) => Reason::Result,
@@ -351,7 +357,7 @@ impl CacheFill {
         let Some(mark) = self.dispatch_mark() else {
             return;
         };
-        let scope = self.scope.namespace_encoding();
+        let scope = self.scope.namespace_key_bytes();
         if !self
             .shared
             .other_api
@@ -360,8 +366,8 @@ impl CacheFill {
             return;
         }
         let (node, api, setting) = match mark.heights {
-            HeightKind::Blocks => ("an execution node", "Beacon API", "beacon"),
-            HeightKind::Slots => ("a beacon node", "JSON-RPC API", "execution"),
+            HeightUnit::Blocks => ("an execution node", "Beacon API", "beacon"),
+            HeightUnit::Slots => ("a beacon node", "JSON-RPC API", "execution"),
         };
         let name = decode_namespace_name(scope).escape_ascii();
         self.shared.verified.queue_log_line(format!(
@@ -382,13 +388,14 @@ impl CacheFill {
         let answers = match response::parse_batch_responses(body) {
             Ok(answers) => answers,
             Err(error) => {
-                self.why.set(Some(Reason::from_response_error(&error)));
+                self.why.set(Some(Reason::reason_of_parse_error(&error)));
                 return built;
             }
         };
         // responses arrive in any order; an id that is present twice does not identify its
         // response
-        let Some(ids) = count_ids(answers.iter().map(|answer| &body[answer.id.clone()])) else {
+        let Some(ids) = count_call_ids(answers.iter().map(|answer| &body[answer.id.clone()]))
+        else {
             return built;
         };
         let mut wanted_by_id = HashMap::default();
@@ -433,10 +440,10 @@ impl CacheFill {
                 return Some(BuiltEntry { entry, ..built });
             }
         }
-        let answer = match response::parse_response(body) {
+        let answer = match response::parse_jsonrpc_response(body) {
             Ok(answer) => answer,
             Err(error) => {
-                self.why.set(Some(Reason::from_response_error(&error)));
+                self.why.set(Some(Reason::reason_of_parse_error(&error)));
                 return None;
             }
         };
@@ -477,7 +484,7 @@ impl CacheFill {
                 }
                 let judged = self.classify_call_result(wanted, &body[result.clone()]);
                 let believed = |judged| {
-                    self.classify_confirmed_result(judged, &wanted.key, &body[result.clone()])
+                    self.classify_repeated_result(judged, &wanted.key, &body[result.clone()])
                 };
                 let judged = judged.and_then(believed);
                 self.check_result_chain(wanted, &body[result.clone()], judged.as_ref());
@@ -513,7 +520,7 @@ impl CacheFill {
             fields: self.fields.clone(),
             ..self.entry_metadata(Some(judged))
         };
-        let entry = CacheEntry::from_fetched_result_in(
+        let entry = CacheEntry::from_fetched_result_reusing(
             envelope,
             &body[result],
             self.settings.gate,
@@ -534,7 +541,7 @@ impl CacheFill {
     /// Counts a JSON-RPC error of the node.
     fn count_rpc_error(&self, error: &[u8]) {
         if self.compared.is_none() {
-            let kind = UpstreamErrorKind::from_rpc_error(error);
+            let kind = UpstreamErrorKind::kind_of_rpc_error(error);
             self.shared.upstream_errors.count_upstream_error(kind);
         }
     }
@@ -544,15 +551,15 @@ impl CacheFill {
         &self,
         wanted: &FillCall,
         result: &[u8],
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         let judged = wanted
             .prospect
-            .classify_result(result, self.classification_input(wanted));
+            .classify_fetched_result(result, self.classification_input(wanted));
         let judged = match judged {
             Some(_) if self.is_missing_transactions(wanted, result) => Some(
                 wanted
                     .prospect
-                    .classify_implausible(self.classification_input(wanted)),
+                    .classify_implausible_result(self.classification_input(wanted)),
             ),
             judged => judged,
         };
@@ -570,14 +577,14 @@ impl CacheFill {
         wanted: &FillCall,
         body: &[u8],
         outcome: &CallOutcomeSpan,
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         let call_outcome = match outcome {
             CallOutcomeSpan::Result(result) => ResultOrError::Result(&body[result.clone()]),
             CallOutcomeSpan::Error(error) => ResultOrError::Error(&body[error.clone()]),
         };
         let judged = wanted
             .prospect
-            .classify_empty(call_outcome, self.classification_input(wanted));
+            .classify_as_empty_result(call_outcome, self.classification_input(wanted));
         (judged.valid > 0 || self.has_waiting_followers()).then_some(judged)
     }
 
@@ -593,8 +600,8 @@ impl CacheFill {
     pub(in crate::exchange) fn classification_input<'a>(
         &'a self,
         wanted: &'a FillCall,
-    ) -> ClassificationInput<'a> {
-        ClassificationInput {
+    ) -> ResponseClassificationInput<'a> {
+        ResponseClassificationInput {
             params: wanted.params.as_deref(),
             mark: self.dispatch_mark(),
             valid: &self.settings.valid,
@@ -603,12 +610,12 @@ impl CacheFill {
 
     /// Returns the class and lifetime of a result that may be incomplete, once the node has
     /// repeated it; `None` if it is not stored until then.
-    fn classify_confirmed_result(
+    fn classify_repeated_result(
         &self,
-        judged: CacheClassification,
+        judged: ResponseClassification,
         key: &CacheKey,
         result: &[u8],
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
         };
@@ -622,7 +629,7 @@ impl CacheFill {
         );
         if self.shared.repeated.is_result_confirmed(key, reported) {
             let class = LifetimeClass::Immutable;
-            return Some(CacheClassification {
+            return Some(ResponseClassification {
                 class,
                 valid,
                 ..judged
@@ -648,7 +655,7 @@ impl CacheFill {
     /// Returns the metadata of an entry; `judged` is `None` if the response sets its own lifetime.
     pub(in crate::exchange) fn entry_metadata(
         &self,
-        judged: Option<CacheClassification>,
+        judged: Option<ResponseClassification>,
     ) -> EntryMetadata {
         EntryMetadata {
             class: judged.map_or(LifetimeClass::Resource, |judged| judged.class),
@@ -671,11 +678,11 @@ impl CacheFill {
 
     /// Returns the class and lifetime of a resource's body, by its route and content; `None` if it
     /// is not cached.
-    fn classify_resource(
+    fn classify_resource_body(
         &self,
-        resource: &FillResource,
+        resource: &ResourceFillTarget,
         body: &[u8],
-    ) -> Option<CacheClassification> {
+    ) -> Option<ResponseClassification> {
         let (route, valid) = (resource.route, &resource.valid);
         match resource.transcoded {
             Some((flags, is_empty)) => {
@@ -688,7 +695,7 @@ impl CacheFill {
     /// Creates the entry of a resource from its body; `None` if the body is not stored.
     fn build_resource_entry(
         &self,
-        resource: &FillResource,
+        resource: &ResourceFillTarget,
         body: &[u8],
         room: &mut Vec<u8>,
     ) -> Option<BuiltEntry> {
@@ -698,13 +705,13 @@ impl CacheFill {
         let (judged, valid) = match resource.directives.lifetime {
             Some(lifetime) => (None, lifetime),
             None => {
-                let judged = self.classify_resource(resource, body);
-                let judged = judged.or_else(|| self.classify_uncacheable_resource(resource))?;
+                let judged = self.classify_resource_body(resource, body);
+                let judged = judged.or_else(|| self.classify_for_followers_only(resource))?;
                 (Some(judged), judged.valid)
             }
         };
-        if resource.route == BeaconRouteKind::Constant && resource.status == 200 {
-            self.check_genesis_root(body);
+        if resource.route == BeaconRouteLifetimeKind::Constant && resource.status == 200 {
+            self.compare_genesis_with_chain(body);
         }
         let mut fields = self.fields.clone();
         let has = |validator: &str| {
@@ -731,8 +738,8 @@ impl CacheFill {
             },
             ..self.settings.gate
         };
-        let entry = CacheEntry::from_fetched_result_in(
-            EnvelopeBytes::empty_envelope(),
+        let entry = CacheEntry::from_fetched_result_reusing(
+            EnvelopeBytes::envelope_without_bytes(),
             body,
             gate,
             meta,
@@ -750,17 +757,17 @@ impl CacheFill {
     }
 
     /// Returns the class of a complete response that is not stored, for its followers.
-    fn classify_uncacheable_resource(
+    fn classify_for_followers_only(
         &self,
-        resource: &FillResource,
-    ) -> Option<CacheClassification> {
-        let is_known = resource.route != BeaconRouteKind::Other;
-        (is_known && self.has_waiting_followers()).then_some(CacheClassification {
+        resource: &ResourceFillTarget,
+    ) -> Option<ResponseClassification> {
+        let is_known = resource.route != BeaconRouteLifetimeKind::Other;
+        (is_known && self.has_waiting_followers()).then_some(ResponseClassification {
             class: LifetimeClass::Nothing,
             valid: 0,
             block: None,
             height: self.dispatch_mark().map(|mark| mark.seen),
-            ..CacheClassification::new(LifetimeClass::Nothing, 0, None)
+            ..ResponseClassification::new(LifetimeClass::Nothing, 0, None)
         })
     }
 }

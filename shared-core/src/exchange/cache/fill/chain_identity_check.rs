@@ -2,12 +2,12 @@
 
 use super::target::FillCall;
 use super::CacheFill;
-use crate::cache::freshness::CacheClassification;
+use crate::cache::freshness::ResponseClassification;
 use crate::cache::process::chain_identities::{is_identity_method, ChainIdentityFact};
 use crate::cache::reason::Reason;
 use crate::cache::vary_key::truncated_blake3;
 use crate::exchange::cache::chain_identity::{is_namespace_suspended, suspend_namespace};
-use crate::transcode::chain_spec::parse_genesis_root;
+use crate::transcode::chain_spec::parse_genesis_response_root;
 
 impl CacheFill {
     /// Compares the chain that the result of a call shows with the chain of the namespace, and
@@ -16,13 +16,13 @@ impl CacheFill {
         &self,
         wanted: &FillCall,
         result: &[u8],
-        judged: Option<&CacheClassification>,
+        judged: Option<&ResponseClassification>,
     ) {
         if is_identity_method(&wanted.method) {
-            match ChainIdentityFact::identity_from_rpc_result(&wanted.method, result) {
+            match ChainIdentityFact::identity_fact_from_rpc_result(&wanted.method, result) {
                 Some(fact) => self.check_chain_fact(fact),
                 // a result that names no chain contradicts none
-                None => self.mark_selector_verified(),
+                None => self.mark_chain_headers_verified(),
             }
         }
         let block = judged.and_then(|judged| judged.of);
@@ -45,8 +45,8 @@ impl CacheFill {
 
     /// Compares the genesis in the body of a Beacon API route, whose responses are constants of the
     /// chain, with the chain of the namespace.
-    pub(super) fn check_genesis_root(&self, body: &[u8]) {
-        if let Some(root) = parse_genesis_root(body) {
+    pub(super) fn compare_genesis_with_chain(&self, body: &[u8]) {
+        if let Some(root) = parse_genesis_response_root(body) {
             self.check_chain_fact(ChainIdentityFact::ValidatorsRoot(root));
         }
     }
@@ -54,18 +54,18 @@ impl CacheFill {
     /// Compares a fact about the chain with the facts that are known, and records a contradiction.
     fn check_chain_fact(&self, fact: ChainIdentityFact) {
         // headers in keys may select the chain
-        let within = truncated_blake3(self.scope.encoded_parts());
+        let within = truncated_blake3(self.scope.vary_key_bytes());
         let (identities, generation) = (&self.shared.identities, self.settings.generation);
         if generation != self.shared.purge_generation() {
             // the fact may predate a purge
             return;
         }
         let observed = self.describe_chain_contradiction(fact).map_or_else(
-            || identities.record_chain_fact(&within, generation, fact),
+            || identities.compare_and_record_fact(&within, generation, fact),
             Err,
         );
         match observed {
-            Ok(()) => self.mark_selector_verified(),
+            Ok(()) => self.mark_chain_headers_verified(),
             Err(how) => *self.wrong_chain.borrow_mut() = Some(how),
         }
     }
@@ -76,14 +76,14 @@ impl CacheFill {
             // they may select another chain than the followed one
             return None;
         }
-        let namespace = truncated_blake3(self.scope.namespace_encoding());
+        let namespace = truncated_blake3(self.scope.namespace_key_bytes());
         let state = self
             .shared
             .owner_client()?
             .followed_chains()
             .get(&namespace)?
-            .last_known_state();
-        let (followed, here) = fact.differing_values(&state)?;
+            .copy_chain_state();
+        let (followed, here) = fact.contradicting_identity_values(&state)?;
         let name = fact.fact_name();
         Some(format!(
             "{name} is {followed} on the node of cache_head, and {here} on this one"
@@ -92,23 +92,23 @@ impl CacheFill {
 
     /// Marks the request's chain-selecting headers as verified, because the node has responded to a
     /// request with them.
-    fn mark_selector_verified(&self) {
+    fn mark_chain_headers_verified(&self) {
         let generation = self.settings.generation;
         if generation != self.shared.purge_generation() {
             // the response may predate a purge
             return;
         }
         if let Some(selector) = self.settings.selector {
-            let within = truncated_blake3(self.scope.encoded_parts());
+            let within = truncated_blake3(self.scope.vary_key_bytes());
             self.shared
                 .identities
-                .mark_headers_verified(&within, generation, selector);
+                .mark_request_headers_verified(&within, generation, selector);
         }
     }
 
     /// Discards the entries and suspends the cache of the namespace if the response belongs to
     /// another chain.
-    pub(super) fn apply_chain_identity_check(&mut self) {
+    pub(super) fn suspend_if_wrong_chain(&mut self) {
         if let Some(how) = self.wrong_chain.take() {
             self.entries.clear();
             self.refused = Some(Reason::WrongChain);
@@ -117,13 +117,13 @@ impl CacheFill {
     }
 
     /// Whether the cache of the namespace is suspended by now.
-    pub(super) fn has_suspended_namespace(&self, now: u64) -> bool {
+    pub(super) fn is_fill_namespace_suspended(&self, now: u64) -> bool {
         let owner = self.shared.owner_client();
         let any_wrong = owner.is_some_and(|owner| owner.followed_chains().any_wrong());
         (any_wrong || self.shared.identities.has_suspended())
             && is_namespace_suspended(
                 &self.shared,
-                &truncated_blake3(self.scope.namespace_encoding()),
+                &truncated_blake3(self.scope.namespace_key_bytes()),
                 now,
             )
     }

@@ -7,7 +7,7 @@ use super::verification::{compare_entries, comparison_memory, HitComparison};
 use super::CacheFill;
 use crate::cache::class::LifetimeClass;
 use crate::cache::process::verification::HitVerificationVerdict;
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::memory;
 
 /// Maximum number of bytes of a method or target in the log line.
@@ -33,7 +33,7 @@ impl CacheFill {
         let has_room = needed.is_some_and(|needed| {
             let reserved = self.reservation.as_mut();
             reserved.is_none_or(|it| it.grow_reservation_to(needed, self.limit))
-                && memory::can_allocate(needed)
+                && memory::can_allocate_now(needed)
         });
         let found = match (&self.compared, self.entries.first(), has_room) {
             (Some(compared), Some(built), true) => compare_entries(&compared.sent, &built.entry),
@@ -45,7 +45,7 @@ impl CacheFill {
     }
 
     /// Counts the verdict of a hit verification, and purges and logs a hit that was wrong; `now`
-    /// has the clock of [`CacheFill::publish_entries`].
+    /// has the clock of [`CacheFill::store_and_publish_entries`].
     pub(super) fn report_hit_verdict(mut self, now: u64) {
         self.compare_with_hit();
         let Some(compared) = self.compared.take() else {
@@ -85,7 +85,7 @@ impl CacheFill {
             if let Some(owner) = self.shared.owner_client() {
                 let query = format!("key={}", self.cache_key_hex());
                 // the result of the purge is ignored
-                let _ = owner.purge_at_owner(query.as_bytes(), None, RequestWaiter::NONE, now);
+                let _ = owner.purge_at_owner(query.as_bytes(), None, WaitingRequestId::NONE, now);
             }
         }
         self.shared.verified.record_verdict(verdict, line);

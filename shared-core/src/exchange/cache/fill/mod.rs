@@ -17,18 +17,18 @@ use crate::cache::entry::{CacheEntry, CompressionGate};
 use crate::cache::freshness::{CacheLifetimes, FinalityUpgrade};
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::negative_cache::UncacheableSharing;
-use crate::cache::process::ProcessState;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives::StaleDirectives;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::{CacheKey, CacheNamespace};
-use crate::exchange::machine::message_head::ResponseCoding;
+use crate::exchange::machine::message_head::ResponseContentCoding;
 use crate::memory;
 use crate::memory::{MemoryBudget, MemoryReservation};
-use crate::transcode::chain_spec::ChainParameters;
+use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::requested_root::HashTreeRoot;
 use target::FillTarget;
-use verification::SentHitVerification;
+use verification::PendingHitVerification;
 
 /// The fetch of a response for the cache: it collects the body, builds the entries, and publishes
 /// them to followers, hot tier and owner. A fill that is dropped before hands its leadership over
@@ -40,14 +40,14 @@ pub struct CacheFill {
     token: Option<FlightLeadership>,
     /// Leaderships of the calls of a batch.
     tokens: Vec<FlightLeadership>,
-    shared: Arc<ProcessState>,
+    shared: Arc<ProcessCacheState>,
     settings: FillSnapshot,
     /// The response is stored under another key than its followers wait for.
     pub(in crate::exchange) rekeyed: bool,
     /// Stale entry that is sent until a newer one is stored.
     pub(in crate::exchange) updates: Option<(CacheKey, Arc<CacheEntry>)>,
     /// Hit that the response is compared with; the response is not stored.
-    pub(in crate::exchange) compared: Option<SentHitVerification>,
+    pub(in crate::exchange) compared: Option<PendingHitVerification>,
     /// The node has responded that the resource or result does not exist any more.
     denied: bool,
     /// Headers of the response that hits carry.
@@ -57,7 +57,7 @@ pub struct CacheFill {
     /// The node's permission to serve the entry stale.
     stale: StaleDirectives,
     /// Content coding of the body that the entries are built from.
-    coding: ResponseCoding,
+    coding: ResponseContentCoding,
     reservation: Option<MemoryReservation>,
     /// Limit of all reservations, in bytes.
     limit: usize,
@@ -106,7 +106,7 @@ pub(in crate::exchange) struct FillSnapshot {
     /// State of the chain at that time, if the chain is followed.
     pub(in crate::exchange) mark: Option<DispatchMark>,
     pub(in crate::exchange) valid: Arc<CacheLifetimes>,
-    pub(in crate::exchange) chain: ChainParameters,
+    pub(in crate::exchange) chain: PresetAndForkDigests,
     /// Maximum length of SSZ that is generated, in bytes.
     pub(in crate::exchange) max_ssz: u64,
     /// The node receives no `Accept-Encoding`, whatever the client accepts.
@@ -127,7 +127,7 @@ impl CacheFill {
         target: FillTarget,
         scope: VaryKey,
         token: Option<FlightLeadership>,
-        shared: Arc<ProcessState>,
+        shared: Arc<ProcessCacheState>,
         settings: FillSnapshot,
     ) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl CacheFill {
             fields: Vec::new(),
             collected: Vec::new(),
             stale: StaleDirectives::default(),
-            coding: ResponseCoding::Identity,
+            coding: ResponseContentCoding::Identity,
             reservation: None,
             limit: 0,
             entries: Vec::new(),
@@ -164,7 +164,8 @@ impl CacheFill {
         };
         let (shared, now) = (&self.shared, self.settings.sent_at);
         let may_share = |key: &CacheKey| {
-            shared.unkept.find_uncacheable(key, now) != Some(UncacheableSharing::RequesterOnly)
+            shared.unkept.uncacheable_sharing_of_key(key, now)
+                != Some(UncacheableSharing::RequesterOnly)
         };
         for wanted in wanted.iter().filter(|wanted| may_share(&wanted.key)) {
             if self.tokens.try_reserve(1).is_err() {
@@ -176,7 +177,7 @@ impl CacheFill {
 
     /// Moves to the flights of the new keys. The flights of the old keys end: followers look up
     /// again, and the followers that request this variant join the new flight.
-    fn move_to_new_flights(&mut self, has_keys: bool) {
+    fn move_to_rekeyed_flights(&mut self, has_keys: bool) {
         let old: Vec<FlightLeadership> = self
             .token
             .take()
@@ -253,7 +254,7 @@ impl CacheFill {
             Some(reservation) => reservation.grow_reservation_to(needed, self.limit),
             None => bytes <= self.settings.max_entry,
         };
-        has_room && memory::can_allocate(bytes)
+        has_room && memory::can_allocate_now(bytes)
     }
 
     /// Reason why there is nothing to store, after entries were built.
@@ -262,7 +263,7 @@ impl CacheFill {
     }
 
     /// Returns the hash tree root that the client requested, if the target is a resource with one.
-    pub(in crate::exchange) fn requested_root(&self) -> Option<HashTreeRoot> {
+    pub(in crate::exchange) fn requested_hash_tree_root(&self) -> Option<HashTreeRoot> {
         match &self.target {
             FillTarget::Resource(resource) => resource.root,
             FillTarget::Call(_) | FillTarget::Batch(_) => None,
@@ -270,12 +271,12 @@ impl CacheFill {
     }
 
     /// Whether the node's response has a content coding.
-    pub(in crate::exchange) fn has_content_coding(&self) -> bool {
-        self.coding != ResponseCoding::Identity
+    pub(in crate::exchange) fn has_encoded_response(&self) -> bool {
+        self.coding != ResponseContentCoding::Identity
     }
 
     /// Entity tag that was computed for the entry.
-    pub(in crate::exchange) fn entity_tag(&self) -> Option<Vec<u8>> {
+    pub(in crate::exchange) fn computed_entity_tag(&self) -> Option<Vec<u8>> {
         let fields = &self.entries.first()?.entry.response_metadata().fields;
         let mut tags = fields
             .iter()
@@ -284,8 +285,8 @@ impl CacheFill {
     }
 
     /// Records that the body has no content coding any more.
-    pub(in crate::exchange) fn mark_body_decoded(&mut self) {
-        self.coding = ResponseCoding::Identity;
+    pub(in crate::exchange) fn mark_response_decoded(&mut self) {
+        self.coding = ResponseContentCoding::Identity;
     }
 
     /// Whether this fill leads the flight of its key.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{BuiltEntry, CacheFill, FillSnapshot};
 use crate::cache::chain::ShownBlock;
-use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::negative_cache::UncacheableSharing;
-use crate::cache::process::owner_client::PendingFlightPublish;
+use crate::cache::process::owner_client::PendingFlightResponse;
 use crate::cache::process::verification::HitVerificationVerdict;
 use crate::cache::CacheKey;
 use crate::memory;
@@ -16,11 +16,11 @@ use crate::memory;
 impl CacheFill {
     /// Stores the built entries and wakes the followers. `now` is in milliseconds of the lookup
     /// clock.
-    pub fn publish_entries(mut self, now: u64) {
+    pub fn store_and_publish_entries(mut self, now: u64) {
         if self.compared.is_some() {
             return self.report_hit_verdict(now);
         }
-        if self.has_suspended_namespace(now) {
+        if self.is_fill_namespace_suspended(now) {
             return self.finish_unstored();
         }
         let mut landed = None;
@@ -51,7 +51,7 @@ impl CacheFill {
                 let token = self.tokens.swap_remove(n);
                 self.publish_to_followers(token, Arc::clone(&entry));
             }
-            if self.is_flight_key(&key) {
+            if self.leads_flight_for_key(&key) {
                 landed = Some(entry);
             }
         }
@@ -70,7 +70,7 @@ impl CacheFill {
 
     /// Sends the entry to the followers of a flight, whose leadership ends.
     fn publish_to_followers(&self, token: FlightLeadership, entry: Arc<CacheEntry>) {
-        self.shared.publish_to_followers(PendingFlightPublish {
+        self.shared.publish_to_followers(PendingFlightResponse {
             token,
             entry,
             generation: self.settings.generation,
@@ -90,16 +90,16 @@ impl CacheFill {
             ..
         } = self.settings;
         let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
-        let entry = built.entry.with_lifetime(sent_at, built.valid);
+        let entry = built.entry.with_stored_time_and_ttl(sent_at, built.valid);
         let mut entry = entry
             .with_invalidation_number(changes)
-            .with_tip_expiry_count(tip_ends);
+            .with_shown_block_expiry_count(tip_ends);
         if let Some(owner) = self.shared.owner_client() {
             entry = entry.with_chain_dependency(owner.followed_chains());
         }
         if let Some(stamp) = entry.chain_dependency() {
             // entries of an older head expire with it
-            stamp.record_entry_head();
+            stamp.record_newer_entry_head();
         }
         if let Some(height) = built.shows {
             self.report_shown_block(height);
@@ -141,8 +141,12 @@ impl CacheFill {
                 let is_current = self.shared.purge_generation() == generation;
                 return (entry, is_current);
             }
-            match StoreAttributes::for_entry(&entry, namespace, built.method.as_deref(), generation)
-            {
+            match StoredEntryAttributes::attributes_for_entry(
+                &entry,
+                namespace,
+                built.method.as_deref(),
+                generation,
+            ) {
                 Some(about) => {
                     owner.store_at_owner(built.key, Arc::clone(&entry), about, built.if_final);
                 }
@@ -170,7 +174,7 @@ impl CacheFill {
     }
 
     /// Whether the followers of the fill wait for that key.
-    fn is_flight_key(&self, key: &CacheKey) -> bool {
+    fn leads_flight_for_key(&self, key: &CacheKey) -> bool {
         self.token
             .as_ref()
             .is_some_and(|token| token.leads_flight_of(key))
@@ -202,7 +206,7 @@ impl CacheFill {
 
     fn remember_uncacheable(&self, unkept: UncacheableSharing) {
         if let (Some(key), false) = (self.target.single_cache_key(), self.rekeyed) {
-            self.shared.unkept.record_uncacheable(&key, unkept);
+            self.shared.unkept.remember_uncacheable_key(&key, unkept);
         }
     }
 

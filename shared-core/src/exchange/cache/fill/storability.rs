@@ -2,13 +2,13 @@
 
 use super::target::FillTarget;
 use super::{CacheFill, FillSnapshot};
-use crate::beacon::{is_beacon_route, BeaconRouteKind};
-use crate::cache::process::vary_table::VaryTableUpdate;
+use crate::beacon::{is_beacon_route, BeaconRouteLifetimeKind};
+use crate::cache::process::vary_table::VaryTableUpdateOutcome;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives;
-use crate::cache::vary_key::RequestHeaderFields;
+use crate::cache::vary_key::RetainedRequestHeaders;
 use crate::exchange::machine::message_head::{
-    is_byte_dependent_header, Header, ResponseCoding, ResponseHead,
+    is_byte_dependent_header, Header, ResponseContentCoding, ResponseHead,
 };
 use crate::negotiate::etag::weaken_entity_tag;
 use crate::negotiate::list_header::list_header_members;
@@ -25,7 +25,7 @@ impl CacheFill {
     pub(in crate::exchange) fn check_storability<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
-        request: &RequestHeaderFields,
+        request: &RetainedRequestHeaders,
         types: &MediaTypeSet,
     ) -> Result<(), Reason>
     where
@@ -46,21 +46,21 @@ impl CacheFill {
         if is_long && is_to_be_ssz != Some(BodyFormat::Ssz) {
             return Err(Reason::Length);
         }
-        let (directives, varies, content_type) = self.read_response_head(head)?;
+        let (directives, varies, content_type) = self.read_storability_headers(head)?;
         self.stale = directives.stale;
         if directives.forbidden || directives.lifetime == Some(0) {
             return Err(Reason::CacheControl);
         }
         match self.coding {
-            ResponseCoding::Identity => {}
+            ResponseContentCoding::Identity => {}
             // the entry is stored as if the response had not been compressed
-            ResponseCoding::Gzip => self.drop_byte_dependent_headers(),
+            ResponseContentCoding::Gzip => self.drop_byte_dependent_headers(),
             // a coding that was not requested is the same for all clients
-            ResponseCoding::Other
+            ResponseContentCoding::Other
                 if self.settings.requests_identity && !varies.varies_by_encoding() => {}
-            ResponseCoding::Other => return Err(Reason::Coding),
+            ResponseContentCoding::Other => return Err(Reason::Coding),
         }
-        let is_coded = self.coding == ResponseCoding::Other;
+        let is_coded = self.coding == ResponseContentCoding::Other;
         let is_json = media_type::is_json_type(content_type);
         match &mut self.target {
             FillTarget::Resource(resource) => {
@@ -81,7 +81,7 @@ impl CacheFill {
                 }
                 let is_route = is_beacon_route(&resource.name);
                 if directives.lifetime.is_none()
-                    && resource.route == BeaconRouteKind::Other
+                    && resource.route == BeaconRouteLifetimeKind::Other
                     && is_route
                 {
                     return Err(Reason::Route);
@@ -115,15 +115,15 @@ impl CacheFill {
             FillTarget::Call(_) | FillTarget::Batch(_) if !is_json => return Err(Reason::Type),
             FillTarget::Call(_) | FillTarget::Batch(_) => {}
         }
-        match varies.into_header_names() {
-            Some(names) if self.set_vary_headers(&names, request) => Ok(()),
+        match varies.into_vary_header_names() {
+            Some(names) if self.update_key_for_vary(&names, request) => Ok(()),
             _ => Err(Reason::Vary),
         }
     }
 
     /// Returns the cache directives, vary headers and media type of a head, and records the
     /// headers that hits carry.
-    pub(in crate::exchange) fn read_response_head<'a, I>(
+    pub(in crate::exchange) fn read_storability_headers<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
     ) -> Result<
@@ -144,7 +144,7 @@ impl CacheFill {
         for (name, value) in head.fields.clone() {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             reader.read_caching_header(name, value);
-            varies.read_response_header(name, value);
+            varies.read_vary_header(name, value);
             if is("set-cookie") {
                 return Err(Reason::SetCookie);
             } else if is("cache-control") {
@@ -155,7 +155,7 @@ impl CacheFill {
             } else if is("content-type") {
                 content_type = value;
             } else if is("content-encoding") {
-                self.coding.add_response_coding_line(value);
+                self.coding.update_from_content_encoding(value);
             }
             if is_call && is_stored_call_header(name)
                 || !is_call && response_directives::is_stored_header(name)
@@ -182,20 +182,20 @@ impl CacheFill {
 
     /// Sets the request headers (in lower case) on which the response varies. Returns whether the
     /// response can be stored.
-    pub(in crate::exchange) fn set_vary_headers(
+    pub(in crate::exchange) fn update_key_for_vary(
         &mut self,
         varies: &[String],
-        request: &RequestHeaderFields,
+        request: &RetainedRequestHeaders,
     ) -> bool {
         match self.shared.varying.record_vary_names(&self.scope, varies) {
-            VaryTableUpdate::Covered => true,
-            VaryTableUpdate::New(names) => {
-                self.scope.set_vary_headers(request, Some(names));
-                let has_keys = self.target.recompute_cache_keys(&self.scope);
-                self.move_to_new_flights(has_keys);
+            VaryTableUpdateOutcome::Covered => true,
+            VaryTableUpdateOutcome::New(names) => {
+                self.scope.encode_vary_header_values(request, Some(names));
+                let has_keys = self.target.recompute_keys_after_vary(&self.scope);
+                self.move_to_rekeyed_flights(has_keys);
                 has_keys
             }
-            VaryTableUpdate::TooMany => false,
+            VaryTableUpdateOutcome::TooMany => false,
         }
     }
 

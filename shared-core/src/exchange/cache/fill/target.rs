@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::beacon::BeaconRouteKind;
+use crate::beacon::BeaconRouteLifetimeKind;
 use crate::cache::freshness::{CacheLifetimes, CallLifetimeRules};
 use crate::cache::reason::Reason;
 use crate::cache::response_directives::CacheDirectives;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
-use crate::exchange::cache::format_pair::format_pair_key;
+use crate::exchange::cache::format_pair::key_for_negotiated_format;
 use crate::jsonrpc::request::JsonRpcCall;
 use crate::ssz::{check_ssz, EnvelopeFlags, Schema, TypeId};
 use crate::transcode::requested_root::{self, HashTreeRoot};
@@ -49,7 +49,7 @@ pub(in crate::exchange) enum FillTarget {
     Call(FillCall),
     /// The calls of a batch whose responses may be stored; no two have the same id.
     Batch(Vec<FillCall>),
-    Resource(FillResource),
+    Resource(ResourceFillTarget),
 }
 
 impl FillTarget {
@@ -63,10 +63,10 @@ impl FillTarget {
     }
 
     /// Computes the keys again after the vary headers have changed. Returns whether it succeeded.
-    pub(in crate::exchange) fn recompute_cache_keys(&mut self, scope: &VaryKey) -> bool {
+    pub(in crate::exchange) fn recompute_keys_after_vary(&mut self, scope: &VaryKey) -> bool {
         let calls = match self {
             FillTarget::Resource(resource) => {
-                resource.key = format_pair_key(scope, &resource.name, resource.ssz);
+                resource.key = key_for_negotiated_format(scope, &resource.name, resource.ssz);
                 return true;
             }
             FillTarget::Call(wanted) => std::slice::from_mut(wanted),
@@ -84,11 +84,11 @@ impl FillTarget {
 /// A resource whose response to a GET a fill stores, with the properties that the response's head
 /// declares.
 #[derive(Debug)]
-pub(in crate::exchange) struct FillResource {
+pub(in crate::exchange) struct ResourceFillTarget {
     pub(in crate::exchange) key: CacheKey,
     /// Name, as it is hashed into the key.
     pub(in crate::exchange) name: Vec<u8>,
-    pub(in crate::exchange) route: BeaconRouteKind,
+    pub(in crate::exchange) route: BeaconRouteLifetimeKind,
     pub(in crate::exchange) valid: Arc<CacheLifetimes>,
     /// The response has no delimiter that distinguishes its end from a truncation (RFC 9112, 8):
     /// it is complete if it is JSON that closes.
@@ -112,7 +112,7 @@ pub(in crate::exchange) struct FillResource {
     pub(in crate::exchange) transcoded: Option<(EnvelopeFlags, bool)>,
 }
 
-impl FillResource {
+impl ResourceFillTarget {
     /// Reason why SSZ of the node is not stored, if its type is known.
     pub(in crate::exchange) fn ssz_rejection_reason(&self, ssz: &[u8]) -> Option<Reason> {
         if self.of.is_empty() {
@@ -125,7 +125,7 @@ impl FillResource {
         };
         let (root, negotiated) = self.root.as_ref().zip(self.ssz)?;
         let is_it =
-            |of: &(_, _)| requested_root::has_hash_tree_root(*of, ssz, *negotiated.gives, root);
+            |of: &(_, _)| requested_root::matches_hash_tree_root(*of, ssz, *negotiated.gives, root);
         (!is_it(first) && !valid.any(is_it)).then_some(Reason::SszRoot)
     }
 
@@ -133,7 +133,7 @@ impl FillResource {
     pub(in crate::exchange) fn has_requested_root(&self, made: &mut TranscodedBody) -> bool {
         match (&self.root, self.ssz) {
             (Some(root), Some(ssz)) if made.format == BodyFormat::Ssz => {
-                requested_root::verify_converted_root(made, *ssz.gives, root)
+                requested_root::verify_requested_root(made, *ssz.gives, root)
             }
             _ => made.has_requested_root,
         }

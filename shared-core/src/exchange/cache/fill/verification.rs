@@ -9,7 +9,7 @@ use crate::jsonrpc::key::canonical_json;
 /// The background check of one hit: the entry that was sent, and its comparison with the node's
 /// present response.
 #[derive(Debug)]
-pub(in crate::exchange) struct SentHitVerification {
+pub(in crate::exchange) struct PendingHitVerification {
     /// The entry that was sent.
     pub(in crate::exchange) sent: Arc<CacheEntry>,
     /// The entry is purged if it is wrong.
@@ -34,7 +34,7 @@ const MAX_CANONICAL_BYTES: usize = 1 << 20;
 /// Bytes of each response that the log shows, starting at the difference.
 const LOGGED_BYTES: usize = 48;
 
-impl SentHitVerification {
+impl PendingHitVerification {
     pub(in crate::exchange) fn new(sent: Arc<CacheEntry>, purges: bool) -> Self {
         Self {
             sent,

@@ -12,7 +12,7 @@ use crate::memory;
 impl Exchange {
     /// Looks up a compressed request by its decompressed body, whose length is `cache_max_request`
     /// at most.
-    pub(in crate::exchange::cache) fn lookup_decompressed(
+    pub(in crate::exchange::cache) fn lookup_decompressed_request(
         &mut self,
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
@@ -34,12 +34,12 @@ impl Exchange {
             }
         };
         self.looked.was_decoded = Some(true);
-        let found = if memory::can_allocate(required_request_memory(decoded.body.len())) {
+        let found = if memory::can_allocate_now(required_request_memory(decoded.body.len())) {
             let lookup = LookupRequest {
                 body: &decoded.body,
                 ..*lookup
             };
-            self.lookup_calls(&lookup, waited)
+            self.lookup_call_or_batch(&lookup, waited)
         } else {
             self.cache_reason = Reason::Memory;
             LookupResult::Miss

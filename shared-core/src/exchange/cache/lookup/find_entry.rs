@@ -9,15 +9,15 @@ use crate::cache::process::flights::{
 use crate::cache::process::hot::HotTier;
 use crate::cache::process::negative_cache::UncacheableSharing;
 use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::RequestWaiter;
-use crate::cache::process::ProcessState;
+use crate::cache::process::wake::WaitingRequestId;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
 use crate::cache::resource::other_format_key;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::exchange::cache::fill::target::FillTarget;
-use crate::exchange::cache::format_pair::have_equal_values;
+use crate::exchange::cache::format_pair::have_equal_entry_values;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::waiting::{AwaitedResult, WaitingRequest};
@@ -27,7 +27,7 @@ use crate::gzip::oneshot::off_loop_min_length;
 impl Exchange {
     /// Looks up one response in the hot tier, among in-flight fetches and at the owner. `target` is
     /// called only if the response is to be fetched.
-    pub(in crate::exchange) fn lookup_response(
+    pub(in crate::exchange) fn lookup_single_response(
         &mut self,
         sought: &LookupTarget<'_>,
         scope: &VaryKey,
@@ -36,7 +36,7 @@ impl Exchange {
         target: impl FnOnce() -> FillTarget,
     ) -> LookupResult {
         let shared = Arc::clone(&self.route_config.process.shared);
-        if !shared.stores_responses() {
+        if !shared.has_response_storage() {
             return LookupResult::Miss;
         }
         let key = sought.key;
@@ -58,7 +58,7 @@ impl Exchange {
                 // the request was not woken: its wait has timed out
                 None => {
                     self.cache_status = CacheStatus::Miss;
-                    return self.start_cache_fill(
+                    return self.attach_cache_fill(
                         self.new_cache_fill(target(), scope.clone(), None, lookup),
                         lookup,
                     );
@@ -86,7 +86,7 @@ impl Exchange {
         match self.join_flight_or_fetch(&shared, sought, scope, lookup, trusted) {
             FetchDecision::Fetch(token) => {
                 let fill = self.new_cache_fill(target(), scope.clone(), token, lookup);
-                self.start_cache_fill(fill, lookup)
+                self.attach_cache_fill(fill, lookup)
             }
             FetchDecision::Respond(found) => found,
         }
@@ -96,7 +96,7 @@ impl Exchange {
     /// stale entry is remembered, because it may be sent if the node fails.
     fn find_in_hot_tier(
         &mut self,
-        shared: &ProcessState,
+        shared: &ProcessCacheState,
         sought: &LookupTarget<'_>,
         lookup: &LookupRequest<'_>,
         trusted: bool,
@@ -110,7 +110,7 @@ impl Exchange {
         let entry = entry.filter(|entry| trusted && self.matches_other_format(&key, entry));
         self.cache_status = CacheStatus::Miss;
         if let Some(entry) = entry {
-            self.allow_stale_use(&entry);
+            self.mark_usable_when_stale(&entry);
             if let Some(found) =
                 self.respond_from_entry(&key, Arc::clone(&entry), sought.id, lookup)
             {
@@ -128,7 +128,7 @@ impl Exchange {
     /// owner is to be queried first.
     fn join_flight_or_fetch(
         &mut self,
-        shared: &Arc<ProcessState>,
+        shared: &Arc<ProcessCacheState>,
         sought: &LookupTarget<'_>,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
@@ -136,7 +136,7 @@ impl Exchange {
     ) -> FetchDecision {
         let key = sought.key;
         // a stale entry is sent meanwhile because another request fetches the new one
-        let unkept = shared.unkept.find_uncacheable(&key, lookup.now);
+        let unkept = shared.unkept.uncacheable_sharing_of_key(&key, lookup.now);
         let may_share = sought.coalesces
             && self.route_config.cache.lock
             && unkept != Some(UncacheableSharing::RequesterOnly);
@@ -146,7 +146,7 @@ impl Exchange {
             || shared
                 .owner_client()
                 .is_some_and(OwnerClient::is_owner_reachable);
-        let (namespace, since) = self.lookup_snapshot(scope, lookup.now);
+        let (namespace, since) = self.capture_wait_snapshot(scope, lookup.now);
         let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
             return FetchDecision::Fetch(None);
         };
@@ -193,25 +193,33 @@ impl Exchange {
             .shared
             .hot_tier()?
             .get(key, lookup.now)?;
-        self.allow_stale_use(&entry);
-        Some(entry).filter(|entry| sought.id.is_some() || !self.is_invalidated_since(entry, lookup))
+        self.mark_usable_when_stale(&entry);
+        Some(entry)
+            .filter(|entry| sought.id.is_some() || !self.is_invalidated_since_fetch(entry, lookup))
     }
 
     /// Removes an invalidated entry, which must not be revalidated either: its tag may be the same.
     fn remove_invalidated_entry(&self, hot: &HotTier, key: &CacheKey, lookup: &LookupRequest<'_>) {
-        if self.route_config.process.shared.changes.last_number() == 0 {
+        if self
+            .route_config
+            .process
+            .shared
+            .changes
+            .last_invalidation_number()
+            == 0
+        {
             return;
         }
         let changed = hot
             .get_fresh_or_stale(key)
-            .filter(|entry| self.is_invalidated_since(entry, lookup));
+            .filter(|entry| self.is_invalidated_since_fetch(entry, lookup));
         if let Some(entry) = changed {
             hot.remove_same_entry(key, &entry);
         }
     }
 
     /// Allows an entry to be served stale later, if the route serves stale responses.
-    pub(in crate::exchange) fn allow_stale_use(&self, entry: &CacheEntry) {
+    pub(in crate::exchange) fn mark_usable_when_stale(&self, entry: &CacheEntry) {
         if self.route_config.cache.use_stale.permits_any_stale() {
             entry.mark_stale_allowed();
         }
@@ -224,7 +232,7 @@ impl Exchange {
         key: &CacheKey,
         entry: &Arc<CacheEntry>,
     ) -> bool {
-        if !entry.is_format_unchecked() {
+        if !entry.needs_format_comparison() {
             return true;
         }
         let (Some(negotiated), Some(hot)) = (
@@ -238,18 +246,22 @@ impl Exchange {
             Some(other) => {
                 let most = off_loop_min_length(self.route_config.comp_level) as u64;
                 let is_long = entry.response_length(b"").max(other.response_length(b"")) > most;
-                let (chain, max_ssz) = (self.known_chain(), self.route_config.ssz.max_size);
+                let (chain, max_ssz) = (
+                    self.route_chain_parameters(),
+                    self.route_config.ssz.max_size,
+                );
                 let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
                 let mut memory = None;
                 let may_take = |bytes| {
                     memory = self.route_config.process.budget.reserve_bytes(bytes, limit);
                     memory.is_some()
                 };
-                !is_long && have_equal_values(negotiated, &chain, max_ssz, entry, &other, may_take)
+                !is_long
+                    && have_equal_entry_values(negotiated, &chain, max_ssz, entry, &other, may_take)
             }
         };
         match is_equal {
-            true => entry.mark_format_checked(),
+            true => entry.mark_format_compared(),
             false => hot.remove_same_entry(key, entry),
         }
         is_equal
@@ -285,12 +297,12 @@ impl Exchange {
             Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable)) => None,
             Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
-                self.allow_stale_use(&entry);
+                self.mark_usable_when_stale(&entry);
                 let found = Some(entry)
                     .filter(|_| !parted && shared.may_share_response(lookup.now))
-                    .filter(|entry| since.allows_entry(&shared, entry))
+                    .filter(|entry| since.allows_entry_since_wait(&shared, entry))
                     .filter(|entry| {
-                        sought.id.is_some() || !self.is_invalidated_since(entry, lookup)
+                        sought.id.is_some() || !self.is_invalidated_since_fetch(entry, lookup)
                     })
                     .filter(|entry| self.matches_other_format(&key, entry))
                     .and_then(|entry| self.respond_from_entry(&key, entry, sought.id, lookup));
@@ -302,7 +314,7 @@ impl Exchange {
         };
         let mut fill = self.new_cache_fill(target(), scope.clone(), token, lookup);
         fill.rekeyed = parted;
-        self.start_cache_fill(fill, lookup)
+        self.attach_cache_fill(fill, lookup)
     }
 }
 
@@ -334,9 +346,9 @@ pub(in crate::exchange) enum FlightRole {
 /// Joins the flight of a key as leader or follower. Where there is an owner the query to it
 /// leads first.
 fn join_flight(
-    shared: &ProcessState,
+    shared: &ProcessCacheState,
     key: CacheKey,
-    waiter: RequestWaiter,
+    waiter: WaitingRequestId,
     namespace: &CacheNamespace,
     coalesces: bool,
     in_vain: bool,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::exchange::cache::call_keys::{CallKey, CallKeyReader};
+use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
 use crate::exchange::cache::lookup::request::{
     BodyLength, LookupAction, LookupRequest, LookupTarget, RequiredBody,
@@ -24,7 +24,7 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
 use crate::jsonrpc::request::{
-    required_request_memory, JsonRpcCall, JsonRpcRequest, RequestParseRefusal,
+    required_request_memory, JsonRpcCall, JsonRpcRequestBody, RequestParseFailure,
 };
 use crate::memory;
 use crate::response_mode::ResponseMode;
@@ -35,16 +35,16 @@ impl Exchange {
         if let Some(need) = self.body_required_by_policy(length) {
             return need;
         }
-        if self.requires_body_rewrite() {
-            if self.can_rewrite_length(length) {
+        if self.requires_request_rewrite() {
+            if self.is_rewritable_body_length(length) {
                 return RequiredBody::WholeBody;
             }
             // the body will not be rewritten, though the request is looked up without it
             self.request.submitted = None;
         }
-        let need = self.cache_required_body(length);
-        let others = self.may_have_ssz_result(length) || self.may_be_witness_call(length);
-        if others || self.is_body_read_for_upstream(length) {
+        let need = self.body_required_by_cache(length);
+        let others = self.may_have_ssz_result(length) || self.may_be_engine_witness_call(length);
+        if others || self.is_body_read_to_decompress(length) {
             self.looked.is_for_others = need == RequiredBody::Nothing;
             return RequiredBody::WholeBody;
         }
@@ -53,13 +53,16 @@ impl Exchange {
 
     /// Returns the part of the request that the cache needs for a lookup; see
     /// [`Exchange::required_body`].
-    pub(in crate::exchange) fn cache_required_body(&mut self, length: BodyLength) -> RequiredBody {
+    pub(in crate::exchange) fn body_required_by_cache(
+        &mut self,
+        length: BodyLength,
+    ) -> RequiredBody {
         let (request, cache) = (&self.request.cache, &self.route_config.cache);
         let looks = matches!(
             self.exchange_state(),
             ExchangeState::AwaitingHead | ExchangeState::Waiting
         );
-        if !looks || !self.route_config.process.shared.stores_responses() {
+        if !looks || !self.route_config.process.shared.has_response_storage() {
             return RequiredBody::Nothing;
         }
         let (fits, need) = match request.kind {
@@ -105,7 +108,7 @@ impl Exchange {
         &mut self,
         lookup: LookupRequest<'_>,
     ) -> Result<LookupAction, HostMisuse> {
-        let waited = self.take_waiting_request();
+        let waited = self.end_lookup_wait();
         let ExchangePhase::AwaitingHead = self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::Miss));
         };
@@ -146,7 +149,7 @@ impl Exchange {
                 LookupAction::Wait,
             ),
         };
-        self.apply_event(event, |_| phase)?;
+        self.apply_transition(event, |_| phase)?;
         Ok(look_up)
     }
 
@@ -174,7 +177,7 @@ impl Exchange {
             return LookupResult::Miss;
         }
         if memory::is_memory_short()
-            || !memory::can_allocate(required_request_memory(lookup.body.len()))
+            || !memory::can_allocate_now(required_request_memory(lookup.body.len()))
         {
             self.cache_reason = Reason::Memory;
             return LookupResult::Miss;
@@ -184,7 +187,7 @@ impl Exchange {
             .process
             .shared
             .unkept
-            .advance_clock(lookup.now);
+            .advance_clock_to(lookup.now);
         self.looked.may_code = lookup.coding_allowed;
         self.looked.host_writes_vary = lookup.host_writes_vary;
         self.looked.forwards_codings = lookup.forwards_codings;
@@ -194,13 +197,13 @@ impl Exchange {
             return found;
         }
         match self.request.coding.supported_coding().is_some() {
-            true => self.lookup_decompressed(lookup, waited),
-            false => self.lookup_calls(lookup, waited),
+            true => self.lookup_decompressed_request(lookup, waited),
+            false => self.lookup_call_or_batch(lookup, waited),
         }
     }
 
     /// Looks up the call or the batch in the request's body.
-    pub(super) fn lookup_calls(
+    pub(super) fn lookup_call_or_batch(
         &mut self,
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
@@ -210,23 +213,23 @@ impl Exchange {
             self.request_vary_key(lookup),
         );
         let mut judge = CallKeyReader::new(&config, &scope, lookup.body);
-        match judge.read_call_keys(config.cache.batch_max) {
-            Ok((JsonRpcRequest::Single(call), places)) => {
+        match judge.read_calls_and_keys(config.cache.batch_max) {
+            Ok((JsonRpcRequestBody::Single(call), places)) => {
                 let place = places.into_iter().flatten().next();
                 let found = self.lookup_single_call(&call, place, &judge, lookup, waited);
                 if self.should_observe_blocks(&found) {
-                    self.observe_call_blocks(&[call], false, &scope);
+                    self.observe_call_response_blocks(&[call], false, &scope);
                 }
                 found
             }
-            Ok((JsonRpcRequest::Batch(calls), places)) => {
-                let wakeup = waited.map(|waited| waited.claim_batch_responses());
-                self.looked.record_batch_methods(&calls);
+            Ok((JsonRpcRequestBody::Batch(calls), places)) => {
+                let wakeup = waited.map(|waited| waited.claim_awaited_responses());
+                self.looked.record_batch_method_names(&calls);
                 self.lookup_batch(calls, places, &judge, lookup, wakeup.unwrap_or_default())
             }
             Err(refusal) => {
                 self.cache_reason = match refusal {
-                    RequestParseRefusal::LongBatch => Reason::BatchLength,
+                    RequestParseFailure::LongBatch => Reason::BatchLength,
                     _ => Reason::Malformed,
                 };
                 // the body is no JSON-RPC: a POST like any other
@@ -240,7 +243,7 @@ impl Exchange {
     fn lookup_single_call(
         &mut self,
         call: &JsonRpcCall<'_>,
-        place: Option<CallKey>,
+        place: Option<CallKeyAndLifetime>,
         judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
@@ -254,16 +257,17 @@ impl Exchange {
             return LookupResult::Miss;
         };
         self.looked.is_unverified = is_identity_method(call.method)
-            && self.has_unverified_chain_selector(judge.call_vary_key());
+            && self.has_unverified_chain_headers(judge.call_vary_key());
         let sought = LookupTarget {
             key: place.key,
             id: Some(id),
             is_whole: true,
             coalesces: true,
         };
-        let found = self.lookup_response(&sought, judge.call_vary_key(), lookup, waited, || {
-            FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
-        });
+        let found =
+            self.lookup_single_response(&sought, judge.call_vary_key(), lookup, waited, || {
+                FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
+            });
         if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {
             judge.add_to_key_cache(call, &place);
         }
@@ -282,11 +286,11 @@ impl Exchange {
     }
 
     /// Ends the wait, if there is one, and returns it, so that its result can be claimed.
-    pub(super) fn take_waiting_request(&mut self) -> Option<Box<WaitingRequest>> {
+    pub(super) fn end_lookup_wait(&mut self) -> Option<Box<WaitingRequest>> {
         let mut waits = None;
         if let ExchangePhase::Waiting(_) = self.phase {
             // the transition table has this move
-            let _ = self.apply_event(ExchangeEvent::Wake, |phase| {
+            let _ = self.apply_transition(ExchangeEvent::Wake, |phase| {
                 if let ExchangePhase::Waiting(awaited) = phase {
                     waits = Some(awaited);
                 }
@@ -298,12 +302,12 @@ impl Exchange {
 
     /// Ends the wait and discards its result.
     pub(in crate::exchange) fn stop_waiting(&mut self) {
-        drop(self.take_waiting_request());
+        drop(self.end_lookup_wait());
     }
 
     /// Discards the results of a lookup that has failed, so that the request is forwarded as a
     /// miss.
-    pub fn reset_lookup(&mut self) {
+    pub fn reset_failed_lookup(&mut self) {
         self.storing.fill = None;
         self.looked.stand_in = None;
         self.looked.update = None;

@@ -1,6 +1,6 @@
 //! The input of a lookup, and the action that it returns to its host.
 
-use crate::cache::process::wake::RequestWaiter;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::CacheKey;
 
 /// The length of a request's body, as its head announces it.
@@ -14,7 +14,7 @@ pub enum BodyLength {
 
 /// The body of a request, as the host has it at the lookup: complete, unread or unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestBody<'a> {
+pub enum RequestBodyAvailability<'a> {
     /// The complete body, in memory; empty if the request has none.
     Whole(&'a [u8]),
     /// The host has not read the body: the client waits for a 100 (Continue), which the host
@@ -25,20 +25,23 @@ pub enum RequestBody<'a> {
     Unavailable,
 }
 
-impl<'a> RequestBody<'a> {
+impl<'a> RequestBodyAvailability<'a> {
     /// Returns a view of the complete body; `None` if the host has not read it or could not.
-    pub fn complete_body(self) -> Option<&'a [u8]> {
+    pub fn as_complete_body(self) -> Option<&'a [u8]> {
         match self {
-            RequestBody::Whole(body) => Some(body),
-            RequestBody::AwaitsContinue | RequestBody::Unavailable => None,
+            RequestBodyAvailability::Whole(body) => Some(body),
+            RequestBodyAvailability::AwaitsContinue | RequestBodyAvailability::Unavailable => None,
         }
     }
 }
 
-impl<'a> From<Option<&'a [u8]>> for RequestBody<'a> {
+impl<'a> From<Option<&'a [u8]>> for RequestBodyAvailability<'a> {
     /// Converts an optional body; `None` is a body that is unavailable.
     fn from(body: Option<&'a [u8]>) -> Self {
-        body.map_or(RequestBody::Unavailable, RequestBody::Whole)
+        body.map_or(
+            RequestBodyAvailability::Unavailable,
+            RequestBodyAvailability::Whole,
+        )
     }
 }
 
@@ -89,9 +92,9 @@ pub struct LookupRequest<'a> {
     /// and stored responses would not be changed with it.
     pub whole: bool,
     /// The host has other filters, which may change the request's or the response's body, and
-    /// reports them ([`record_filter_effect`]).
+    /// reports them ([`record_host_filter_effect`]).
     ///
-    /// [`record_filter_effect`]: crate::exchange::drive::ExchangeDriver::record_filter_effect
+    /// [`record_host_filter_effect`]: crate::exchange::drive::ExchangeDriver::record_host_filter_effect
     pub filters: bool,
     /// The host adds `Vary: Accept-Encoding` itself when the exchange requests it.
     pub host_writes_vary: bool,
@@ -100,7 +103,7 @@ pub struct LookupRequest<'a> {
     pub forwards_codings: bool,
     /// Identity under which this request is woken and looked up again; `None` if it does not
     /// wait.
-    pub waiter: Option<RequestWaiter>,
+    pub waiter: Option<WaitingRequestId>,
     /// No stored response is sent; the node's response replaces the stored one.
     pub bypass: bool,
     /// The host can't repeat this request: no background update is possible.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::beacon;
-use crate::beacon::BeaconRouteKind;
+use crate::beacon::BeaconRouteLifetimeKind;
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::resource::resource_cache_key;
@@ -12,8 +12,8 @@ use crate::cache::response_directives;
 use crate::cache::response_directives::CacheDirectives;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
-use crate::exchange::cache::fill::target::{FillResource, FillTarget};
-use crate::exchange::cache::format_pair::format_pair_key;
+use crate::exchange::cache::fill::target::{FillTarget, ResourceFillTarget};
+use crate::exchange::cache::format_pair::key_for_negotiated_format;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::waiting::WaitingRequest;
@@ -43,8 +43,8 @@ impl Exchange {
         }
         // If-Range without Range has no meaning, but not every server knows that
         let partial = has("range") || has("if-range");
-        let route = BeaconRouteKind::from_target(&request.target);
-        let known = route != BeaconRouteKind::Other;
+        let route = BeaconRouteLifetimeKind::classify_beacon_target(&request.target);
+        let known = route != BeaconRouteLifetimeKind::Other;
         let ssz = self.request.ssz;
         // the negotiated format is a part of the key
         let accept = || {
@@ -54,22 +54,23 @@ impl Exchange {
                 .header_values("accept")
                 .filter(move |_| !has_format)
         };
-        let name = resource_name(&request.target, accept);
+        let name = canonical_resource_target(&request.target, accept);
         let mut scope = self.request_vary_key(lookup);
         if !beacon::is_beacon_target(&request.target) {
             // the GETs of a host do not all vary on the same headers
-            scope = self.resource_vary_key(lookup, Some(&name));
+            scope = self.vary_key_for_target(lookup, Some(&name));
         }
         let sought = LookupTarget {
-            key: format_pair_key(&scope, &name, ssz),
+            key: key_for_negotiated_format(&scope, &name, ssz),
             id: None,
             is_whole: !self.request.head && !partial,
             coalesces: known || self.may_coalesce_unknown_route(&scope, &name),
         };
         let valid = Arc::clone(&self.route_config.cache.valid);
-        let root = ssz.and_then(|ssz| requested_root::requested_root(*ssz.gives, &request.target));
-        let found = self.lookup_response(&sought, &scope, lookup, waited, || {
-            FillTarget::Resource(FillResource {
+        let root =
+            ssz.and_then(|ssz| requested_root::parse_requested_root(*ssz.gives, &request.target));
+        let found = self.lookup_single_response(&sought, &scope, lookup, waited, || {
+            FillTarget::Resource(ResourceFillTarget {
                 key: sought.key,
                 name,
                 route,
@@ -171,10 +172,10 @@ impl Exchange {
         let mut varies = response_directives::ResponseVaryHeaders::default();
         for (name, value) in &meta.fields {
             reader.read_caching_header(name, value);
-            varies.read_response_header(name, value);
+            varies.read_vary_header(name, value);
         }
         for (name, value) in head.fields.clone() {
-            if response_directives::CacheDirectivesReader::is_not_stored_from_304(name) {
+            if response_directives::CacheDirectivesReader::is_unstored_304_header(name) {
                 reader.read_caching_header(name, value);
             }
         }
@@ -182,16 +183,18 @@ impl Exchange {
         meta.age = directives.age;
         meta.stale = directives.stale;
         let entry = stale
-            .with_entry_metadata(meta)
-            .with_lifetime(self.looked.at, directives.lifetime.unwrap_or(0));
+            .copy_with_metadata(meta)
+            .with_stored_time_and_ttl(self.looked.at, directives.lifetime.unwrap_or(0));
         let is_update = matches!(self.phase, ExchangePhase::AwaitingUpdate);
         let served =
             is_update || self.send_stored_replacement(&entry, None, CacheStatus::Revalidated);
         let request_headers = &self.request.cache.fields;
         // the 304 may name further vary headers
-        let depends = varies.into_header_names().filter(|_| !directives.forbidden);
+        let depends = varies
+            .into_vary_header_names()
+            .filter(|_| !directives.forbidden);
         let keeps = match (depends, &mut self.storing.fill) {
-            (Some(names), Some(fill)) => fill.set_vary_headers(&names, request_headers),
+            (Some(names), Some(fill)) => fill.update_key_for_vary(&names, request_headers),
             _ => false,
         };
         match (directives.lifetime, &mut self.storing.fill) {
@@ -207,11 +210,11 @@ impl Exchange {
 
     /// Whether the client needs the body of the entry.
     pub(in crate::exchange) fn needs_entry_body(&self, entry: &CacheEntry) -> bool {
-        !self.request.head && !self.matches_condition(entry)
+        !self.request.head && !self.is_entry_not_modified(entry)
     }
 
     /// Whether `If-None-Match` or, where there is none, `If-Modified-Since` matches the entry.
-    fn matches_condition(&self, entry: &CacheEntry) -> bool {
+    fn is_entry_not_modified(&self, entry: &CacheEntry) -> bool {
         let meta = entry.response_metadata();
         if meta.status != 200 {
             return false;
@@ -238,7 +241,7 @@ impl Exchange {
 
     /// Adds `Age` to a stored response, and replaces its body where GET is conditional or the
     /// method is HEAD.
-    pub(in crate::exchange) fn finish_resource_response(
+    pub(in crate::exchange) fn adapt_resource_response(
         &mut self,
         answer: &mut ReadyResponse,
         entry: &CacheEntry,
@@ -252,7 +255,7 @@ impl Exchange {
         let age = resident + meta.age;
         self.head_edits
             .push(HeadEdit::set_header("Age", age.to_string().into_bytes()));
-        if self.matches_condition(entry) {
+        if self.is_entry_not_modified(entry) {
             answer.status = 304;
             // RFC 9110, 15.4.5: headers that describe the body are left out
             self.head_edits.retain(|edit| {
@@ -298,7 +301,7 @@ fn strip_weak_prefix(tag: &[u8]) -> &[u8] {
 
 /// Returns the name that identifies a target in its scope. The parameters of the Beacon API
 /// have no order, and its responses depend on `Accept`.
-fn resource_name<'a, I>(target: &[u8], accept: impl Fn() -> I) -> Vec<u8>
+fn canonical_resource_target<'a, I>(target: &[u8], accept: impl Fn() -> I) -> Vec<u8>
 where
     I: Iterator<Item = &'a [u8]>,
 {
@@ -313,7 +316,7 @@ where
         // equal another one
         if parameters
             .iter()
-            .all(|one| is_unencoded_name(query_parameter_name(one)))
+            .all(|one| has_no_percent_encoding(query_parameter_name(one)))
         {
             parameters.sort_by_key(|one| query_parameter_name(one));
         }
@@ -336,16 +339,16 @@ fn query_parameter_name(parameter: &[u8]) -> &[u8] {
 
 /// Whether the name contains neither percent-encoding (RFC 3986, 2.1) nor the encoding of HTML
 /// forms.
-fn is_unencoded_name(name: &[u8]) -> bool {
+fn has_no_percent_encoding(name: &[u8]) -> bool {
     !name.iter().any(|byte| matches!(byte, b'%' | b'+'))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::resource_name;
+    use super::canonical_resource_target;
 
     fn name(target: &str, accept: &[&str]) -> Vec<u8> {
-        resource_name(target.as_bytes(), || {
+        canonical_resource_target(target.as_bytes(), || {
             accept.iter().map(|line| line.as_bytes())
         })
     }

@@ -10,12 +10,12 @@ use crate::cache::CacheKey;
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::waiting::WaitingRequest;
-use crate::exchange::request::unverifiable::UnverifiableReason;
-use crate::exchange::response::body::{PendingDecode, ReadyResponse};
-use crate::exchange::response::limit::CallResponseLimit;
+use crate::exchange::request::unverifiable::UnverifiableRequestReason;
+use crate::exchange::response::body::{ReadyResponse, StoredResponseToDecode};
+use crate::exchange::response::limit::CallResponseLengthLimit;
 use crate::jsonrpc::concurrency_limit::ConcurrencyPermit;
 use crate::jsonrpc::request::JsonRpcCall;
-use crate::metrics::BatchCallMetrics;
+use crate::metrics::BatchCallOutcome;
 
 /// The outcome of a lookup: a miss, a hit, a partly stored batch or a wait, with the data of the
 /// next state.
@@ -23,7 +23,7 @@ use crate::metrics::BatchCallMetrics;
 pub(in crate::exchange) enum LookupResult {
     Miss,
     Hit(Box<ReadyResponse>),
-    HitToDecode(Box<PendingDecode>),
+    HitToDecode(Box<StoredResponseToDecode>),
     PartialHit(Box<SplitBatch>),
     InFlight(Box<WaitingRequest>),
 }
@@ -31,7 +31,7 @@ pub(in crate::exchange) enum LookupResult {
 /// The facts that the policy and the lookup have found about an exchange, and that its later states
 /// need.
 #[derive(Debug, Default)]
-pub(in crate::exchange) struct LookupContext {
+pub(in crate::exchange) struct LookupFindings {
     /// Time of the lookup, in milliseconds; the next members are properties that the host set.
     pub(in crate::exchange) at: u64,
     pub(in crate::exchange) may_code: bool,
@@ -43,13 +43,13 @@ pub(in crate::exchange) struct LookupContext {
     /// For each call of a request under a policy its error, if the call is denied.
     pub(in crate::exchange) ruled: Vec<Option<Arc<CacheEntry>>>,
     /// Reason why the request is rejected for its head.
-    pub(in crate::exchange) refused: Option<UnverifiableReason>,
+    pub(in crate::exchange) refused: Option<UnverifiableRequestReason>,
     /// Permits of limited methods, kept until the node has responded.
     pub(in crate::exchange) permits: Vec<ConcurrencyPermit>,
     /// Age of the entry that is sent, in milliseconds.
     pub(in crate::exchange) age: Option<u64>,
     /// Response limit of a single call.
-    pub(in crate::exchange) bound: Option<CallResponseLimit>,
+    pub(in crate::exchange) bound: Option<CallResponseLengthLimit>,
     /// Number of denied calls.
     pub(in crate::exchange) denied: usize,
     /// A batch with denied calls, split, and the body of its allowed calls, for a lookup without
@@ -67,7 +67,7 @@ pub(in crate::exchange) struct LookupContext {
     /// Number of calls of the batch whose responses came from the cache.
     pub(in crate::exchange) batch_hits: usize,
     /// The calls of the batch, for the metrics.
-    pub(in crate::exchange) batch_calls: Vec<BatchCallMetrics>,
+    pub(in crate::exchange) batch_calls: Vec<BatchCallOutcome>,
     /// Key of a single response.
     pub(in crate::exchange) key: Option<CacheKey>,
     /// Reason why the entry that was found could not be sent.
@@ -79,7 +79,7 @@ pub(in crate::exchange) struct LookupContext {
     /// Stale entry that may be sent in place of the node's response.
     pub(in crate::exchange) stand_in: Option<StaleEntry>,
     /// Failure of the node that the host has reported.
-    pub(in crate::exchange) failed: Option<ReportedFailure>,
+    pub(in crate::exchange) failed: Option<HostReportedUpstreamFailure>,
     /// Status of the node's response that a stale entry replaces.
     pub(in crate::exchange) forward_status: Option<u16>,
     /// The invalidation that this request causes if it succeeds.
@@ -101,9 +101,9 @@ pub(in crate::exchange) struct VerifiedCall {
 /// Maximum number of bytes of the method names of a batch.
 const MAX_METHOD_NAMES: usize = 512;
 
-impl LookupContext {
+impl LookupFindings {
     /// Records the methods that a batch calls.
-    pub(in crate::exchange) fn record_batch_methods(&mut self, calls: &[JsonRpcCall<'_>]) {
+    pub(in crate::exchange) fn record_batch_method_names(&mut self, calls: &[JsonRpcCall<'_>]) {
         if !self.rpc_methods.is_empty() {
             return;
         }
@@ -156,7 +156,7 @@ impl StaleEntry {
 
 /// A failure of the upstream that the host has reported, and its time.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::exchange) struct ReportedFailure {
+pub(in crate::exchange) struct HostReportedUpstreamFailure {
     pub(in crate::exchange) failure: UpstreamFailure,
     /// Time of the report, in milliseconds of the lookup clock.
     pub(in crate::exchange) now: u64,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::cache::chain::{NamespaceChain, ShownBlock};
-use crate::cache::process::ProcessState;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheNamespace;
 use crate::jsonrpc::response::{self, CallOutcomeSpan};
 use crate::jsonrpc::shown_blocks::{highest_slot_in_text, ShownBlockFinder, ShownBlockNumber};
@@ -32,11 +32,11 @@ const MAX_BLOCKS_ABOVE_HEAD: u64 = 16;
 /// The search of one response, on its way to the client, for the blocks that it shows. A block
 /// above the head expires the entries about the former head.
 #[derive(Debug)]
-pub(in crate::exchange) struct BlockObserver {
-    shared: Arc<ProcessState>,
+pub(in crate::exchange) struct ResponseBlockObserver {
+    shared: Arc<ProcessCacheState>,
     namespace: CacheNamespace,
     chain: Arc<NamespaceChain>,
-    of: ObservedRequest,
+    of: ShownBlockSource,
     start: Vec<u8>,
     end: Vec<u8>,
     length: usize,
@@ -46,7 +46,7 @@ pub(in crate::exchange) struct BlockObserver {
 
 /// Returns the block that a response of a batch shows, by the id of its call. Calls that share an
 /// id are distinguished by their order.
-fn shown_blocks_by_id(
+fn block_finder_by_id(
     watched: &[(Vec<u8>, Option<ShownBlockFinder>)],
     at: usize,
     id: &[u8],
@@ -62,7 +62,7 @@ fn shown_blocks_by_id(
 
 /// The kind of request whose response is searched: a call, a batch, or a route of the Beacon API.
 #[derive(Debug)]
-pub(in crate::exchange) enum ObservedRequest {
+pub(in crate::exchange) enum ShownBlockSource {
     Call(ShownBlockFinder),
     /// The calls of a batch that have an id, in their order. Responses to some show no block.
     Batch(Vec<(Vec<u8>, Option<ShownBlockFinder>)>),
@@ -70,12 +70,12 @@ pub(in crate::exchange) enum ObservedRequest {
     Slot(Option<u64>),
 }
 
-impl BlockObserver {
+impl ResponseBlockObserver {
     pub(in crate::exchange) fn new(
-        shared: &Arc<ProcessState>,
+        shared: &Arc<ProcessCacheState>,
         namespace: CacheNamespace,
         chain: Arc<NamespaceChain>,
-        of: ObservedRequest,
+        of: ShownBlockSource,
     ) -> Self {
         Self {
             shared: Arc::clone(shared),
@@ -94,8 +94,8 @@ impl BlockObserver {
         let before = self.length;
         self.length = self.length.saturating_add(piece.len());
         let short = match self.of {
-            ObservedRequest::Batch(_) => MAX_FULL_BATCH_READ,
-            ObservedRequest::Call(_) | ObservedRequest::Slot(_) => MAX_FULL_READ,
+            ShownBlockSource::Batch(_) => MAX_FULL_BATCH_READ,
+            ShownBlockSource::Call(_) | ShownBlockSource::Slot(_) => MAX_FULL_READ,
         };
         let room = short.saturating_sub(self.start.len());
         let (first, rest) = piece.split_at(piece.len().min(room));
@@ -105,16 +105,16 @@ impl BlockObserver {
         self.start.extend_from_slice(first);
         if self.length <= short {
             let is_end = matches!(piece.trim_ascii_end().last(), Some(b'}' | b']'));
-            if (is_end || matches!(self.of, ObservedRequest::Slot(_))) && self.read < MAX_READS {
+            if (is_end || matches!(self.of, ShownBlockSource::Slot(_))) && self.read < MAX_READS {
                 self.read += 1;
-                self.search_complete_response();
+                self.find_blocks_in_response();
             }
             return;
         }
         // the response has just exceeded the limit, and its beginning may be unread
         if before <= short {
             let start = std::mem::take(&mut self.start);
-            self.search_partial_response(&start);
+            self.find_blocks_in_fragment(&start);
             self.start = start;
         }
         if self.end.try_reserve(2 * MAX_END_BYTES).is_err() {
@@ -130,36 +130,36 @@ impl BlockObserver {
             self.end.drain(..beyond);
         }
         let end = std::mem::take(&mut self.end);
-        self.search_partial_response(&end);
+        self.find_blocks_in_fragment(&end);
         self.end = end;
     }
 
     /// Searches the complete response for the blocks that it shows, call by call.
-    fn search_complete_response(&self) {
+    fn find_blocks_in_response(&self) {
         let body = &self.start[..];
         match &self.of {
-            ObservedRequest::Call(showing) => {
-                if let Ok(answer) = response::parse_response(body) {
-                    self.search_call_result(*showing, body, &answer.outcome);
+            ShownBlockSource::Call(showing) => {
+                if let Ok(answer) = response::parse_jsonrpc_response(body) {
+                    self.find_block_in_result(*showing, body, &answer.outcome);
                 }
             }
-            ObservedRequest::Batch(watched) => {
+            ShownBlockSource::Batch(watched) => {
                 let Ok(answers) = response::parse_batch_responses(body) else {
                     return;
                 };
                 for (at, answer) in answers.iter().enumerate() {
                     let id = &body[answer.id.clone()];
-                    if let Some(showing) = shown_blocks_by_id(watched, at, id) {
-                        self.search_call_result(showing, body, &answer.outcome);
+                    if let Some(showing) = block_finder_by_id(watched, at, id) {
+                        self.find_block_in_result(showing, body, &answer.outcome);
                     }
                 }
             }
-            ObservedRequest::Slot(_) => self.search_partial_response(body),
+            ShownBlockSource::Slot(_) => self.find_blocks_in_fragment(body),
         }
     }
 
     /// Searches the result of one call, which is complete, for its highest block.
-    fn search_call_result(
+    fn find_block_in_result(
         &self,
         showing: ShownBlockFinder,
         body: &[u8],
@@ -171,12 +171,12 @@ impl BlockObserver {
     }
 
     /// Searches the beginning or the end of a response, which need not be complete JSON.
-    fn search_partial_response(&self, text: &[u8]) {
+    fn find_blocks_in_fragment(&self, text: &[u8]) {
         match &self.of {
-            ObservedRequest::Call(showing) => {
+            ShownBlockSource::Call(showing) => {
                 self.report_observed_block(showing.highest_in_text(text));
             }
-            ObservedRequest::Batch(watched) => {
+            ShownBlockSource::Batch(watched) => {
                 for showing in watched.iter().filter_map(|(_, showing)| *showing) {
                     // the text can't be assigned to a call: only parts of blocks are searched
                     if let Some(ShownBlockNumber::Part(height)) = showing.highest_in_text(text) {
@@ -185,7 +185,7 @@ impl BlockObserver {
                     }
                 }
             }
-            ObservedRequest::Slot(named) => {
+            ShownBlockSource::Slot(named) => {
                 let slot = named.or_else(|| highest_slot_in_text(text));
                 self.report_observed_block(slot.map(ShownBlockNumber::Block));
             }
@@ -220,7 +220,7 @@ impl BlockObserver {
             }
         }
         if let Some(ShownBlockNumber::Head(height)) = shown {
-            self.chain.record_response_head(height);
+            self.chain.record_reported_head_height(height);
         }
     }
 }
@@ -230,11 +230,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        shown_blocks_by_id, BlockObserver, ObservedRequest, ShownBlockFinder, MAX_END_BYTES,
-        MAX_FULL_READ,
+        block_finder_by_id, ResponseBlockObserver, ShownBlockFinder, ShownBlockSource,
+        MAX_END_BYTES, MAX_FULL_READ,
     };
-    use crate::cache::chain::{ChainChange, ChainState, HeightKind, NamespaceChain};
-    use crate::cache::process::ProcessHandle;
+    use crate::cache::chain::{ChainChange, ChainState, HeightUnit, NamespaceChain};
+    use crate::cache::process::ProcessResources;
     use crate::jsonrpc::methods;
     use crate::jsonrpc::shown_blocks::ShownBlockNumber;
 
@@ -256,36 +256,39 @@ mod tests {
             MAX_FULL_READ + 1,
             MAX_FULL_READ + MAX_END_BYTES,
         ] {
-            let mut state = ChainState::without_known_blocks(HeightKind::Blocks, 1);
+            let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 1);
             state.apply_chain_change(ChainChange::Head(100));
             let chain = Arc::new(NamespaceChain::new(state));
-            let row = methods::method_row(b"eth_getBlockReceipts");
-            let showing =
-                ShownBlockFinder::for_call(b"eth_getBlockReceipts", row, Some(b"[\"0x65\"]"))
-                    .unwrap();
-            let shared = &ProcessHandle::default().shared;
-            let mut watch = BlockObserver::new(
+            let row = methods::find_method_row(b"eth_getBlockReceipts");
+            let showing = ShownBlockFinder::for_observed_call(
+                b"eth_getBlockReceipts",
+                row,
+                Some(b"[\"0x65\"]"),
+            )
+            .unwrap();
+            let shared = &ProcessResources::default().shared;
+            let mut watch = ResponseBlockObserver::new(
                 shared,
                 [0; 16],
                 Arc::clone(&chain),
-                ObservedRequest::Call(showing),
+                ShownBlockSource::Call(showing),
             );
             let (first, rest) = body.split_at(at);
             watch.search_piece_for_blocks(first);
             watch.search_piece_for_blocks(rest);
-            assert_eq!(chain.tip_expiry_count(), 1, "{at}");
+            assert_eq!(chain.shown_block_expiry_count(), 1, "{at}");
         }
     }
 
     #[test]
     fn calls_with_the_same_id_are_distinguished_by_their_order() {
         let watched = |id: &str, name: &str| {
-            let row = methods::method_row(name.as_bytes());
-            let showing = ShownBlockFinder::for_call(name.as_bytes(), row, Some(b"[]"));
+            let row = methods::find_method_row(name.as_bytes());
+            let showing = ShownBlockFinder::for_observed_call(name.as_bytes(), row, Some(b"[]"));
             (id.as_bytes().to_vec(), showing)
         };
         let shown = |watched: &[(Vec<u8>, Option<ShownBlockFinder>)], at, id: &str| {
-            let showing = shown_blocks_by_id(watched, at, id.as_bytes())?;
+            let showing = block_finder_by_id(watched, at, id.as_bytes())?;
             showing.highest_in_result(b"\"0x65\"")
         };
         let alike = [

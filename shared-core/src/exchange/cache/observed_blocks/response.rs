@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use crate::beacon::{is_beacon_target, BeaconRouteKind};
-use crate::cache::chain::HeightKind;
+use crate::beacon::{is_beacon_target, BeaconRouteLifetimeKind};
+use crate::cache::chain::HeightUnit;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
-use crate::exchange::cache::observed_blocks::observer::{BlockObserver, ObservedRequest};
+use crate::exchange::cache::observed_blocks::observer::{ResponseBlockObserver, ShownBlockSource};
 use crate::exchange::machine::Exchange;
 use crate::jsonrpc::request::JsonRpcCall;
 use crate::jsonrpc::shown_blocks::ShownBlockFinder;
 
 impl Exchange {
     /// Starts the observation of the blocks that the response to forwarded calls shows.
-    pub(in crate::exchange) fn observe_call_blocks(
+    pub(in crate::exchange) fn observe_call_response_blocks(
         &mut self,
         calls: &[JsonRpcCall<'_>],
         is_batch: bool,
@@ -23,12 +23,12 @@ impl Exchange {
     ) {
         let config = Arc::clone(&self.route_config);
         let showing = |call: &JsonRpcCall<'_>| {
-            let row = config.cache.valid.row_for_method(call.method);
+            let row = config.cache.valid.effective_method_row(call.method);
             call.id?;
-            ShownBlockFinder::for_call(call.method, row, call.params)
+            ShownBlockFinder::for_observed_call(call.method, row, call.params)
         };
         let of = || match (is_batch, calls) {
-            (false, [call]) => showing(call).map(ObservedRequest::Call),
+            (false, [call]) => showing(call).map(ShownBlockSource::Call),
             _ => {
                 let mut watched = Vec::new();
                 watched.try_reserve_exact(calls.len()).ok()?;
@@ -36,10 +36,10 @@ impl Exchange {
                     let id = call.id?.to_vec();
                     Some((id, showing(call)))
                 }));
-                Some(ObservedRequest::Batch(watched))
+                Some(ShownBlockSource::Batch(watched))
             }
         };
-        self.start_block_observation(scope, HeightKind::Blocks, of);
+        self.start_block_observation(scope, HeightUnit::Blocks, of);
     }
 
     /// Starts the observation of the blocks that the response of a route of the Beacon API shows.
@@ -51,12 +51,13 @@ impl Exchange {
         if !self.should_observe_blocks(found) || !is_beacon_target(&self.request.cache.target) {
             return;
         }
-        let Some(slot) = BeaconRouteKind::shown_slot(&self.request.cache.target) else {
+        let Some(slot) = BeaconRouteLifetimeKind::slot_in_block_target(&self.request.cache.target)
+        else {
             return;
         };
         let scope = self.request_vary_key(lookup);
-        self.start_block_observation(&scope, HeightKind::Slots, || {
-            Some(ObservedRequest::Slot(slot))
+        self.start_block_observation(&scope, HeightUnit::Slots, || {
+            Some(ShownBlockSource::Slot(slot))
         });
     }
 
@@ -71,24 +72,24 @@ impl Exchange {
     fn start_block_observation(
         &mut self,
         scope: &VaryKey,
-        heights: HeightKind,
-        of: impl FnOnce() -> Option<ObservedRequest>,
+        heights: HeightUnit,
+        of: impl FnOnce() -> Option<ShownBlockSource>,
     ) {
         let shared = &self.route_config.process.shared;
-        let namespace = truncated_blake3(scope.namespace_encoding());
+        let namespace = truncated_blake3(scope.namespace_key_bytes());
         let chain = shared
             .owner_client()
             .and_then(|it| it.followed_chains().get(&namespace));
-        let chain = chain.filter(|chain| chain.has_height_kind(heights));
+        let chain = chain.filter(|chain| chain.uses_height_kind(heights));
         self.watched = chain.and_then(|chain| {
-            let watch = BlockObserver::new(shared, namespace, chain, of()?);
+            let watch = ResponseBlockObserver::new(shared, namespace, chain, of()?);
             Some(Box::new(watch))
         });
     }
 
     /// Stops the observation if the response has another status than 200: errors and partial
     /// responses show no block.
-    pub(in crate::exchange) fn stop_observing_on_error(&mut self, status: u16) {
+    pub(in crate::exchange) fn stop_observing_error_response(&mut self, status: u16) {
         if status != 200 {
             self.watched = None;
         }

@@ -18,27 +18,27 @@ fn state(head: u64, epoch: u64) -> Box<ChainState> {
 
 fn with_chain(number: u64, state: Option<Box<ChainState>>, answer: OwnerReply) -> OwnerReply {
     OwnerReply {
-        chain: Some(ChainStateAnnouncement::Number(number)),
+        chain: Some(ChainStateNumber::Number(number)),
         state: state.map(|state| (SPACE, state)),
         ..answer
     }
 }
 
-impl Host {
+impl CalloutTestHost {
     fn mark(&self) -> Option<DispatchMark> {
         self.calls().dispatch_mark(&SPACE, self.now)
     }
 
     /// Passes a reply with that state and without an entry.
     fn receive_state(&mut self, number: u64, state: Option<Box<ChainState>>) {
-        self.look_up([9; 32], 90, false);
-        self.run();
+        self.look_up_or_follow([9; 32], 90, false);
+        self.send_due_callouts();
         let last = *self.made.last_key_value().unwrap().0;
         self.made.remove(&last);
-        let answer = with_chain(number, state, reply(404));
+        let answer = with_chain(number, state, reply_without_chain(404));
         self.calls()
             .callout_answered(&self.shared, last, answer, self.now);
-        self.shared.flights.claim_wakeup(at(90));
+        self.shared.flights.claim_wakeup(test_waiter(90));
         self.woken();
     }
 }
@@ -55,7 +55,7 @@ fn tip(height: u64, epoch: u64) -> CacheEntry {
 
 #[test]
 fn dispatch_mark_has_no_finality_while_the_state_is_unknown() {
-    let mut host = Host::new();
+    let mut host = CalloutTestHost::new();
     let mark = host.mark().unwrap();
     assert!(!mark.is_known && mark.last_final.is_none() && mark.head.is_none());
     host.receive_state(100, Some(state(7, 5_000)));
@@ -77,9 +77,9 @@ fn dispatch_mark_has_no_finality_while_the_state_is_unknown() {
 
 #[test]
 fn dispatch_mark_is_none_for_a_chain_that_is_not_followed() {
-    let mut host = Host::new();
-    host.want(1);
-    host.answer(missing(true));
+    let mut host = CalloutTestHost::new();
+    host.look_up_for_waiter(1);
+    host.answer_oldest_callout(missing(true));
     assert!(host.mark().is_none());
     host.now += 1_001;
     assert!(!host.mark().unwrap().is_known);
@@ -87,16 +87,16 @@ fn dispatch_mark_is_none_for_a_chain_that_is_not_followed() {
 
 #[test]
 fn known_state_is_sent_as_its_number() {
-    let mut host = Host::new();
+    let mut host = CalloutTestHost::new();
     host.receive_state(100, Some(state(7, 5_000)));
-    host.want(1);
+    host.look_up_for_waiter(1);
     assert_eq!(host.field("sszip-chain-known"), Some("100"));
     let known = with_chain(100, None, found(&tip(7, 5_000)));
-    host.answer(known);
-    assert_eq!(host.received(1), Some("tip".into()));
+    host.answer_oldest_callout(known);
+    assert_eq!(host.received_response_text(1), Some("tip".into()));
     // the report of a newer head expires entries about the former one
-    host.want(2);
-    host.answer(with_chain(
+    host.look_up_for_waiter(2);
+    host.answer_oldest_callout(with_chain(
         101,
         Some(state(8, 5_000)),
         found(&tip(7, 5_000)),
@@ -106,19 +106,19 @@ fn known_state_is_sent_as_its_number() {
 
 #[test]
 fn older_state_is_ignored_unless_another_owner_sends_it() {
-    let mut host = Host::new();
+    let mut host = CalloutTestHost::new();
     host.receive_state(100, Some(state(7, 5_000)));
     // two replies that cross
-    host.look_up([1; 32], 1, false);
-    host.want(2);
+    host.look_up_or_follow([1; 32], 1, false);
+    host.look_up_for_waiter(2);
     let (first, second) = {
         let mut tickets = host.made.keys().copied();
         (tickets.next().unwrap(), tickets.next().unwrap())
     };
-    let newer = with_chain(102, Some(state(9, 5_000)), reply(404));
+    let newer = with_chain(102, Some(state(9, 5_000)), reply_without_chain(404));
     host.calls()
         .callout_answered(&host.shared, second, newer, host.now);
-    let older = with_chain(101, Some(state(8, 5_000)), reply(404));
+    let older = with_chain(101, Some(state(8, 5_000)), reply_without_chain(404));
     host.calls()
         .callout_answered(&host.shared, first, older, host.now);
     assert_eq!(host.mark().unwrap().head, Some(9));
@@ -127,47 +127,47 @@ fn older_state_is_ignored_unless_another_owner_sends_it() {
     assert_eq!(host.mark().unwrap().head, Some(3));
     // and one that does not follow the chain any more
     host.made.clear();
-    host.look_up([1; 32], 3, false);
-    host.run();
-    host.answer(reply(404));
-    assert!(host.mark().is_none() && host.calls().followed_chains().all_chains().is_empty());
+    host.look_up_or_follow([1; 32], 3, false);
+    host.send_due_callouts();
+    host.answer_oldest_callout(reply_without_chain(404));
+    assert!(host.mark().is_none() && host.calls().followed_chains().snapshot_chains().is_empty());
 }
 
 #[test]
 fn fetched_tip_entry_is_shared_only_if_the_head_is_the_same_when_stored() {
     for (now, is_shared) in [(state(7, 5_000), true), (state(8, 5_000), false)] {
-        let mut host = Host::new();
+        let mut host = CalloutTestHost::new();
         host.receive_state(100, Some(state(7, 5_000)));
-        host.want(1);
-        host.want(2);
-        host.answer(with_chain(100, None, missing(true)));
+        host.look_up_for_waiter(1);
+        host.look_up_for_waiter(2);
+        host.answer_oldest_callout(with_chain(100, None, missing(true)));
         let token = host.lead(1).unwrap();
-        host.publish(token, tip(7, 5_000), 5);
+        host.publish_fetched_response(token, tip(7, 5_000), 5);
         assert_eq!(host.field("sszip-chain-known"), Some("100"));
         // regardless of the status
-        host.answer(with_chain(101, Some(now), reply(201)));
-        assert_eq!(host.received(2).is_some(), is_shared);
+        host.answer_oldest_callout(with_chain(101, Some(now), reply_without_chain(201)));
+        assert_eq!(host.received_response_text(2).is_some(), is_shared);
     }
 }
 
 #[test]
 fn chain_states_are_kept_for_a_bounded_number_of_namespaces() {
-    let mut host = Host::new();
+    let mut host = CalloutTestHost::new();
     for n in 0..200u8 {
         let space = [n; 16];
         let calls = Arc::clone(&host.calls);
-        calls.lookup_batch_at_owner(vec![KEY], &space, at(1), host.now);
+        calls.lookup_batch_at_owner(vec![KEY], &space, test_waiter(1), host.now);
         host.now += 1;
-        host.run();
+        host.send_due_callouts();
         let answer = OwnerReply {
-            chain: Some(ChainStateAnnouncement::Number(100)),
+            chain: Some(ChainStateNumber::Number(100)),
             state: Some((space, state(7, 5_000))),
-            ..reply(200)
+            ..reply_without_chain(200)
         };
-        host.answer(answer);
-        calls.claim_batch_entries(at(1));
+        host.answer_oldest_callout(answer);
+        calls.take_batch_entries(test_waiter(1));
     }
-    assert_eq!(host.calls().followed_chains().all_chains().len(), 64);
+    assert_eq!(host.calls().followed_chains().snapshot_chains().len(), 64);
     let known = |n| {
         host.calls()
             .dispatch_mark(&[n; 16], host.now)
@@ -182,21 +182,21 @@ fn reply_without_a_valid_chain_state_is_rejected() {
     for (chain, state) in [
         (None, None),
         // a number without its state
-        (Some(ChainStateAnnouncement::Number(7)), None),
+        (Some(ChainStateNumber::Number(7)), None),
         // the state of another chain
         (
-            Some(ChainStateAnnouncement::Number(7)),
+            Some(ChainStateNumber::Number(7)),
             Some(([1; 16], state(7, 5_000))),
         ),
     ] {
-        let mut host = Host::new();
-        host.want(1);
+        let mut host = CalloutTestHost::new();
+        host.look_up_for_waiter(1);
         let answer = OwnerReply {
             chain,
             state,
             ..found(&entry("1"))
         };
-        host.answer(answer);
+        host.answer_oldest_callout(answer);
         assert!(host.lead(1).is_some());
     }
 }

@@ -1,20 +1,20 @@
 //! The state of a chain decides which entries are valid, and is published to all processes.
 
 use super::*;
-use crate::cache::chain::{ChainChange, ChainState, HeightKind};
+use crate::cache::chain::{ChainChange, ChainState, HeightUnit};
 use crate::cache::owner::tracker::ChainIdentity;
 
 const SPACE: [u8; 16] = [1; 16];
 
-fn following() -> (Owner, Arc<Model>) {
+fn following() -> (Owner, Arc<ModelOwnerStore>) {
     let (owner, model) = owner();
-    owner.follow_chain(SPACE, HeightKind::Blocks, at(0));
+    owner.start_following_chain(SPACE, HeightUnit::Blocks, at(0));
     owner.apply_chain_change(&SPACE, ChainChange::Head(100));
     (owner, model)
 }
 
 fn state(owner: &Owner) -> ChainState {
-    owner.chains.get(&SPACE).unwrap().last_known_state()
+    owner.chains.get(&SPACE).unwrap().copy_chain_state()
 }
 
 /// An entry that was requested from the node in this epoch.
@@ -24,10 +24,10 @@ fn entry_of_epoch(
     class: LifetimeClass,
     height: Option<u64>,
 ) -> OwnerMemoryEntry {
-    let about = StoreAttributes {
+    let about = StoredEntryAttributes {
         epoch,
         height,
-        ..entry_of_class(class, 5, 0).store_attributes().clone()
+        ..entry_of_class(class, 5, 0).entry_store_attributes().clone()
     };
     owner.new_memory_entry(about, vec![9; 100], 60_000, at(0))
 }
@@ -39,8 +39,8 @@ fn put(owner: &Owner, key: u8, class: LifetimeClass, height: u64) -> Result<bool
 
 fn is_there(owner: &Owner, key: u8) -> bool {
     matches!(
-        owner.lookup_without_waiting(&[key; 32], at(0)),
-        OwnerLookupResult::Found(_)
+        owner.lookup_without_disk_wait(&[key; 32], at(0)),
+        OwnerMemoryLookupResult::Found(_)
     )
 }
 
@@ -121,7 +121,7 @@ fn tip_entry_below_the_head_is_refused() {
     // a response may know the head before the owner does
     put(&owner, 2, LifetimeClass::Tip, 101).unwrap();
     assert!(!is_there(&owner, 1) && is_there(&owner, 2));
-    assert_eq!(owner.highest_head(&SPACE), Some(101));
+    assert_eq!(owner.highest_head_of_chain(&SPACE), Some(101));
     assert_eq!(
         put(&owner, 3, LifetimeClass::Tip, 100),
         Err(EntryRejection::Replaced)
@@ -133,25 +133,25 @@ fn tip_entry_below_the_head_is_refused() {
 #[test]
 fn chain_changes_are_published_to_every_process() {
     let (owner, _model) = owner();
-    let early = owner.open_event_stream(&name("a"), at(0)).unwrap();
-    assert!(received(&owner, early).is_empty());
-    owner.follow_chain(SPACE, HeightKind::Slots, at(0));
+    let early = owner.open_process_event_stream(&name("a"), at(0)).unwrap();
+    assert!(queued_owner_events(&owner, early).is_empty());
+    owner.start_following_chain(SPACE, HeightUnit::Slots, at(0));
     let chain_event = |owner: &Owner| OwnerEvent::Chain {
         namespace: SPACE,
         state: Box::new(state(owner)),
     };
-    assert_eq!(received(&owner, early), [chain_event(&owner)]);
+    assert_eq!(queued_owner_events(&owner, early), [chain_event(&owner)]);
     owner.apply_chain_change(&SPACE, ChainChange::Head(100));
-    assert_eq!(received(&owner, early), [chain_event(&owner)]);
+    assert_eq!(queued_owner_events(&owner, early), [chain_event(&owner)]);
     // an unchanged state is not published
     owner.apply_chain_change(&SPACE, ChainChange::Head(100));
     owner.apply_chain_change(&[2; 16], ChainChange::Head(100));
-    assert!(received(&owner, early).is_empty());
-    let late = owner.open_event_stream(&name("b"), at(0)).unwrap();
-    assert_eq!(received(&owner, late), [chain_event(&owner)]);
+    assert!(queued_owner_events(&owner, early).is_empty());
+    let late = owner.open_process_event_stream(&name("b"), at(0)).unwrap();
+    assert_eq!(queued_owner_events(&owner, late), [chain_event(&owner)]);
     put(&owner, 1, LifetimeClass::Tip, 101).unwrap();
     for stream in [early, late] {
-        assert_eq!(received(&owner, stream), [chain_event(&owner)]);
+        assert_eq!(queued_owner_events(&owner, stream), [chain_event(&owner)]);
     }
     assert_eq!(state(&owner).seen, 101);
 }
@@ -169,13 +169,13 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
         ..EntryMetadata::default()
     };
     let entry = CacheEntry::new(
-        EnvelopeBytes::empty_envelope(),
+        EnvelopeBytes::envelope_without_bytes(),
         EntryPayload::Raw(b"{}".to_vec().into()),
         meta,
     );
     let body = EncodedEntry::from_entry(&entry).unwrap().to_vec();
     let about = entry_of_epoch(&owner, epoch, LifetimeClass::Unfinalized, None)
-        .store_attributes()
+        .entry_store_attributes()
         .clone();
     let put = || {
         let unfinalized =
@@ -189,10 +189,13 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
         .make_entry_immutable(&KEY, &put(), 42, 60_000, at(0))
         .unwrap();
     owner.apply_chain_change(&SPACE, ChainChange::Reorg { from: 90 });
-    let hit = found(owner.lookup_without_waiting(&KEY, at(50_000)));
+    let hit = found(owner.lookup_without_disk_wait(&KEY, at(50_000)));
     assert!(Arc::ptr_eq(&hit.kept, &made) && hit.is_to_be_stored);
     assert_eq!(
-        (made.store_attributes().class, made.store_attributes().block),
+        (
+            made.entry_store_attributes().class,
+            made.entry_store_attributes().block
+        ),
         (LifetimeClass::Immutable, Some(42))
     );
     let read = decode_cache_entry(made.encoded_bytes(), 0, 0, 1).unwrap();
@@ -247,20 +250,20 @@ fn stored_entries_are_not_found_until_the_chain_is_checked() {
     let (owner, model) = following();
     let entry = entry_of_epoch(&owner, 0, LifetimeClass::Immutable, Some(50));
     owner.write_to_store(&KEY, &entry, at(0)).unwrap();
-    owner.set_identity_unchecked(&SPACE, true);
+    owner.set_identity_check_pending(&SPACE, true);
     assert!(owner.lookup_in_store(&KEY, at(0)).is_none());
     *model.is_ready.lock().unwrap() = true;
     assert!(matches!(
-        owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookupResult::Missing
+        owner.lookup_without_disk_wait(&KEY, at(0)),
+        OwnerMemoryLookupResult::Missing
     ));
     // an entry that was fetched since is found
     put(&owner, 3, LifetimeClass::Immutable, 50).unwrap();
     assert!(is_there(&owner, 3));
-    owner.set_identity_unchecked(&SPACE, false);
+    owner.set_identity_check_pending(&SPACE, false);
     assert!(matches!(
-        owner.lookup_without_waiting(&KEY, at(0)),
-        OwnerLookupResult::Found(_)
+        owner.lookup_without_disk_wait(&KEY, at(0)),
+        OwnerMemoryLookupResult::Found(_)
     ));
 }
 

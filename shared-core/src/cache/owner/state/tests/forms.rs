@@ -33,7 +33,7 @@ fn unread(generation: u64, result: &str) -> Arc<OwnerMemoryEntry> {
         .to_vec();
     let template = entry_of_class(LifetimeClass::Immutable, generation, 0);
     Arc::new(OwnerMemoryEntry::new(
-        template.store_attributes().clone(),
+        template.entry_store_attributes().clone(),
         body,
         60_000,
         at(0),
@@ -49,16 +49,16 @@ fn read_entry_replaces_the_unchecked_one() {
     for result in results() {
         let (owner, _) = owner();
         let unchecked = unread(5, &result);
-        assert_eq!(unchecked.unchecked_length(), Some(result.len() as u64));
+        assert_eq!(unchecked.length_if_unchecked(), Some(result.len() as u64));
         owner
             .put_fetched_entry(&KEY, &unchecked, None, at(0))
             .unwrap();
-        let hit = found(owner.lookup_without_waiting(&KEY, at(1)));
+        let hit = found(owner.lookup_without_disk_wait(&KEY, at(1)));
         assert!(hit.is_to_be_stored);
         let read = owner.check_entry_strictly(&KEY, &hit.kept).unwrap();
-        assert_eq!(read.unchecked_length(), None);
-        assert!(!read.take_pending_write(), "whoever was told so stores it");
-        let there = found(owner.lookup_without_waiting(&KEY, at(1)));
+        assert_eq!(read.length_if_unchecked(), None);
+        assert!(!read.claim_store_write(), "whoever was told so stores it");
+        let there = found(owner.lookup_without_disk_wait(&KEY, at(1)));
         assert!(Arc::ptr_eq(&there.kept, &read) && !there.is_to_be_stored);
         assert_eq!(read.remaining_ttl(at(7)), unchecked.remaining_ttl(at(7)));
         let [before, after] = [&unchecked, &read]
@@ -82,8 +82,8 @@ fn unchecked_entry_is_removed_when_it_is_no_valid_result() {
             "{result}"
         );
         assert!(matches!(
-            owner.lookup_without_waiting(&KEY, at(1)),
-            OwnerLookupResult::Missing
+            owner.lookup_without_disk_wait(&KEY, at(1)),
+            OwnerMemoryLookupResult::Missing
         ));
     }
 }
@@ -97,7 +97,7 @@ fn newer_or_purged_entry_is_not_replaced_by_the_read_one() {
     owner.put_fetched_entry(&KEY, &new, None, at(0)).unwrap();
     assert!(owner.check_entry_strictly(&KEY, &old).is_some());
     assert!(Arc::ptr_eq(
-        &found(owner.lookup_without_waiting(&KEY, at(1))).kept,
+        &found(owner.lookup_without_disk_wait(&KEY, at(1))).kept,
         &new
     ));
     // a purged entry does not come back
@@ -106,8 +106,8 @@ fn newer_or_purged_entry_is_not_replaced_by_the_read_one() {
         .unwrap();
     assert!(owner.check_entry_strictly(&KEY, &old).is_some());
     assert!(matches!(
-        owner.lookup_without_waiting(&KEY, at(1)),
-        OwnerLookupResult::Missing
+        owner.lookup_without_disk_wait(&KEY, at(1)),
+        OwnerMemoryLookupResult::Missing
     ));
 }
 
@@ -127,19 +127,22 @@ fn recompressed_entry_replaces_the_original_and_is_stored() {
     let (owner, model) = owner();
     let (first, smaller) = recompressible(5);
     owner.put_fetched_entry(&KEY, &first, None, at(0)).unwrap();
-    let hit = found(owner.lookup_without_waiting(&KEY, at(1)));
+    let hit = found(owner.lookup_without_disk_wait(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
     let saved = (first.encoded_bytes().len() - smaller.len()) as u64;
     let other = owner
         .replace_by_recompressed(&KEY, &hit.kept, smaller.clone())
         .unwrap();
-    assert!(!other.take_pending_write(), "whoever was told so stores it");
+    assert!(!other.claim_store_write(), "whoever was told so stores it");
     owner.write_to_store(&KEY, &other, at(10)).unwrap();
-    let there = found(owner.lookup_without_waiting(&KEY, at(20)));
+    let there = found(owner.lookup_without_disk_wait(&KEY, at(20)));
     assert!(Arc::ptr_eq(&there.kept, &other) && !there.is_to_be_stored);
-    assert_eq!(other.store_attributes(), first.store_attributes());
+    assert_eq!(
+        other.entry_store_attributes(),
+        first.entry_store_attributes()
+    );
     assert_eq!(other.remaining_ttl(at(20)), first.remaining_ttl(at(20)));
-    assert_eq!(other.unchecked_length(), first.unchecked_length());
+    assert_eq!(other.length_if_unchecked(), first.length_if_unchecked());
     let stored = model.entries.lock().unwrap()[&KEY].clone();
     assert_eq!(stored.body.as_ref(), smaller);
     assert_eq!(stored.header.about.generation, 5);
@@ -161,18 +164,18 @@ fn recompressed_entry_replaces_one_that_was_read_in_the_meantime() {
     let [_, result] = results();
     let entry = unread(5, &result);
     owner.put_fetched_entry(&KEY, &entry, None, at(0)).unwrap();
-    let hit = found(owner.lookup_without_waiting(&KEY, at(1)));
+    let hit = found(owner.lookup_without_disk_wait(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
     let read = owner.check_entry_strictly(&KEY, &hit.kept).unwrap();
     let also = owner.check_entry_strictly(&KEY, &hit.kept).unwrap();
     let smaller = recompress_entry(also.encoded_bytes()).unwrap();
     assert!(Arc::ptr_eq(&read, &also), "it is read once");
     let other = owner.replace_by_recompressed(&KEY, &also, smaller).unwrap();
-    let there = found(owner.lookup_without_waiting(&KEY, at(2)));
+    let there = found(owner.lookup_without_disk_wait(&KEY, at(2)));
     assert!(Arc::ptr_eq(&there.kept, &other) && !there.is_to_be_stored);
     // the write to the store failed
     other.mark_store_rejected();
-    assert!(found(owner.lookup_without_waiting(&KEY, at(3))).is_to_be_stored);
+    assert!(found(owner.lookup_without_disk_wait(&KEY, at(3))).is_to_be_stored);
 }
 
 #[test]
@@ -196,8 +199,8 @@ fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
         assert!(owner
             .replace_by_recompressed(&KEY, &first, smaller)
             .is_none());
-        match owner.lookup_without_waiting(&KEY, at(11)) {
-            OwnerLookupResult::Found(found) => {
+        match owner.lookup_without_disk_wait(&KEY, at(11)) {
+            OwnerMemoryLookupResult::Found(found) => {
                 assert!(is_filled && Arc::ptr_eq(&found.kept, &newer));
             }
             other => assert!(!is_filled, "{other:?}"),
@@ -208,5 +211,5 @@ fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
 
 #[test]
 fn opaque_body_is_not_unchecked() {
-    assert_eq!(immutable_entry(5).unchecked_length(), None);
+    assert_eq!(immutable_entry(5).length_if_unchecked(), None);
 }

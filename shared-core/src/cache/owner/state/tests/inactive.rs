@@ -25,13 +25,13 @@ fn requested_entries_are_stored_again_and_inactive_ones_removed() {
         owner
             .put_fetched_entry(&key, &immutable_entry(5), None, at(0))
             .unwrap();
-        let found = found(owner.lookup_without_waiting(&key, at(0)));
+        let found = found(owner.lookup_without_disk_wait(&key, at(0)));
         owner.write_to_store(&key, &found.kept, at(0)).unwrap();
     }
     // not at every hit: once a quarter
     let mut writes = 0;
     for now in (100..10_000).step_by(100) {
-        let found = found(owner.lookup_without_waiting(&KEY, at(now)));
+        let found = found(owner.lookup_without_disk_wait(&KEY, at(now)));
         if found.is_to_be_stored {
             owner.write_to_store(&KEY, &found.kept, at(now)).unwrap();
             writes += 1;

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn growing_chain_is_reported_as_heads_without_a_reorganisation() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     assert_eq!(script.poll(), "");
     for (more, head) in [(1, 101), (2, 103), (40, 143), (500, 643), (2_000, 2_643)] {
         script.node.extend(0, more);
@@ -18,7 +18,7 @@ fn growing_chain_is_reported_as_heads_without_a_reorganisation() {
 
 #[test]
 fn poll_without_a_change_sends_three_queries() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     script.node.queries.clear();
     script.poll();
     assert_eq!(
@@ -31,7 +31,7 @@ fn poll_without_a_change_sends_three_queries() {
 fn reorganisation_is_reported_from_the_lowest_replaced_block() {
     // depth of the branch, and its length
     for (depth, length) in [(1, 1), (1, 2), (3, 3), (5, 1), (5, 9), (9, 100), (8, 2)] {
-        let mut script = Script::followed();
+        let mut script = ScriptedTracker::with_followed_node();
         // the window reaches down far enough
         for number in 101..=110 {
             script.node.extend(0, 1);
@@ -51,7 +51,7 @@ fn reorganisation_is_reported_from_the_lowest_replaced_block() {
 
 #[test]
 fn branch_below_the_window_does_not_undo_finality() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     script.node.branch_off(95, 1, 10);
     assert_eq!(script.poll(), "reorg 91, head 105");
     assert_eq!(script.tracker.last_published_final(), Some(90));
@@ -59,7 +59,7 @@ fn branch_below_the_window_does_not_undo_finality() {
 
 #[test]
 fn ancestor_of_a_distant_head_is_found_by_number() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     for _ in 0..50 {
         script.node.extend(0, 10);
         script.poll();
@@ -72,7 +72,7 @@ fn ancestor_of_a_distant_head_is_found_by_number() {
 
 #[test]
 fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     script.node.extend(0, 1);
     script.poll();
     let full = script.node.clone();
@@ -91,8 +91,8 @@ fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
 
 #[test]
 fn other_branch_after_a_lag_is_a_reorganisation() {
-    let mut script = Script::followed();
-    script.advance(5);
+    let mut script = ScriptedTracker::with_followed_node();
+    script.extend_and_poll(5);
     script.node.cut(102);
     script.poll();
     script.node.extend(1, 1);
@@ -102,7 +102,7 @@ fn other_branch_after_a_lag_is_a_reorganisation() {
 
 #[test]
 fn lower_head_that_lasts_is_accepted_as_the_head() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     script.node.extend(0, 2);
     script.poll();
     script.node.extend(0, 3);
@@ -120,7 +120,7 @@ fn lower_head_that_lasts_is_accepted_as_the_head() {
 
 #[test]
 fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     for _ in 0..5 {
         assert_eq!(script.fail(), "");
     }
@@ -140,9 +140,9 @@ fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
 
 #[test]
 fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     let good = script.node.clone();
-    let mut other = Node::new(0);
+    let mut other = SingleChainNode::new(0);
     other.extend(7, 150);
     other.chain_id = 5;
     other.finalize(120);
@@ -160,16 +160,16 @@ fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
     // the purged namespace may have another chain
     script.node = other;
     script.poll();
-    script.tracker.reset_after_purge(script.now);
+    script.tracker.reset_tracker_after_purge(script.now);
     script.record = ChainRecord::default();
-    assert_eq!(script.drain(), "wrong false");
+    assert_eq!(script.steps_as_text(), "wrong false");
     assert_eq!(script.poll(), "reorg 0, head 154, final 120");
     assert_eq!(script.record.identity.unwrap().chain_id, Some(5));
 }
 
 #[test]
 fn identity_is_queried_once_a_minute() {
-    let mut script = Script::followed();
+    let mut script = ScriptedTracker::with_followed_node();
     let mut count = 0;
     for _ in 0..180 {
         script.node.queries.clear();
@@ -192,9 +192,9 @@ fn identity_is_queried_once_a_minute() {
 
 #[test]
 fn skipped_slots_are_no_reorganisation() {
-    let mut node = Node::new(90);
+    let mut node = SingleChainNode::new(90);
     node.push(0, 95);
-    let mut script = Script::new(node, FinalityRule::Tag);
+    let mut script = ScriptedTracker::new(node, FinalizedBlockRule::Tag);
     script.poll();
     for number in [97, 98, 102] {
         script.node.push(0, number);
@@ -208,8 +208,8 @@ fn skipped_slots_are_no_reorganisation() {
 
 #[test]
 fn inconsistent_results_are_accepted_after_three_polls() {
-    let mut script = Script::followed();
-    script.advance(20);
+    let mut script = ScriptedTracker::with_followed_node();
+    script.extend_and_poll(20);
     // the head descends from a block that the node does not have
     let head = NodeBlock {
         number: 125,
@@ -232,8 +232,8 @@ fn inconsistent_results_are_accepted_after_three_polls() {
 
 #[test]
 fn block_with_another_hash_than_the_queried_one_is_ignored() {
-    let mut script = Script::followed();
-    script.advance(20);
+    let mut script = ScriptedTracker::with_followed_node();
+    script.extend_and_poll(20);
     script.node.branch_off(115, 1, 10);
     let other = script.node.at(100).unwrap();
     let query = NodeQuery::ByHash(hash(1, 124));
@@ -245,7 +245,7 @@ fn block_with_another_hash_than_the_queried_one_is_ignored() {
 #[test]
 fn lower_head_is_accepted_after_three_polls_and_two_seconds() {
     for (wait, polls) in [(100, 21), (500, 5), (1_000, 3), (10_000, 3)] {
-        let mut script = Script::followed();
+        let mut script = ScriptedTracker::with_followed_node();
         script.node.extend(0, 1);
         script.poll();
         script.node.cut(100);

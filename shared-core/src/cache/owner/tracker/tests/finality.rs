@@ -4,13 +4,13 @@ use super::*;
 
 #[test]
 fn replaced_final_block_is_reported_as_broken() {
-    let mut script = Script::followed();
-    script.advance(20);
+    let mut script = ScriptedTracker::with_followed_node();
+    script.extend_and_poll(20);
     script.node.finalize(115);
     assert_eq!(script.poll(), "final 115");
     script.node.branch_off(109, 1, 20);
     script.node.finalize(113);
-    assert_eq!(script.poll(), broken(110, 129, 113));
+    assert_eq!(script.poll(), broken_finality_steps(110, 129, 113));
     assert!(script
         .log_lines
         .last()
@@ -20,23 +20,26 @@ fn replaced_final_block_is_reported_as_broken() {
 
 #[test]
 fn recorded_mark_is_checked_after_a_restart() {
-    let script = Script::followed();
+    let script = ScriptedTracker::with_followed_node();
     let (mut node, record) = (script.node.clone(), script.record);
     assert_eq!(record.mark.unwrap().number, 90);
     node.extend(0, 100);
     node.finalize(150);
-    let mut again = Script::with(node.clone(), FinalityRule::Tag, record);
+    let mut again = ScriptedTracker::with(node.clone(), FinalizedBlockRule::Tag, record);
     assert_eq!(again.poll(), "reorg 0, head 200, final 150");
     node.branch_off(80, 1, 200);
     node.finalize(160);
-    let mut again = Script::with(node, FinalityRule::Tag, record);
-    assert_eq!(format!("final none, {}", again.poll()), broken(0, 280, 160));
+    let mut again = ScriptedTracker::with(node, FinalizedBlockRule::Tag, record);
+    assert_eq!(
+        format!("final none, {}", again.poll()),
+        broken_finality_steps(0, 280, 160)
+    );
 }
 
 #[test]
 fn cut_below_the_mark_is_broken_when_the_chain_reaches_the_mark_again() {
-    let mut script = Script::followed();
-    script.advance(20);
+    let mut script = ScriptedTracker::with_followed_node();
+    script.extend_and_poll(20);
     script.node.finalize(118);
     script.poll();
     script.node.cut(112);
@@ -51,24 +54,24 @@ fn cut_below_the_mark_is_broken_when_the_chain_reaches_the_mark_again() {
     script.node.extend(1, 4);
     assert_eq!(
         format!("final none, {}", script.poll()),
-        broken(113, 120, 113)
+        broken_finality_steps(113, 120, 113)
     );
 }
 
 #[test]
 fn short_branch_below_the_mark_is_broken_at_once() {
-    let mut script = Script::followed();
-    script.advance(20);
+    let mut script = ScriptedTracker::with_followed_node();
+    script.extend_and_poll(20);
     script.node.finalize(118);
     script.poll();
     script.node.branch_off(110, 1, 3);
     script.node.finalize(112);
-    assert_eq!(script.poll(), broken(111, 113, 112));
+    assert_eq!(script.poll(), broken_finality_steps(111, 113, 112));
 }
 
 #[test]
 fn finality_is_unknown_when_the_node_syncs_fails_or_goes_back() {
-    type Change = fn(&mut Node);
+    type Change = fn(&mut SingleChainNode);
     let changes: [(Change, State); 5] = [
         (|node| node.syncing = Ok(true), State::Syncing),
         (
@@ -83,7 +86,7 @@ fn finality_is_unknown_when_the_node_syncs_fails_or_goes_back() {
         (|node| node.finalize(80), State::Following),
     ];
     for (change, state) in changes {
-        let mut script = Script::followed();
+        let mut script = ScriptedTracker::with_followed_node();
         let good = script.node.clone();
         change(&mut script.node);
         assert_eq!(script.poll(), "final none");
@@ -96,7 +99,7 @@ fn finality_is_unknown_when_the_node_syncs_fails_or_goes_back() {
 
 #[test]
 fn depth_rule_makes_blocks_of_that_depth_final() {
-    let mut script = Script::new(Node::new(101), FinalityRule::Depth(12));
+    let mut script = ScriptedTracker::new(SingleChainNode::new(101), FinalizedBlockRule::Depth(12));
     let moves = script.poll();
     assert!(moves.ends_with("final 88"));
     for head in 101..=130 {
@@ -111,15 +114,15 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
     assert_eq!(script.tracker.last_published_final(), Some(118));
     // a branch below the final block does
     script.node.branch_off(115, 2, 20);
-    assert_eq!(script.poll(), broken(116, 135, 123));
-    let mut short = Script::new(Node::new(5), FinalityRule::Depth(12));
+    assert_eq!(script.poll(), broken_finality_steps(116, 135, 123));
+    let mut short = ScriptedTracker::new(SingleChainNode::new(5), FinalizedBlockRule::Depth(12));
     assert_eq!(short.poll(), "reorg 0, head 4");
 }
 
 #[test]
 fn finalized_block_of_another_chain_than_the_head_is_rejected() {
-    let mut script = Script::followed();
-    script.advance(20);
+    let mut script = ScriptedTracker::with_followed_node();
+    script.extend_and_poll(20);
     script.node.finalized = Ok(Some(FinalityMark {
         number: 110,
         hash: hash(7, 110),
@@ -137,17 +140,17 @@ fn finalized_block_of_another_chain_than_the_head_is_rejected() {
 
 #[test]
 fn recorded_block_that_stays_absent_is_broken() {
-    let script = Script::followed();
+    let script = ScriptedTracker::with_followed_node();
     let (mut node, record) = (script.node.clone(), script.record);
     node.extend(0, 100);
-    let mut again = Script::with(node, FinalityRule::Tag, record);
+    let mut again = ScriptedTracker::with(node, FinalizedBlockRule::Tag, record);
     again.overrides = vec![(NodeQuery::ByNumber(90), NodeResult::Block(None))];
     assert_eq!(again.poll(), "reorg 0, head 200");
     assert_eq!(again.poll(), "");
     assert_eq!(again.poll(), "");
     assert!(again.poll().starts_with("broken 0, reorg 0"));
     // a block that cannot be fetched was not replaced
-    let mut again = Script::with(again.node, FinalityRule::Tag, record);
+    let mut again = ScriptedTracker::with(again.node, FinalizedBlockRule::Tag, record);
     let error = NodeResult::Failed("pruned".into());
     again.overrides = vec![(NodeQuery::ByNumber(90), error)];
     for round in 0..10 {
