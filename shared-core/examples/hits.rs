@@ -1,21 +1,26 @@
-//! Repeated hits, for an instruction count: the cost of an operator's methods, rules, limits and
-//! response limits per hit.
+//! Repeated hits or misses, for an instruction count: the cost of an operator's methods, rules,
+//! limits and response limits per request.
 //!
-//! valgrind --tool=callgrind target/release/examples/hits SETTINGS CALLS TIMES
+//! valgrind --tool=callgrind target/release/examples/hits SETTINGS CALLS TIMES [OUTCOME]
 //!
 //! SETTINGS is a name of the list below. CALLS is 1 for a single call, or the number of calls in
-//! a batch. The cost of one hit is the difference between two runs divided by the difference of
-//! their TIMES.
+//! a batch. OUTCOME is `hit`, `counted` (a hit that is also counted in a metrics board, as hosts do
+//! for the status page) or `miss` (CALLS single calls with the node's responses, which are
+//! stored). The cost of one request is the difference between two runs divided by the difference
+//! of their TIMES.
 
 #![allow(clippy::unwrap_used)] // a failure ends the program
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead, ResponseHeadAction};
+use sszip_core::status::metrics_board::MetricsBoard;
 
 /// Settings of an operator in addition to `cache on`, separated by `;`.
 const SETTINGS: &[(&str, &str)] = &[
@@ -50,14 +55,25 @@ fn main() {
         }
     };
     let calls = calls.unwrap().parse().unwrap();
+    let times = times.unwrap().parse().unwrap();
     let config = config(&settings);
-    store_responses(&config, calls);
+    let outcome = words.next();
+    if outcome.as_deref() == Some("miss") {
+        return store_responses(&config, 1..=calls * times);
+    }
+    let board = (outcome.as_deref() == Some("counted")).then(metrics_board);
+    store_responses(&config, 1..=calls);
     let body = body(calls);
     let mut sent = 0;
-    for _ in 0..times.unwrap().parse().unwrap() {
-        sent += hit(&config, black_box(body.as_bytes()));
+    for _ in 0..times {
+        sent += hit(&config, black_box(body.as_bytes()), board);
     }
     black_box(sent);
+}
+
+fn metrics_board() -> MetricsBoard {
+    let numbers = (0..MetricsBoard::LENGTH).map(|_| AtomicU64::default());
+    MetricsBoard::init_shared_board(Vec::leak(numbers.collect()), 0, 0).unwrap()
 }
 
 fn config(settings: &str) -> Arc<RouteConfig> {
@@ -116,8 +132,8 @@ fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, HostSte
 }
 
 /// Stores a response to each call.
-fn store_responses(config: &Arc<RouteConfig>, calls: usize) {
-    for n in 1..=calls {
+fn store_responses(config: &Arc<RouteConfig>, calls: RangeInclusive<usize>) {
+    for n in calls {
         let (mut driver, step) = looked_up(config, call(n).as_bytes());
         assert!(matches!(step, HostStep::Forward));
         let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
@@ -148,9 +164,14 @@ fn store_responses(config: &Arc<RouteConfig>, calls: usize) {
     }
 }
 
-fn hit(config: &Arc<RouteConfig>, body: &[u8]) -> usize {
-    let (driver, step) = looked_up(config, body);
+fn hit(config: &Arc<RouteConfig>, body: &[u8], board: Option<MetricsBoard>) -> usize {
+    let (mut driver, step) = looked_up(config, body);
     assert!(matches!(step, HostStep::Respond));
     let exchange = driver.available_exchange().unwrap();
-    exchange.body_slices().map(<[u8]>::len).sum()
+    let sent = exchange.body_slices().map(<[u8]>::len).sum();
+    if let Some(board) = board {
+        let tally = driver.take_exchange_tally(Some(100)).unwrap();
+        board.add_exchange(0, &tally, black_box(1_000));
+    }
+    sent
 }

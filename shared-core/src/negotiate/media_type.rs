@@ -113,7 +113,7 @@ impl MediaTypeSet {
     pub fn contains_media_type(&self, content_type: &[u8]) -> bool {
         let essence = media_type_essence(content_type);
         !essence.is_empty()
-            && !is_grpc_type(essence)
+            && !is_grpc_essence(essence)
             && self
                 .0
                 .iter()
@@ -159,8 +159,11 @@ impl MediaTypePattern {
 /// Whether a `Content-Type` value names gRPC (`application/grpc`, also with
 /// a suffix such as `+proto`), whose bodies are message streams.
 pub fn is_grpc_type(content_type: &[u8]) -> bool {
+    is_grpc_essence(media_type_essence(content_type))
+}
+
+fn is_grpc_essence(essence: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";
-    let essence = media_type_essence(content_type);
     essence
         .get(..GRPC.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(GRPC))

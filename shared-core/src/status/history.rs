@@ -15,8 +15,10 @@ pub const INTERVALS: usize = 60;
 /// overwritten while it reads.
 const SLOTS: usize = 64;
 
-/// Position of the start of the first interval, and of the first slot.
+/// Positions of the start of the first interval, of the time at which the next sample is due, and
+/// of the first slot.
 const START: usize = 0;
+const NEXT_SAMPLE: usize = 1;
 const HEAD: usize = 8;
 
 /// The metrics of the last 15 minutes: a ring of samples of `N` values each, as a part of a metrics
@@ -39,12 +41,24 @@ impl<const N: usize> StatusMetricsHistory<N> {
     /// all samples are 0 at that time.
     pub(super) fn start_first_history_interval(self, now: u64) {
         self.0[START].store(now, Ordering::Relaxed);
+        self.0[NEXT_SAMPLE].store(now + history_interval(), Ordering::Relaxed);
     }
 
     /// Stores the present values as the sample of an interval, in the first call within it. Calls
     /// of other workers return at once, so a sample may include the exchanges that they count
     /// while it is taken.
+    ///
+    /// It is called for each exchange, and compares two numbers in all calls but the first of an
+    /// interval.
+    #[inline]
     pub(super) fn record_interval_sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
+        if now >= self.0[NEXT_SAMPLE].load(Ordering::Relaxed) {
+            self.record_due_sample(now, values);
+        }
+    }
+
+    #[cold]
+    fn record_due_sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
         let interval = self.interval_number(now);
         let (slot, stamp) = self.interval_slot(interval);
         let seen = slot[0].load(Ordering::Relaxed);
@@ -57,6 +71,8 @@ impl<const N: usize> StatusMetricsHistory<N> {
             place.store(value, Ordering::Relaxed);
         }
         slot[0].store(stamp + 1, Ordering::Release);
+        let next = self.0[START].load(Ordering::Relaxed) + (interval + 1) * history_interval();
+        self.0[NEXT_SAMPLE].fetch_max(next, Ordering::Relaxed);
     }
 
     /// Returns the increments of the values in the [`INTERVALS`] before the present one, the
@@ -204,5 +220,18 @@ mod tests {
         // after a long time without exchanges the old samples are ignored
         let increments = last(history, at(999 + 64), 999 * 999 + 5, INTERVALS);
         assert_eq!(increments, vec![Some(0); INTERVALS]);
+    }
+
+    #[test]
+    fn late_exchange_of_an_earlier_interval_takes_no_sample() {
+        let history = history();
+        history.record_interval_sample(at(1), || [1]);
+        history.record_interval_sample(at(3), || [6]);
+        // the clock of another worker is behind
+        history.record_interval_sample(at(3) - 1, || {
+            unreachable!("interval 2 ended without a sample")
+        });
+        history.record_interval_sample(at(4), || [8]);
+        assert_eq!(last(history, at(4), 8, 4), [1, 5, 0, 2].map(Some));
     }
 }

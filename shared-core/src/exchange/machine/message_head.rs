@@ -197,6 +197,11 @@ impl RequestProperties {
             } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
                 is_chunked = true;
             } else if name.eq_ignore_ascii_case(b"content-type") {
+                if value == b"application/json" {
+                    // the usual value
+                    json = true;
+                    continue;
+                }
                 json |= media_type::is_json_type(value);
                 octets |= media_type::is_octet_stream(value);
                 request.text.update_from_content_type(value);
@@ -305,10 +310,6 @@ pub(in crate::exchange) struct RequestCharset {
 impl RequestCharset {
     /// Updates the encoding with one line of `Content-Type`.
     fn update_from_content_type(&mut self, value: &[u8]) {
-        if value == b"application/json" {
-            // the usual value
-            return;
-        }
         self.is_form |= media_type::is_form_type(value);
         for charset in media_type::charset_parameters(value) {
             let is = |known: &str| charset.eq_ignore_ascii_case(known.as_bytes());

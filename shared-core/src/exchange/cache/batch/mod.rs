@@ -171,10 +171,11 @@ impl Exchange {
     /// Records the methods of the batch's calls, and their hits, for the metrics.
     fn record_batch_metrics(&mut self, batch: &BatchLookup<'_>) {
         let each = batch.calls.iter().enumerate();
-        let each = each
-            .map(|(at, call)| BatchCallOutcome::new(call.method, batch.has_stored_response(at)));
+        let each = each.map(|(at, call)| (call.method, batch.has_stored_response(at)));
         self.looked.batch_calls.clear();
-        self.looked.batch_calls.extend(each);
+        self.looked
+            .batch_calls
+            .extend(BatchCallOutcome::from_batch(each));
     }
 
     /// Responds from the cache if the whole batch is stored; otherwise returns its memory.
