@@ -19,6 +19,8 @@ pub(crate) enum InjectedTestFault {
     FailCompress,
     /// Refusal of memory for a buffered body or an encoder.
     FailAlloc,
+    /// Report of another interface than the header's `SSZIP_ABI`.
+    OtherAbi,
     /// Abort when a durable write is in memory, before it is flushed.
     #[cfg(feature = "store")]
     DieUnflushed,
@@ -49,13 +51,34 @@ pub(crate) fn is_fault_injected(fault: InjectedTestFault) -> bool {
     use std::sync::OnceLock;
 
     static CHOSEN: OnceLock<Option<InjectedTestFault>> = OnceLock::new();
-    let chosen = CHOSEN.get_or_init(|| match std::env::var("SSZIP_FAULT").as_deref() {
+    *CHOSEN.get_or_init(read_fault) == Some(fault)
+}
+
+/// Whether `fault` is injected in a process that reads its configuration, which may still set the
+/// variable for the processes that it forks.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub(crate) fn is_fault_injected_before_fork(_fault: InjectedTestFault) -> bool {
+    false
+}
+
+/// Whether `fault` is injected in a process that reads its configuration, which may still set the
+/// variable for the processes that it forks.
+#[cfg(feature = "faults")]
+pub(crate) fn is_fault_injected_before_fork(fault: InjectedTestFault) -> bool {
+    read_fault() == Some(fault)
+}
+
+#[cfg(feature = "faults")]
+fn read_fault() -> Option<InjectedTestFault> {
+    match std::env::var("SSZIP_FAULT").as_deref() {
         Ok("panic-head") => Some(InjectedTestFault::PanicHead),
         Ok("panic-body") => Some(InjectedTestFault::PanicBody),
         Ok("panic-compress") => Some(InjectedTestFault::PanicCompress),
         Ok("panic-stream") => Some(InjectedTestFault::PanicStream),
         Ok("fail-compress") => Some(InjectedTestFault::FailCompress),
         Ok("fail-alloc") => Some(InjectedTestFault::FailAlloc),
+        Ok("other-abi") => Some(InjectedTestFault::OtherAbi),
         #[cfg(feature = "store")]
         Ok("die-unflushed") => Some(InjectedTestFault::DieUnflushed),
         #[cfg(feature = "store")]
@@ -67,8 +90,7 @@ pub(crate) fn is_fault_injected(fault: InjectedTestFault) -> bool {
         #[cfg(feature = "store")]
         Ok("fail-flush") => Some(InjectedTestFault::FailFlush),
         _ => None,
-    });
-    *chosen == Some(fault)
+    }
 }
 
 /// Panics if `fault` is injected.

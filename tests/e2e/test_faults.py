@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from harness import bodies
 from harness.client import Truncated, fetch, request_bytes
 from harness.http2 import Http2Client
+from harness.nginx import Nginx
 from harness.recorded_nodes import BODY, plain
 from harness.origin import WaitFor, answer, chunked
 
@@ -67,6 +69,24 @@ ALL = {
 def test_module_with_fault_injection_exists():
     """A missing module is no reason to skip: the Makefile builds it."""
     assert pathlib.Path(FAULTS).is_file(), "SSZIP_MODULE_FAULTS names no module"
+
+
+def test_nginx_refuses_a_core_with_another_interface_than_its_header():
+    """Each struct might have another layout: no function of the core may be called."""
+    nginx = Nginx("", module=FAULTS, environment={"SSZIP_FAULT": "other-abi"})
+    try:
+        status, output = nginx.test()
+    finally:
+        nginx.stop()
+    assert status == 1
+    (complaint,) = [line for line in output.splitlines() if "[emerg]" in line]
+    numbers = re.search(
+        r"sszip: the core's library is of another build than sszip\.h "
+        r"\(interface (\d+), the header has (\d+)\): build both from one source",
+        complaint,
+    )
+    assert numbers, complaint
+    assert int(numbers[1]) == int(numbers[2]) + 1
 
 
 @pytest.fixture(scope="module", params=ALL)

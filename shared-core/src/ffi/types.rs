@@ -2,6 +2,8 @@
 
 use std::slice;
 
+use crate::faults::{is_fault_injected_before_fork, InjectedTestFault};
+
 /// The value that `sszip_abi` returns if the library fits this header. It is
 /// incremented with every change for which a host must be compiled again.
 pub const SSZIP_ABI: u32 = 1;
@@ -74,7 +76,10 @@ impl sszip_str {
 /// the two before any other call.
 #[no_mangle]
 pub extern "C" fn sszip_abi() -> u32 {
-    SSZIP_ABI
+    match is_fault_injected_before_fork(InjectedTestFault::OtherAbi) {
+        true => SSZIP_ABI + 1,
+        false => SSZIP_ABI,
+    }
 }
 
 /// Returns the version of the library, for logs. Static.

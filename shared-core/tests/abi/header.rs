@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A section of the header: its title, its contents, and the files of `src/ffi` that are its source.
+use sszip_core::ffi::SSZIP_ABI;
+
+/// A section of the header: its title, its contents, and the files of `src/ffi` that are its
+/// source.
 struct Section {
     title: &'static str,
     contents: &'static str,
@@ -116,6 +119,47 @@ fn committed_header_equals_the_generated_header() {
         fs::read_to_string(&path).unwrap_or_default() == header,
         "include/sszip.h is not what src/ffi says: SSZIP_WRITE_HEADER=1 cargo test --test abi"
     );
+}
+
+/// Each value of `SSZIP_ABI`, and the checksum of the declarations of its header.
+const ABI_CHECKSUMS: &[(u32, &str)] = &[(1, "75e198776a6ed88a")];
+
+/// Returns the checksum of a header's declarations: the text without comments, white space and
+/// `SSZIP_ABI`.
+fn declarations_checksum(header: &str) -> String {
+    let (code, _) = split_comments(header);
+    let is_number = |line: &str| line.starts_with("#define SSZIP_ABI ");
+    let words = code
+        .lines()
+        .filter(|line| !is_number(line))
+        .flat_map(str::split_whitespace);
+    let words: Vec<_> = words.collect();
+    blake3::hash(words.join(" ").as_bytes()).to_hex()[..16].to_owned()
+}
+
+#[test]
+fn changed_declarations_have_another_abi_number() {
+    let header = fs::read_to_string(root().join("include/sszip.h")).unwrap();
+    let checksum = declarations_checksum(&header);
+    assert!(ABI_CHECKSUMS.is_sorted_by(|(former, _), (later, _)| former < later));
+    let expected = ABI_CHECKSUMS.iter().find(|(abi, _)| *abi == SSZIP_ABI);
+    assert_eq!(
+        expected.map(|(_, checksum)| *checksum),
+        Some(&*checksum),
+        "the declarations of include/sszip.h are not those of SSZIP_ABI {SSZIP_ABI}. If a host must \
+         be compiled again (a function, struct or number was changed or removed), increment \
+         SSZIP_ABI in src/ffi/types.rs and add ({}, \"{checksum}\") to ABI_CHECKSUMS; if there are \
+         only additions, replace the last checksum",
+        SSZIP_ABI + 1,
+    );
+}
+
+#[test]
+fn checksum_of_declarations_depends_on_neither_comments_nor_the_number() {
+    let checksum = declarations_checksum("/* a */\n#define SSZIP_ABI 1\nint sszip_a(void);\n");
+    let same = "#define SSZIP_ABI 2\nint  sszip_a(void);/* b */\n";
+    assert_eq!(declarations_checksum(same), checksum);
+    assert_ne!(declarations_checksum("int sszip_a(int);"), checksum);
 }
 
 #[test]
