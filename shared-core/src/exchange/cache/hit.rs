@@ -14,8 +14,8 @@ use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit}
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::{ReadyResponse, StoredResponseToDecode};
 use crate::exchange::response::pipeline::{EntryReservations, SentEntryReservation};
+use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;

@@ -11,7 +11,7 @@ use crate::exchange::machine::message_head::HeadEdit;
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::ReadyResponse;
+use crate::exchange::response::ready_response::ReadyResponse;
 
 /// Milliseconds for which a request waits; longer than the owner client waits for the owner.
 pub(super) const ADMIN_TIMEOUT_MS: u64 = 15_000;

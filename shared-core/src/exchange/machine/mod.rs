@@ -25,7 +25,7 @@ use crate::exchange::machine::probe::NodeProbe;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::upstream_outcome::UpstreamOutcome;
 use crate::exchange::request::query_calls;
-use crate::exchange::response::body::ReadyResponse;
+use crate::exchange::response::ready_response::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
 use crate::memory::{self, MemoryReservation};
 use crate::negotiate::vary;

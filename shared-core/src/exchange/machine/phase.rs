@@ -3,8 +3,8 @@
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::machine::transitions::ExchangeState;
-use crate::exchange::response::body::{ReadyResponse, StoredResponseToDecode};
 use crate::exchange::response::pipeline::{BufferedBody, BufferedBodyPipeline};
+use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
 use crate::exchange::response::stream_encoder::CompressedBodyStream;
 use crate::gzip::splice::SlicedBody;
 

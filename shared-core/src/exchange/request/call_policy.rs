@@ -23,8 +23,8 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
 use crate::exchange::request::unverifiable::UnverifiableRequestReason;
-use crate::exchange::response::body::ReadyResponse;
-use crate::exchange::response::limit::CallResponseLengthLimit;
+use crate::exchange::response::length_limit::CallResponseLengthLimit;
+use crate::exchange::response::ready_response::ReadyResponse;
 use crate::gzip::inflate::InflateError;
 use crate::jsonrpc::method_rules::MethodAccessDecision;
 use crate::jsonrpc::request::{

@@ -19,7 +19,7 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
 use crate::exchange::request::decompression::DecompressedRequestBody;
-use crate::exchange::response::body::ReadyResponse;
+use crate::exchange::response::ready_response::ReadyResponse;
 use crate::faults::{is_fault_injected, panic_if_injected, InjectedTestFault};
 use crate::gzip::inflate::InflateError;
 use crate::memory;

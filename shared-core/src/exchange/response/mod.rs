@@ -1,12 +1,11 @@
 //! The response of an exchange: the plan for its body, buffering, compression in one piece and as a
 //! stream, and its limits.
 
-pub(super) mod body;
 mod compress;
-mod enforce_limit;
-pub(super) mod limit;
+pub(super) mod length_limit;
 pub(super) mod pipeline;
 pub(super) mod plan;
+pub(super) mod ready_response;
 pub(super) mod stream_encoder;
 mod stream_pieces;
 mod upstream_errors;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cache::entry::BorrowedIdentityBytes;
 use crate::config::RouteConfig;
 use crate::exchange::machine::message_head::{HeadEdit, ResponseHead};
-use crate::exchange::response::limit::max_compressed_length;
+use crate::exchange::response::length_limit::max_compressed_length;
 use crate::exchange::ssz::conversion::ResponseFormatConversion;
 use crate::faults::{is_fault_injected, InjectedTestFault};
 use crate::gzip::inflate::InflateError;

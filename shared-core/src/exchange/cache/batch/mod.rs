@@ -34,8 +34,8 @@ use crate::exchange::cache::waiting::{
 };
 use crate::exchange::machine::message_head::{HeadEdit, Header};
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::{ReadyResponse, StoredResponseToDecode};
 use crate::exchange::response::pipeline::{BufferedBody, EntryReservations, SentEntryReservation};
+use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
 use crate::jsonrpc::ids::count_call_ids;

@@ -20,7 +20,7 @@ use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::machine::message_head::{CacheRequestKind, HeadEdit, Header, ResponseHead};
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::ReadyResponse;
+use crate::exchange::response::ready_response::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
 use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::media_type::is_event_stream;

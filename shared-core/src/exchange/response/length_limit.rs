@@ -1,4 +1,4 @@
-//! Enforcement of response limits, which the operator sets for methods.
+//! Response limits, which the operator sets for methods.
 //!
 //! A response longer than its limit is replaced by a JSON-RPC error. Nothing of a response is
 //! sent before it is known to be within its limit: by its `Content-Length`, which upstreams
@@ -18,10 +18,10 @@ use crate::exchange::machine::message_head::{status_has_no_body, HeadEdit, Respo
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::body::ReadyResponse;
-use crate::exchange::response::limit::max_compressed_length;
 use crate::exchange::response::pipeline::{BodyStages, BufferedBody, BufferedBodyPipeline};
 use crate::exchange::response::plan::ResponsePlan;
+use crate::exchange::response::ready_response::ReadyResponse;
+use crate::jsonrpc::request::JsonRpcCall;
 use crate::memory;
 use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
@@ -41,6 +41,38 @@ const UPSTREAM_BODY_HEADERS: [&str; 11] = [
     "Content-MD5",
     "Trailer",
 ];
+
+/// Returns the maximum length of a compressed body whose decompressed length is at most `most`:
+/// incompressible data grows by less than this.
+pub(in crate::exchange) fn max_compressed_length(most: u64) -> u64 {
+    most + most / 64 + 1024
+}
+
+/// The maximum length that the policy sets for the response to a single call, and the error that
+/// replaces a longer one.
+#[derive(Debug)]
+pub(in crate::exchange) struct CallResponseLengthLimit {
+    /// Maximum length of the response. Bytes.
+    pub(in crate::exchange) most: u64,
+    /// Error that replaces a longer response.
+    pub(in crate::exchange) error: Vec<u8>,
+}
+
+impl CallResponseLengthLimit {
+    /// Returns the limit for a call that is forwarded; `None` without a limit, or for a
+    /// notification.
+    pub(in crate::exchange) fn limit_for_call(
+        policy: &CallAccessPolicy,
+        call: &JsonRpcCall<'_>,
+    ) -> Option<Self> {
+        let (most, id) = (policy.max_response_length(call.method)?, call.id?);
+        let error = policy
+            .response_too_long_error()
+            .response_for_identity_client(id)?
+            .try_to_vec()?;
+        Some(Self { most, error })
+    }
+}
 
 impl Exchange {
     /// Whether a stored response to a single call exceeds its limit.
