@@ -93,7 +93,11 @@ impl ChainTracker {
             }
         }
         if let Err(error) = &syncing {
-            verdict.error = Some(format!("cannot query whether the node is syncing: {error}"));
+            let error = format!("cannot query whether the node is syncing: {error}");
+            verdict.error = Some(match verdict.error {
+                Some(finality) => format!("{finality}; {error}"),
+                None => error,
+            });
         }
         self.is_syncing = syncing == Ok(true);
         if let Some(identity) = identity {

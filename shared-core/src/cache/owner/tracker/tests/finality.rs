@@ -160,4 +160,14 @@ fn recorded_block_that_stays_absent_is_broken() {
             Some("cannot check finalized block 90: pruned")
         );
     }
+    // an error of another query does not hide it
+    again.node.syncing = Err("no such method".into());
+    again.poll();
+    assert_eq!(
+        again.tracker.last_poll_error(),
+        Some(
+            "cannot check finalized block 90: pruned; \
+             cannot query whether the node is syncing: no such method"
+        )
+    );
 }
