@@ -41,13 +41,13 @@ impl BeaconProbeEndpoint {
     }
 }
 
-/// The capabilities of its node that one request depends on, and that a probe has to detect.
+/// The capabilities of its node that one request depends on, and that probes have to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequiredNodeCapabilities {
-    /// Whether the preset is required, because it is not configured.
-    pub preset: bool,
-    /// Whether the fork digests are required.
-    pub digests: bool,
+pub enum RequiredNodeCapabilities {
+    /// The preset: the node's spec has it.
+    Preset,
+    /// The fork digests, and the preset: they depend on the spec and the genesis.
+    ForkDigests,
 }
 
 /// The preset and the fork digests of a node's chain, as far as probes have detected them.
@@ -233,7 +233,7 @@ impl NodeProbeState {
             self.spec.schedule_probe_retry(now);
             return Some(BeaconProbeEndpoint::Spec);
         }
-        if needs.digests && self.genesis.is_probe_due(now) {
+        if needs == RequiredNodeCapabilities::ForkDigests && self.genesis.is_probe_due(now) {
             self.genesis.schedule_probe_retry(now);
             return Some(BeaconProbeEndpoint::Genesis);
         }
@@ -264,14 +264,8 @@ mod tests {
     };
     use crate::ssz::{Fork, Preset};
 
-    const PRESET: RequiredNodeCapabilities = RequiredNodeCapabilities {
-        preset: true,
-        digests: false,
-    };
-    const DIGESTS: RequiredNodeCapabilities = RequiredNodeCapabilities {
-        preset: false,
-        digests: true,
-    };
+    const PRESET: RequiredNodeCapabilities = RequiredNodeCapabilities::Preset;
+    const DIGESTS: RequiredNodeCapabilities = RequiredNodeCapabilities::ForkDigests;
     const GNOSIS: &[u8] =
         br#"{"data":{"PRESET_BASE":"gnosis","GENESIS_FORK_VERSION":"0x00000064"}}"#;
     const GENESIS: &[u8] = br#"{"data":{"genesis_validators_root":

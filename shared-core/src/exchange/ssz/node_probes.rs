@@ -125,13 +125,17 @@ impl Exchange {
         let request = &self.request;
         let may_probe =
             self.exchange_state() == ExchangeState::AwaitingHead && request.prefix.is_some();
-        let needs = RequiredNodeCapabilities {
-            preset: self.route_config.ssz.preset.is_none(),
-            digests: request
-                .ssz
-                .is_some_and(TranscodeRequest::needs_fork_digests),
-        };
-        (may_probe && (needs.preset || needs.digests)).then_some(needs)
+        let needs_digests = request
+            .ssz
+            .is_some_and(TranscodeRequest::needs_fork_digests);
+        if !may_probe {
+            None
+        } else if needs_digests {
+            Some(RequiredNodeCapabilities::ForkDigests)
+        } else {
+            let is_preset_known = self.route_config.ssz.preset.is_some();
+            (!is_preset_known).then_some(RequiredNodeCapabilities::Preset)
+        }
     }
 
     /// Returns the name that distinguishes the nodes of a route: the target of the requests, and
