@@ -123,15 +123,77 @@ impl NodeClient {
         loop {
             // the node is polled too: a missing stream is no error
             if let Ok(mut body) = http.open_node_event_stream(beacon::EVENTS_PATH).await {
+                let mut lines = EventLineDetector::at_line_start();
                 while let Ok(Some(Ok(frame))) = timeout(SILENCE_TIMEOUT, body.frame()).await {
-                    let is_event =
-                        |bytes: &bytes::Bytes| bytes.windows(6).any(|part| part == b"event:");
-                    if frame.data_ref().is_some_and(is_event) {
+                    if frame.data_ref().is_some_and(|data| lines.read_frame(data)) {
                         news.notify_one();
                     }
                 }
             }
             sleep(REOPEN_PAUSE).await;
+        }
+    }
+}
+
+/// Detects lines of the field `event` in a stream of server-sent events, whose frames may end
+/// anywhere.
+struct EventLineDetector {
+    /// Number of bytes of the present line, while they are the first ones of [`Self::FIELD`].
+    matched: Option<usize>,
+}
+
+impl EventLineDetector {
+    const FIELD: &[u8] = b"event:";
+
+    fn at_line_start() -> Self {
+        Self { matched: Some(0) }
+    }
+
+    /// Reads the next bytes of the stream. Returns whether the field's name and colon end in them.
+    fn read_frame(&mut self, frame: &[u8]) -> bool {
+        let mut is_event = false;
+        for &byte in frame {
+            self.matched = match self.matched {
+                _ if matches!(byte, b'\n' | b'\r') => Some(0),
+                Some(matched) if Self::FIELD.get(matched) == Some(&byte) => {
+                    is_event |= matched + 1 == Self::FIELD.len();
+                    Some(matched + 1)
+                }
+                _ => None,
+            };
+        }
+        is_event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EventLineDetector;
+
+    #[test]
+    fn event_line_is_detected_wherever_frames_end() {
+        let stream = b":\n\nevent: head\r\ndata: {\"event:\":1}\n\n";
+        for end in 0..stream.len() {
+            let mut lines = EventLineDetector::at_line_start();
+            let (first, second) = stream.split_at(end);
+            let frames = [first, second].map(|frame| lines.read_frame(frame));
+            let is_in_first = end >= b":\n\nevent:".len();
+            assert_eq!(frames, [is_in_first, !is_in_first], "{end}");
+        }
+    }
+
+    #[test]
+    fn comments_and_data_are_no_event_lines() {
+        let mut lines = EventLineDetector::at_line_start();
+        for frame in [
+            "events:\n",
+            ":event:\n",
+            "data: event:\n",
+            "e",
+            "evenT:",
+            " event:",
+        ] {
+            assert!(!lines.read_frame(frame.as_bytes()), "{frame}");
         }
     }
 }

@@ -274,10 +274,15 @@ impl NodeServer {
 
     fn events(&self) -> Response<Body> {
         let news = self.news.subscribe();
-        let events = futures_util::stream::unfold(news, |mut news| async move {
+        // the field's name is in two frames, as a proxy may split it
+        let events = futures_util::stream::unfold((news, None), |(mut news, rest)| async move {
+            if let Some(rest) = rest {
+                return Some((Ok(Frame::data(rest)), (news, None)));
+            }
             let root = news.recv().await.ok()?;
-            let event = format!("event: head\ndata: {{\"block\":\"{root}\"}}\n\n");
-            Some((Ok(Frame::data(Bytes::from(event))), news))
+            let rest = format!("ent: head\ndata: {{\"block\":\"{root}\"}}\n\n");
+            let start = Bytes::from_static(b"ev");
+            Some((Ok(Frame::data(start)), (news, Some(Bytes::from(rest)))))
         });
         Response::new(BodyExt::boxed(StreamBody::new(SyncStream::new(events))))
     }
