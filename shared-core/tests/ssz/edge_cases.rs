@@ -294,6 +294,14 @@ fn value_is_found_in_each_kind_of_envelope() {
         read(JsonEnvelopeForm::Either, &twice),
         Err("byte 27: data occurs twice".into())
     );
+    for first in ["true", "false", "null", "7"] {
+        let twice = format!("{{\"finalized\":{first},\"finalized\":true,\"data\":{bare}}}");
+        let at = "{\"finalized\":,".len() + first.len();
+        assert_eq!(
+            read(JsonEnvelopeForm::Enveloped, &twice),
+            Err(format!("byte {at}: finalized occurs twice"))
+        );
+    }
     assert_eq!(
         read(JsonEnvelopeForm::Bare, &beacon),
         Err("byte 61: a is missing".into())

@@ -48,6 +48,8 @@ pub(super) struct OpenEnvelope {
     /// Name of the member that contained the value.
     value: Option<&'static str>,
     version: bool,
+    /// Whether each [`EnvelopeFlag`] is present, with any value.
+    flags: [bool; 2],
     /// Whether the value is being read.
     pub(super) is_inside: bool,
 }
@@ -95,6 +97,11 @@ impl OpenEnvelope {
         }
         self.is_inside = true;
         Ok(EnvelopeMember::Value)
+    }
+
+    /// Records that the envelope has the flag. Returns whether it had it already.
+    pub(super) fn record_flag(&mut self, flag: EnvelopeFlag) -> bool {
+        std::mem::replace(&mut self.flags[flag as usize], true)
     }
 
     pub(super) fn current_error_path_step(&self) -> Option<ErrorPathStep> {

@@ -177,12 +177,7 @@ impl<'s> JsonToSsz<'s> {
                         b'f' => Some(false),
                         _ => None,
                     };
-                    if self
-                        .envelope_flags
-                        .flag_mut(flag)
-                        .replace(value.unwrap_or_default())
-                        .is_some()
-                    {
+                    if envelope.record_flag(flag) {
                         return Err(JsonTokenError::new(*at, format!("{name} occurs twice")).into());
                     }
                     *self.envelope_flags.flag_mut(flag) = value;
