@@ -10,8 +10,9 @@ use crate::metrics::{
     self, all_counter_names, ExchangeMetricsTally, HitOrMissLatency, COUNTER_COUNT, GAUGES,
 };
 
-/// Number of parts. Each worker except the last has its own part; further workers share the last
-/// one.
+/// Number of parts. Each of the first workers has its own part; further workers share the last one.
+/// Its counters are complete, but each of its gauges is of the worker that has set it last: parts
+/// for more workers would cost every host memory.
 pub const BOARD_PARTS: usize = 64;
 const SHARED_PART: usize = BOARD_PARTS - 1;
 
