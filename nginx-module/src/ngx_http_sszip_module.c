@@ -294,6 +294,28 @@ ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #endif
 
 
+char *
+ngx_http_sszip_set_handler(ngx_conf_t *cf, ngx_http_handler_pt handler)
+{
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->handler != NULL) {
+        return "conflicts with the content handler of its location; "
+               "use another location";
+    }
+
+    clcf->handler = handler;
+
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+    smcf->used = 1;
+
+    return NGX_CONF_OK;
+}
+
+
 static void *
 ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
 {

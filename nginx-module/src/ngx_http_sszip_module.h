@@ -273,6 +273,9 @@ void ngx_http_sszip_wake(void);
 uint64_t ngx_http_sszip_now(void);
 char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data);
 
+/* content handler of a location that purges or has a status page */
+char *ngx_http_sszip_set_handler(ngx_conf_t *cf, ngx_http_handler_pt handler);
+
 /* shared tip floors */
 ngx_int_t ngx_http_sszip_add_tip_floor_zone(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);

@@ -26,32 +26,16 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_flag_t  *purges = data;
 
-    ngx_http_core_loc_conf_t    *clcf;
-    ngx_http_sszip_main_conf_t  *smcf;
-
     if (!*purges) {
         return NGX_CONF_OK;
     }
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (clcf->handler != NULL) {
-        return "conflicts with the content handler of its location; "
-               "use another location";
-    }
-
-    clcf->handler = ngx_http_sszip_purge_handler;
-
-    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
-    smcf->used = 1;
-
-    return NGX_CONF_OK;
+    return ngx_http_sszip_set_handler(cf, ngx_http_sszip_purge_handler);
 }
 
 
 /*
  * Purges the entries that the query selects; called again after each wait.
- * Called again after each wait.
  */
 
 static ngx_int_t

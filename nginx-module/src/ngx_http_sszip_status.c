@@ -29,8 +29,8 @@ ngx_http_sszip_report_status(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_flag_t  *reports_status = data;
 
+    char                        *error;
     size_t                       size;
-    ngx_http_core_loc_conf_t    *clcf;
     ngx_http_sszip_main_conf_t  *smcf;
 
     static ngx_str_t  name = ngx_string("sszip_status");
@@ -39,17 +39,13 @@ ngx_http_sszip_report_status(ngx_conf_t *cf, void *post, void *data)
         return NGX_CONF_OK;
     }
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    error = ngx_http_sszip_set_handler(cf, ngx_http_sszip_status_handler);
 
-    if (clcf->handler != NULL) {
-        return "conflicts with the content handler of its location; "
-               "use another location";
+    if (error != NGX_CONF_OK) {
+        return error;
     }
 
-    clcf->handler = ngx_http_sszip_status_handler;
-
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
-    smcf->used = 1;
 
     if (smcf->zone != NULL) {
         return NGX_CONF_OK;

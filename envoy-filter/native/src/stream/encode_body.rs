@@ -4,7 +4,6 @@ use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::gzip::stream::FlushMode;
 use sszip_envoy_carrier::encode;
 
-use super::response::pass_upstream_piece_to_driver;
 use super::{StreamAction, StreamExchange};
 use crate::abi::BodyType;
 use crate::envoy::EnvoyStreamHandle;
@@ -20,12 +19,7 @@ impl StreamExchange {
         stream: EnvoyStreamHandle,
         is_last: bool,
     ) -> StreamAction {
-        let pieces = stream.body_slices(BodyType::ReceivedResponse);
-        if let Some(driver) = &mut self.driver {
-            pieces
-                .iter()
-                .for_each(|piece| pass_upstream_piece_to_driver(driver, piece));
-        }
+        let pieces = self.observe_received_pieces(stream);
         self.compress_and_send_pieces(stream, pieces.iter(), pieces.len(), is_last)
     }
 

@@ -1,7 +1,5 @@
 //! Purges: requests that are not forwarded.
 
-use std::sync::Arc;
-
 use sszip_core::exchange::drive::HostStep;
 use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::purge::{
@@ -26,12 +24,7 @@ impl StreamExchange {
         let driver = self.driver.as_mut();
         match driver.map(|driver| driver.handle_purge_request(&request)) {
             Some(Ok(HostStep::Wait)) => {
-                let scheduler = Arc::clone(self.stream_scheduler(stream));
-                if let Some(waiting) = &self.waiting {
-                    waiting.mark_waiting(&scheduler);
-                }
-                self.enter_stream_phase(StreamPhase::Purging);
-                self.arm_driver_deadline(stream);
+                self.begin_wait(stream, StreamPhase::Purging);
                 StreamAction::Stop
             }
             Some(Ok(HostStep::Respond)) => self.respond_to_purge(stream, head.query()),

@@ -273,13 +273,18 @@ impl StreamExchange {
 
     /// Stops the stream until it is woken, or until the lookup times out.
     pub(super) fn suspend_until_wakeup(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
+        self.begin_wait(stream, StreamPhase::Waiting);
+        StreamAction::Buffer
+    }
+
+    /// Enters a phase in which the stream waits for a wakeup, or for the driver's timeout.
+    pub(super) fn begin_wait(&mut self, stream: EnvoyStreamHandle, phase: StreamPhase) {
         let scheduler = Arc::clone(self.stream_scheduler(stream));
         if let Some(waiting) = &self.waiting {
             waiting.mark_waiting(&scheduler);
         }
-        self.enter_stream_phase(StreamPhase::Waiting);
+        self.enter_stream_phase(phase);
         self.arm_driver_deadline(stream);
-        StreamAction::Buffer
     }
 
     /// Repeats the lookup, the purge or the status request of a woken stream.

@@ -8,7 +8,7 @@ use sszip_envoy_carrier::response::{self, ReceivedResponseHead};
 
 use super::{StreamAction, StreamExchange, StreamPhase, TRAILERS_EVENT};
 use crate::abi::{BodyType, HeaderType};
-use crate::envoy::EnvoyStreamHandle;
+use crate::envoy::{EnvoyBodySlices, EnvoyStreamHandle};
 use crate::{clock, thread_pool};
 
 impl StreamExchange {
@@ -131,17 +131,24 @@ impl StreamExchange {
         }
     }
 
-    pub(super) fn buffer_response_piece(
-        &mut self,
-        stream: EnvoyStreamHandle,
-        is_last: bool,
-    ) -> StreamAction {
+    /// Returns the pieces of the response that the present hook received, after the driver has
+    /// observed them.
+    pub(super) fn observe_received_pieces(&mut self, stream: EnvoyStreamHandle) -> EnvoyBodySlices {
         let pieces = stream.body_slices(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {
             pieces
                 .iter()
                 .for_each(|piece| pass_upstream_piece_to_driver(driver, piece));
         }
+        pieces
+    }
+
+    pub(super) fn buffer_response_piece(
+        &mut self,
+        stream: EnvoyStreamHandle,
+        is_last: bool,
+    ) -> StreamAction {
+        let pieces = self.observe_received_pieces(stream);
         let mut iter = pieces.iter();
         let mut taken = 0;
         while let Some(piece) = iter.next() {
@@ -313,7 +320,7 @@ fn is_last_decompressed_piece(stream: EnvoyStreamHandle) -> bool {
 }
 
 /// Passes a piece of the upstream's body to the driver.
-pub(super) fn pass_upstream_piece_to_driver(driver: &mut ExchangeDriver, piece: &[u8]) {
+fn pass_upstream_piece_to_driver(driver: &mut ExchangeDriver, piece: &[u8]) {
     let job = driver.handle_upstream_piece(
         Some(piece),
         piece.len() as u64,

@@ -1,7 +1,5 @@
 //! Status requests: requests that are not forwarded.
 
-use std::sync::Arc;
-
 use sszip_core::exchange::drive::HostStep;
 use sszip_core::exchange::StatusPageRequest;
 use sszip_core::metrics;
@@ -44,12 +42,7 @@ impl StreamExchange {
         });
         match step {
             Ok(HostStep::Wait) => {
-                let scheduler = Arc::clone(self.stream_scheduler(stream));
-                if let Some(waiting) = &self.waiting {
-                    waiting.mark_waiting(&scheduler);
-                }
-                self.enter_stream_phase(StreamPhase::ReportingStatus);
-                self.arm_driver_deadline(stream);
+                self.begin_wait(stream, StreamPhase::ReportingStatus);
                 StreamAction::Stop
             }
             Ok(HostStep::Respond) => {

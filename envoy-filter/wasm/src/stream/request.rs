@@ -2,7 +2,7 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, RequestBodyAvailability,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, OffLoopJob, RequestBodyAvailability,
 };
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
@@ -232,6 +232,14 @@ impl StreamExchange {
         }
     }
 
+    /// Runs a job at once, since the sandbox has no other thread. Returns the step that follows;
+    /// `None`: there is no driver.
+    pub(super) fn run_job(&mut self, mut job: OffLoopJob) -> Option<HostStep> {
+        job.run_job();
+        let driver = self.driver.as_mut();
+        driver.map(|driver| driver.resume_after_job(job))
+    }
+
     fn handle_lookup_step(&mut self, step: HostStep) -> StreamAction {
         match step {
             HostStep::Wait => {
@@ -249,18 +257,10 @@ impl StreamExchange {
                 self.report_exchange();
                 StreamAction::Respond
             }
-            // the sandbox has no other thread
-            HostStep::RunJob(mut job) => {
-                job.run_job();
-                match self
-                    .driver
-                    .as_mut()
-                    .map(|driver| driver.resume_after_job(job))
-                {
-                    Some(step) => self.handle_lookup_step(step),
-                    None => self.drop_misused_driver(),
-                }
-            }
+            HostStep::RunJob(job) => match self.run_job(job) {
+                Some(step) => self.handle_lookup_step(step),
+                None => self.drop_misused_driver(),
+            },
             step @ HostStep::Fail(_) => self.fail_exchange(&step),
             _ => self.drop_misused_driver(),
         }

@@ -211,17 +211,10 @@ impl StreamExchange {
     /// Sends the response whose body has ended, with its head.
     fn send_complete_response(&mut self, step: HostStep) -> StreamAction {
         match step {
-            HostStep::RunJob(mut job) => {
-                job.run_job();
-                match self
-                    .driver
-                    .as_mut()
-                    .map(|driver| driver.resume_after_job(job))
-                {
-                    Some(step) => self.send_complete_response(step),
-                    None => StreamAction::Reset,
-                }
-            }
+            HostStep::RunJob(job) => match self.run_job(job) {
+                Some(step) => self.send_complete_response(step),
+                None => StreamAction::Reset,
+            },
             HostStep::Send => {
                 self.edit_response_head();
                 let body = self.copy_driver_body();
