@@ -183,9 +183,9 @@ impl MemoryReservation {
         grows
     }
 
-    /// Grows the reservation as [`grow_to`](Self::grow_reservation_to) does, unless less than `bytes` would
-    /// then be free for all others: one holder gets half of the memory at most, and each of `n`
-    /// equal holders one part of `n + 1`.
+    /// Grows the reservation as [`grow_reservation_to`](Self::grow_reservation_to) does, unless
+    /// less than `bytes` would then be free for all others: one holder gets half of the memory at
+    /// most, and each of `n` equal holders one part of `n + 1`.
     pub fn grow_within_share(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.reserved_bytes);
         let grows = more == 0

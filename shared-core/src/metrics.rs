@@ -29,7 +29,8 @@ enum UnlabelledCounter {
     CallsSaved,
     Evicted,
     Invalid,
-    /// The first of [`HitVerdict::ALL`](crate::cache::process::verification::HitVerificationVerdict::ALL).
+    /// The first of
+    /// [`HitVerificationVerdict::ALL`](crate::cache::process::verification::HitVerificationVerdict::ALL).
     Verified,
 }
 
@@ -232,22 +233,22 @@ impl BatchCallOutcome {
             is_hit,
         }
     }
-}
 
-/// Returns the entries of the calls of a batch, from the method of each, and whether it is a
-/// hit. Adjacent calls of one method, the usual case, share one search of the method table.
-pub(crate) fn from_batch<'a>(
-    calls: impl Iterator<Item = (&'a [u8], bool)> + 'a,
-) -> impl Iterator<Item = Self> + 'a {
-    let mut previous: Option<(&[u8], Self)> = None;
-    calls.map(move |(method, is_hit)| {
-        let call = match previous {
-            Some((name, call)) if name == method => Self { is_hit, ..call },
-            _ => Self::new(method, is_hit),
-        };
-        previous = Some((method, call));
-        call
-    })
+    /// Returns the entries of the calls of a batch, from the method of each, and whether it is a
+    /// hit. Adjacent calls of one method, the usual case, share one search of the method table.
+    pub(crate) fn from_batch<'a>(
+        calls: impl Iterator<Item = (&'a [u8], bool)> + 'a,
+    ) -> impl Iterator<Item = Self> + 'a {
+        let mut previous: Option<(&[u8], Self)> = None;
+        calls.map(move |(method, is_hit)| {
+            let call = match previous {
+                Some((name, call)) if name == method => Self { is_hit, ..call },
+                _ => Self::new(method, is_hit),
+            };
+            previous = Some((method, call));
+            call
+        })
+    }
 }
 
 /// Returns the position of a method in the method table.
@@ -503,20 +504,20 @@ mod tests {
         }
         assert!(!seen.contains("mode.off") && !seen.contains("cache."));
     }
-}
 
-#[test]
-fn calls_of_a_batch_have_their_own_method_and_hit() {
-    let calls: [(&[u8], bool); 6] = [
-        (b"eth_call", true),
-        (b"eth_call", false),
-        (b"eth_chainId", false),
-        (b"eth_call", true),
-        (b"eth_unknown", true),
-        (b"eth_unknown", false),
-    ];
-    let metrics = BatchCallOutcome::from_batch(calls.into_iter());
-    let metrics: Vec<_> = metrics.map(|call| (call.method, call.is_hit)).collect();
-    let expected = calls.map(|(method, is_hit)| (method_index(method) as u16, is_hit));
-    assert_eq!(metrics, expected);
+    #[test]
+    fn calls_of_a_batch_have_their_own_method_and_hit() {
+        let calls: [(&[u8], bool); 6] = [
+            (b"eth_call", true),
+            (b"eth_call", false),
+            (b"eth_chainId", false),
+            (b"eth_call", true),
+            (b"eth_unknown", true),
+            (b"eth_unknown", false),
+        ];
+        let metrics = BatchCallOutcome::from_batch(calls.into_iter());
+        let metrics: Vec<_> = metrics.map(|call| (call.method, call.is_hit)).collect();
+        let expected = calls.map(|(method, is_hit)| (method_index(method) as u16, is_hit));
+        assert_eq!(metrics, expected);
+    }
 }

@@ -1,5 +1,5 @@
-//! Canonical JSON text: `compact` removes the white space of a recording, `params_key` builds the
-//! key by which the response to a call is found.
+//! Canonical JSON text: `remove_white_space` removes the white space of a recording,
+//! `canonical_params_key` builds the key by which the response to a call is found.
 //!
 //! Both work on text. Numbers are never parsed, so that `1e3`, `1000` and 2^64 keep the notation
 //! of the node or the caller.

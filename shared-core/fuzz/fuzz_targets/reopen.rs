@@ -1,5 +1,5 @@
-//! `from_finished` compared with zlib-rs: it accepts exactly the streams that zlib-rs decompresses,
-//! and they have the same content afterwards.
+//! `convert_to_open_stream` compared with zlib-rs: it accepts exactly the streams that zlib-rs
+//! decompresses, and they have the same content afterwards.
 #![no_main]
 
 use std::io::Read;

@@ -98,7 +98,7 @@ impl CredentialsPolicies {
     /// Sets the policy of the headers that identify the caller everywhere.
     ///
     /// # Errors
-    /// Returns the errors of [`set_policy`](Self::set_credentials_policy).
+    /// Returns the errors of [`set_credentials_policy`](Self::set_credentials_policy).
     pub fn set_default_credentials_policy(
         &mut self,
         policy: CredentialsPolicy,

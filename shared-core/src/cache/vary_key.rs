@@ -112,7 +112,7 @@ impl VaryKey {
     }
 
     /// Returns the encoding of the namespace: the parts before
-    /// [`end_namespace`](Self::mark_namespace_end).
+    /// [`mark_namespace_end`](Self::mark_namespace_end).
     pub fn namespace_key_bytes(&self) -> &[u8] {
         &self.bytes[..self.namespace_encoding]
     }

@@ -177,7 +177,8 @@ impl HeadSource {
         Ok(())
     }
 
-    /// Returns the words from which [`parse_words`](Self::parse_head_source) reads this head source.
+    /// Returns the words from which [`parse_head_source`](Self::parse_head_source) reads this head
+    /// source.
     pub fn to_directive_words(&self) -> Vec<String> {
         let mut words = vec![
             self.url.clone(),

@@ -307,7 +307,8 @@ impl DirectiveValueRange {
         vec![number, text_schema(&self.value_text_pattern())]
     }
 
-    /// Returns a regular expression of the texts that [`parse_value`](Self::parse_in_range) accepts.
+    /// Returns a regular expression of the texts that [`parse_in_range`](Self::parse_in_range)
+    /// accepts.
     fn value_text_pattern(&self) -> String {
         let units: &[(&str, u64)] = match self.unit {
             DirectiveValueUnit::Number => &[("", 1)],

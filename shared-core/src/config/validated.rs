@@ -76,8 +76,8 @@ impl ValidatedConfig {
         self.set_global_directive_at(name, values, base, DirectiveLocation::default())
     }
 
-    /// Sets a directive as [`set_directive`](Self::set_global_directive) does, with its position in the
-    /// configuration.
+    /// Sets a directive as [`set_global_directive`](Self::set_global_directive) does, with its
+    /// position in the configuration.
     pub fn set_global_directive_at(
         &mut self,
         name: &str,

@@ -219,8 +219,8 @@ pub struct BorrowedIdentityBytes {
 /// much.
 const MIN_RESERVED: u64 = 64 << 10;
 
-/// The result of [`CacheEntry::reserve_identity_bytes`]: whether identity bytes may be sent, and their
-/// reservation.
+/// The result of [`CacheEntry::reserve_identity_bytes`]: whether identity bytes may be sent, and
+/// their reservation.
 #[derive(Debug)]
 pub enum IdentityReservationResult {
     /// The bytes need no reservation.
@@ -271,8 +271,8 @@ impl CacheEntry {
         Self::from_fetched_result_reusing(envelope, result, gate, meta, &mut Vec::new())
     }
 
-    /// Creates an entry like [`compress_payload`](Self::from_fetched_result), with `room` as working
-    /// memory.
+    /// Creates an entry like [`from_fetched_result`](Self::from_fetched_result), with `room` as
+    /// working memory.
     pub fn from_fetched_result_reusing(
         envelope: EnvelopeBytes,
         result: &[u8],
@@ -353,8 +353,8 @@ impl CacheEntry {
         self
     }
 
-    /// Sets the number of the last [invalidation](super::process::invalidations::InvalidatedRequestTargets)
-    /// before the request.
+    /// Sets the number of the last
+    /// [invalidation](super::process::invalidations::InvalidatedRequestTargets) before the request.
     pub fn with_invalidation_number(mut self, changes: u64) -> Self {
         self.invalidation_number = changes;
         self
@@ -366,8 +366,8 @@ impl CacheEntry {
         self
     }
 
-    /// Number of the last [invalidation](super::process::invalidations::InvalidatedRequestTargets) before the
-    /// request was sent to the node.
+    /// Number of the last [invalidation](super::process::invalidations::InvalidatedRequestTargets) before
+    /// the request was sent to the node.
     pub fn invalidation_number_at_dispatch(&self) -> u64 {
         self.invalidation_number
     }
@@ -579,8 +579,8 @@ impl CacheEntry {
 
     /// Reserves the identity bytes in `budget`, which may have at most `limit` bytes in use. It is
     /// called before [`response_for_identity_client`](Self::response_for_identity_client) and
-    /// [`batch_identity`](self::batch::assemble_identity_batch), and the result is kept until the bytes are
-    /// sent.
+    /// [`assemble_identity_batch`](self::batch::assemble_identity_batch), and the result is kept
+    /// until the bytes are sent.
     pub fn reserve_identity_bytes(
         &self,
         budget: &MemoryBudget,

@@ -29,8 +29,8 @@ impl CacheEntry {
         self
     }
 
-    /// Whether [`passes_check`](Self::passes_strict_check) has to parse the entry first, which takes
-    /// milliseconds per megabyte.
+    /// Whether [`passes_strict_check`](Self::passes_strict_check) has to parse the entry first,
+    /// which takes milliseconds per megabyte.
     pub fn needs_strict_check(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
@@ -55,11 +55,11 @@ impl CacheEntry {
         Ok(())
     }
 
-    /// Checks the entry like [`check_if_unchecked`](Self::check_strictly_once), with its memory
+    /// Checks the entry like [`check_strictly_once`](Self::check_strictly_once), with its memory
     /// reserved in `budget`, which may have at most `limit` bytes in use.
     ///
     /// # Errors
-    /// Returns the errors of [`check_if_unchecked`](Self::check_strictly_once), and
+    /// Returns the errors of [`check_strictly_once`](Self::check_strictly_once), and
     /// [`Reason::Memory`] if the budget is used up.
     pub fn check_strictly_within_budget(
         &self,

@@ -1,5 +1,6 @@
-//! The messages between a process and the owner (docs/owner-protocol.md). A [`Link`](super::OwnerLink)
-//! writes them as HTTP/1.1; a host that makes callouts receives method, target, headers and body.
+//! The messages between a process and the owner (docs/owner-protocol.md). A
+//! [`OwnerLink`](super::OwnerLink) writes them as HTTP/1.1; a host that makes callouts receives
+//! method, target, headers and body.
 
 use std::borrow::Cow;
 use std::fmt::Write;

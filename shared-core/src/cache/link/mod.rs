@@ -258,7 +258,7 @@ impl OwnerLink {
     }
 
     /// Returns a change of the owner's health for the log. The host calls it after each
-    /// [`send_and_expire`](Self::send_and_expire_requests).
+    /// [`send_and_expire_requests`](Self::send_and_expire_requests).
     pub fn take_owner_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
         let is_up = state.up;
@@ -281,8 +281,8 @@ impl OwnerLink {
     }
 
     /// Sends a purge, with a body of [`purge_request`]. `waiter` is woken when the purge is in
-    /// effect everywhere or has failed, and [`take_reply`](Self::take_admin_reply)s the reply. Returns
-    /// `false` if memory is refused.
+    /// effect everywhere or has failed, and [`take_admin_reply`](Self::take_admin_reply)s the
+    /// reply. Returns `false` if memory is refused.
     pub fn queue_purge(&self, body: String, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if state.requests.try_reserve(1).is_err() {
@@ -299,8 +299,8 @@ impl OwnerLink {
         true
     }
 
-    /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_admin_reply)s. Returns
-    /// `false` if the owner is not connected.
+    /// Queries the owner's status, which `waiter` [`take_admin_reply`](Self::take_admin_reply)s.
+    /// Returns `false` if the owner is not connected.
     pub fn send_status_query(&self, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {

@@ -83,14 +83,14 @@ pub trait OwnerStore: Send + Sync {
     /// The entry under `key`, if the store can read it without a disk. Never waits.
     ///
     /// # Errors
-    /// [`ReadWouldBlock`]: only [`get`](Self::read_entry) can determine it.
+    /// [`ReadWouldBlock`]: only [`read_entry`](Self::read_entry) can determine it.
     fn read_entry_nonblocking(
         &self,
         key: &CacheKey,
         now: ClockReading,
     ) -> Result<Option<DiskEntry>, ReadWouldBlock>;
 
-    /// Whether [`get`](Self::read_entry) may find an entry. Never waits.
+    /// Whether [`read_entry`](Self::read_entry) may find an entry. Never waits.
     fn may_contain_key(&self, key: &CacheKey) -> bool;
 
     /// Writes the serialized bytes of an entry under `key`, in place of the former entry. It need
@@ -105,9 +105,9 @@ pub trait OwnerStore: Send + Sync {
         body: &[u8],
     ) -> Result<(), StoreWriteRejection>;
 
-    /// Purges entries, and returns the new generation. [`get`](Self::read_entry) and
-    /// [`is_purged`](Self::is_entry_purged) apply the purge afterwards, also after a crash or a power
-    /// loss. A purge of a namespace, or of everything, also removes the
+    /// Purges entries, and returns the new generation. [`read_entry`](Self::read_entry) and
+    /// [`is_entry_purged`](Self::is_entry_purged) apply the purge afterwards, also after a crash or
+    /// a power loss. A purge of a namespace, or of everything, also removes the
     /// [record](Self::read_chain_record) of its chain.
     ///
     /// # Errors

@@ -288,14 +288,14 @@ impl Owner {
         !is_purged
     }
 
-    /// Whether an entry of `length` bytes fits into memory, so that [`put_entry`](Self::put_fetched_entry)
-    /// does not wait for a disk.
+    /// Whether an entry of `length` bytes fits into memory, so that
+    /// [`put_fetched_entry`](Self::put_fetched_entry) does not wait for a disk.
     pub fn memory_fits_entry(&self, length: usize) -> bool {
         self.memory.fits_entry(length)
     }
 
-    /// Creates an entry for [`put_entry`](Self::put_fetched_entry) that is fresh for `fresh` milliseconds
-    /// from `now` on.
+    /// Creates an entry for [`put_fetched_entry`](Self::put_fetched_entry) that is fresh for
+    /// `fresh` milliseconds from `now` on.
     pub fn new_memory_entry(
         &self,
         about: StoredEntryAttributes,
@@ -516,7 +516,8 @@ impl Owner {
         }
     }
 
-    /// Takes the next action on the event stream of a process, see [`ProcessTable::next_event_stream_action`].
+    /// Takes the next action on the event stream of a process, see
+    /// [`ProcessTable::next_event_stream_action`].
     pub fn next_event_stream_action(
         &self,
         stream: OwnerEventStreamId,
@@ -545,8 +546,8 @@ impl Owner {
         shared.processes.take_completed_purges(now.monotonic)
     }
 
-    /// Time at which [`expire_due`](Self::end_leases_and_complete_purges) has something to do next, in monotonic
-    /// milliseconds; `None` if nothing is due.
+    /// Time at which [`end_leases_and_complete_purges`](Self::end_leases_and_complete_purges) has something to
+    /// do next, in monotonic milliseconds; `None` if nothing is due.
     pub fn next_lease_or_purge_deadline(&self) -> Option<u64> {
         let shared = lock_ignoring_poison(&self.shared);
         let ends = [

@@ -5,7 +5,7 @@
 //!
 //! A gateway may choose the chain by a request header that is in no key. So a request whose headers
 //! have not been seen with the namespace gets the responses that identify the chain from the node
-//! ([`is_verified`](ReportedChainIdentities::are_request_headers_verified)).
+//! ([`are_request_headers_verified`](ReportedChainIdentities::are_request_headers_verified)).
 
 use crate::hash_keys::{HashMap, HashSet};
 use std::collections::VecDeque;

@@ -263,10 +263,10 @@ impl HotTier {
 
     /// Updates the accounted weight of `entry`. Callers of
     /// [`CacheEntry::response_for_identity_client`] and
-    /// [`batch_identity`](crate::cache::entry::batch::assemble_identity_batch), which may make an entry
-    /// heavier, call it afterwards. [`get`](Self::get) updates the weight too; without this call,
-    /// an entry that is not requested again is accounted with its compressed form only. An entry
-    /// that would be too large in both codings keeps one of them.
+    /// [`assemble_identity_batch`](crate::cache::entry::batch::assemble_identity_batch), which may
+    /// make an entry heavier, call it afterwards. [`get`](Self::get) updates the weight too;
+    /// without this call, an entry that is not requested again is accounted with its compressed
+    /// form only. An entry that would be too large in both codings keeps one of them.
     pub fn update_entry_weight(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let _writing = lock_ignoring_poison(&self.writing);
         let Some(slot) = self.cache.peek(&PrehashedKey(*key)) else {

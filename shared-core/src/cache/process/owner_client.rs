@@ -65,8 +65,8 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     ) -> Result<(), FlightLeadership>;
 
     /// Looks up several keys of a namespace at the owner for one batch, without a lease. `waiter`
-    /// is woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the owner
-    /// is not reachable now.
+    /// is woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the
+    /// owner is not reachable now.
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
@@ -75,8 +75,8 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         now: u64,
     ) -> bool;
 
-    /// Takes the entries that [`lookup_all`](Self::lookup_batch_at_owner) has found for `waiter`, as long as
-    /// no purge has arrived since; none if it waits no longer.
+    /// Takes the entries that [`lookup_batch_at_owner`](Self::lookup_batch_at_owner) has found for
+    /// `waiter`, as long as no purge has arrived since; none if it waits no longer.
     fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)>;
 
     /// Sends an entry to the owner in the background, to be stored for all processes. It may be
@@ -89,7 +89,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         if_final: Option<FinalityUpgrade>,
     );
 
-    /// Reports a fetched response that was passed to [`store_entry`](Self::store_at_owner) or
+    /// Reports a fetched response that was passed to [`store_at_owner`](Self::store_at_owner) or
     /// [`release_lease`](Self::release_lease): its followers receive it as soon as it is known to
     /// be valid.
     ///
@@ -110,7 +110,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     fn permits_sending_from_memory(&self, monotonic: u64) -> bool;
 
     /// Whether a fetched response may be sent to all followers of its flight at `monotonic`, see
-    /// [`permits_sending`](Self::permits_sending_from_memory).
+    /// [`permits_sending_from_memory`](Self::permits_sending_from_memory).
     fn permits_sharing_response(&self, monotonic: u64) -> bool {
         self.permits_sending_from_memory(monotonic)
     }

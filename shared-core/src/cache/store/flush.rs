@@ -21,7 +21,7 @@ const MAX_OPTIONS_FILE: u64 = 1 << 20;
 
 impl DiskEntryStore {
     /// Reserves space in the memtables for a row of `length` bytes. It is called before the write,
-    /// and [`flush_if_full`](Self::flush_full_memtable) after it.
+    /// and [`flush_full_memtable`](Self::flush_full_memtable) after it.
     ///
     /// # Errors
     /// Returns [`StoreWriteRejection::Busy`] if the disk is too slow.

@@ -20,8 +20,8 @@ pub const MAX_RECORDS: usize = 16_384;
 /// Maximum number of block ranges in a namespace; each entry is compared with all of them.
 pub const MAX_RANGES: usize = 1_024;
 
-/// A change of a row to be stored for [`PurgeRecords::decode_purge_rows`]: a scope in postcard's format,
-/// and its generation; `None` removes the row.
+/// A change of a row to be stored for [`PurgeRecords::decode_purge_rows`]: a scope in postcard's
+/// format, and its generation; `None` removes the row.
 pub type PurgeRow = (Vec<u8>, Option<u64>);
 
 /// The purges that are in effect, by scope, with the generation of the newest purge of each scope.
@@ -86,7 +86,7 @@ impl PurgeRecords {
     }
 
     /// Records a purge of `scope` under a new generation. Returns its generation, and the changes
-    /// of the rows for [`load_rows`](Self::decode_purge_rows). An empty range purges nothing.
+    /// of the rows for [`decode_purge_rows`](Self::decode_purge_rows). An empty range purges nothing.
     pub fn add_purge(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
         self.newest += 1;
         let mut changes = vec![(NEWEST_ROW.to_vec(), Some(self.newest))];
@@ -124,7 +124,7 @@ impl PurgeRecords {
         self.records.len()
     }
 
-    /// Returns all rows for [`load_rows`](Self::decode_purge_rows).
+    /// Returns all rows for [`decode_purge_rows`](Self::decode_purge_rows).
     pub fn encode_purge_rows(&self) -> Vec<(Vec<u8>, u64)> {
         let records = self.records.iter();
         let rows = records.map(|(scope, generation)| (purge_scope_row(scope), *generation));

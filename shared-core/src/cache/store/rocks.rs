@@ -57,7 +57,7 @@ mod ffi {
         pub create: u8,
     }
 
-    /// A change of one row, as [`Write`](super::RowChange) has it.
+    /// A change of one row, as [`RowChange`](super::RowChange) has it.
     #[repr(C)]
     pub struct RowWrite {
         pub family: u32,

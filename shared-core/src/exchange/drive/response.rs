@@ -41,8 +41,8 @@ impl ExchangeDriver {
 
     /// Handles the head as the upstream sent it; see [`Exchange::evaluate_upstream_head`]. Returns
     /// whether a stored response replaces the upstream's. If the status is an error and
-    /// [`upstream_failed`](Self::handle_upstream_failure) was not called, the upstream has failed with
-    /// `failure`.
+    /// [`handle_upstream_failure`](Self::handle_upstream_failure) was not called, the upstream has
+    /// failed with `failure`.
     ///
     /// # Errors
     /// [`HostMisuse`] unless a response head is awaited.
@@ -128,7 +128,8 @@ impl ExchangeDriver {
 
     /// Handles `length` bytes of the body as the upstream sent it, before other filters changed it,
     /// with the bytes if they are in memory; `is_last` marks the end. A host that can't distinguish
-    /// them does not call this. Returns a job as [`response_sent`](Self::handle_response_sent) does.
+    /// them does not call this. Returns a job as
+    /// [`handle_response_sent`](Self::handle_response_sent) does.
     pub fn handle_upstream_piece(
         &mut self,
         piece: Option<&[u8]>,

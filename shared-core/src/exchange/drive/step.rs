@@ -187,7 +187,7 @@ pub enum OtherFiltersEffect {
     /// The body is changed.
     BodyChanged,
     /// The body is changed, and the upstream's body is reported to
-    /// [`upstream_piece`](crate::exchange::drive::ExchangeDriver::handle_upstream_piece).
+    /// [`handle_upstream_piece`](crate::exchange::drive::ExchangeDriver::handle_upstream_piece).
     SeparateCopy,
 }
 

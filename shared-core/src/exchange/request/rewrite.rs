@@ -119,9 +119,9 @@ impl Exchange {
         }
     }
 
-    /// Copies the body, to be processed by [`run_body_stages`](Self::run_pending_stages). `body` is
-    /// `None` if there is no memory to read it or it `is_too_long`. `false` if the body goes to the
-    /// node unchanged.
+    /// Copies the body, to be processed by [`run_pending_stages`](Self::run_pending_stages). `body`
+    /// is `None` if there is no memory to read it or it `is_too_long`. `false` if the body goes to
+    /// the node unchanged.
     ///
     /// # Errors
     /// [`HostMisuse`] unless a response head is awaited.

@@ -220,8 +220,8 @@ impl Exchange {
         })
     }
 
-    /// Completes the body where [`body_end`](Self::complete_withheld_body) has failed: it is sent unchanged if it
-    /// is complete.
+    /// Completes the body where [`complete_withheld_body`](Self::complete_withheld_body) has
+    /// failed: it is sent unchanged if it is complete.
     ///
     /// # Errors
     /// [`HostMisuse`] unless the head is withheld.

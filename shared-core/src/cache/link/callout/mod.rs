@@ -5,7 +5,8 @@
 //! changed since. So no entry is sent before the owner was queried for it *after* the request began
 //! to wait. A follower that joins a flight later waits for one more query, on behalf of all such
 //! followers; and a response that a request has fetched is shared when the owner has stored it. No
-//! entry is sent from memory ([`permits_sending`](OwnerClient::permits_sending_from_memory) is `false`).
+//! entry is sent from memory
+//! ([`permits_sending_from_memory`](OwnerClient::permits_sending_from_memory) is `false`).
 //!
 //! ```text
 //!  queued ──▶ next ──▶ in flight ──▶ answered: found     to those who joined before it was sent

@@ -39,8 +39,8 @@ enum UpstreamBatchResponse {
 impl Exchange {
     /// Merges the node's responses with the stored ones.
     ///
-    /// Any reason why stored responses must not be sent together with the node's has to be
-    /// detected here, between `read_upstream_batch` and the loop over the places, where both are
+    /// Any reason why stored responses must not be sent together with the node's has to be detected
+    /// here, between `read_upstream_batch_response` and the loop over the places, where both are
     /// complete.
     pub(in crate::exchange::cache) fn assemble_batch_response(
         &self,

@@ -118,8 +118,8 @@ pub enum LookupAction {
     /// Send `Exchange::stored_response_status`, `Exchange::head_edits` as the complete head, and
     /// `Exchange::body_slices`.
     Respond,
-    /// Respond like `Respond`, after `Exchange::run_body_stages` has run on a thread that serves no
-    /// connections; if `Exchange::stored_response_status` is 0 then, forward the request to the
+    /// Respond like `Respond`, after `Exchange::run_pending_stages` has run on a thread that serves
+    /// no connections; if `Exchange::stored_response_status` is 0 then, forward the request to the
     /// node.
     RespondOffLoop,
     /// Forward the request to the node, with `Exchange::request_body` as its body.
