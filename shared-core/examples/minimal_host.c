@@ -1,10 +1,4 @@
-/*
- * A minimal host: writes the response of one exchange, compressed, to stdout.
- *
- *     cargo build --package sszip-nginx
- *     gcc -I shared-core/include shared-core/examples/minimal_host.c \
- *         target/debug/libsszip_nginx.a -lpthread -ldl -lm
- */
+/* A minimal host: writes the compressed response of one exchange to stdout. */
 
 #include <assert.h>
 #include <stdio.h>
