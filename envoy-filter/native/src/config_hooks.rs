@@ -90,8 +90,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     // SAFETY: the function's contract.
     unsafe {
         call_with_background_requests(config, |background| {
-            background.store_background_response(id)
-        })
+            background.store_background_response(id);
+        });
     };
 }
 
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     // SAFETY: the function's contract.
     unsafe {
         call_with_background_requests(config, |background| {
-            background.drop_reset_background_request(id)
-        })
+            background.drop_reset_background_request(id);
+        });
     };
 }

@@ -502,7 +502,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
         let failure =
             UpstreamFailure::from_envoy_local_reply(status, unsafe { details.as_slice() });
         let _ = filter.call_with_stream_exchange(stream, |exchange| {
-            exchange.handle_envoy_local_reply(stream, failure)
+            exchange.handle_envoy_local_reply(stream, failure);
         });
     }
     LocalReplyHookStatus::Continue
@@ -625,7 +625,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_wr
         let stream = EnvoyStreamHandle::new(stream);
         // an exchange in use resumes by itself
         let _ = filter.call_with_stream_exchange(stream, |exchange| {
-            exchange.schedule_unsent_response(stream)
+            exchange.schedule_unsent_response(stream);
         });
     }
 }

@@ -146,7 +146,7 @@ impl SlicedBody {
         for slice in &self.body_slices {
             match slice {
                 OwnedBodySlice::Own(range) => {
-                    drain_body_to_host(&mut self.own[range.clone()], &mut to)
+                    drain_body_to_host(&mut self.own[range.clone()], &mut to);
                 }
                 OwnedBodySlice::Owned(bytes) => to(bytes),
                 OwnedBodySlice::Shared(bytes) => to(bytes),

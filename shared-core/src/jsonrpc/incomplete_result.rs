@@ -40,7 +40,7 @@ fn is_failed_trace(scanner: &mut StrictJsonReader<'_>, list: &[u8]) -> Option<bo
         let value = scanner.skip_value().ok()?;
         match &list[name.content] {
             b"error" => {
-                has_error = classify_result_content(&list[value.span]) != ResultEmptiness::Null
+                has_error = classify_result_content(&list[value.span]) != ResultEmptiness::Null;
             }
             b"type" => has_type = value.kind == JsonValueKind::String,
             // members of geth's frames, and of Parity's

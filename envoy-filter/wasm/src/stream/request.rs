@@ -2,7 +2,8 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, OffLoopJob, RequestBodyAvailability,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, OffLoopJob,
+    RequestBodyAvailability,
 };
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};

@@ -610,7 +610,7 @@ impl OwnerLink {
     ) {
         match job {
             QueuedOwnerRequest::LookUp(look_up) => {
-                resolve_lookup_as_miss(&mut state.favours, shared, look_up)
+                resolve_lookup_as_miss(&mut state.favours, shared, look_up);
             }
             QueuedOwnerRequest::LookUps { waiter, .. }
             | QueuedOwnerRequest::Status { waiter, .. } => {

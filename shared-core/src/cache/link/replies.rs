@@ -26,7 +26,7 @@ impl OwnerLink {
     ) {
         match job {
             QueuedOwnerRequest::LookUp(look_up) => {
-                self.looked_up(state, shared, look_up, response, now)
+                self.looked_up(state, shared, look_up, response, now);
             }
             QueuedOwnerRequest::LookUps {
                 waiter, generation, ..

@@ -188,7 +188,7 @@ impl LinkTestHost {
             // SAFETY: just written.
             unsafe {
                 self.link()
-                    .report_bytes_read(&self.shared, slot, taken, self.now)
+                    .report_bytes_read(&self.shared, slot, taken, self.now);
             };
             bytes = &bytes[taken..];
         }

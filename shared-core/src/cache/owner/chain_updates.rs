@@ -15,7 +15,12 @@ impl Owner {
     /// Starts following the chain of a namespace: none of its blocks counts as final, and no entry
     /// outlives a reorganisation, except as [`apply_chain_change`](Self::apply_chain_change)
     /// reports.
-    pub fn start_following_chain(&self, namespace: CacheNamespace, heights: HeightUnit, now: ClockReading) {
+    pub fn start_following_chain(
+        &self,
+        namespace: CacheNamespace,
+        heights: HeightUnit,
+        now: ClockReading,
+    ) {
         let unknown = || ChainState::new_without_blocks(heights, now.unix);
         self.chains.get_or_add_chain(namespace, unknown);
         self.queue_chain_state_event(&mut lock_ignoring_poison(&self.shared), &namespace);

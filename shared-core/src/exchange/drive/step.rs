@@ -165,7 +165,7 @@ impl OffLoopJob {
         match self.0 {
             OffLoopWork::PendingWork(_) | OffLoopWork::Teardown(_) => {}
             OffLoopWork::Store(fill) => {
-                catch_panic(|| fill.store_and_publish_entries(now)).unwrap_or_default()
+                catch_panic(|| fill.store_and_publish_entries(now)).unwrap_or_default();
             }
         }
     }

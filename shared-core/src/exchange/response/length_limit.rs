@@ -65,7 +65,7 @@ impl CallResponseLengthLimit {
         policy: &CallAccessPolicy,
         call: &JsonRpcCall<'_>,
     ) -> Option<Self> {
-        let (most, id) = (policy.max_response_length(call.method)?, call.id?);
+        let (most, id) = (policy.method_response_limit(call.method)?, call.id?);
         let error = policy
             .response_too_long_error()
             .response_for_identity_client(id)?

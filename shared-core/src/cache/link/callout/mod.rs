@@ -596,7 +596,7 @@ impl CalloutState {
         }
         match work.job {
             QueuedOwnerRequest::LookUp(look_up) => {
-                resolve_lookup_as_miss(&mut self.favours, shared, look_up)
+                resolve_lookup_as_miss(&mut self.favours, shared, look_up);
             }
             QueuedOwnerRequest::LookUps { waiter, .. } => shared.wake_waiters([waiter]),
             QueuedOwnerRequest::Purge { waiter, .. } => shared.wake_waiters(waiter),

@@ -72,7 +72,7 @@ pub(super) fn newest_final_block(
     let depth = match finality {
         FinalizedBlockRule::Tag => {
             let block = poll.polled_block_or_error(NodeQuery::Finalized)?;
-            return Ok(block.map(|block| block.as_ref().map(NodeBlock::to_finality_mark)));
+            return Ok(block.map(|block| block.as_ref().map(NodeBlock::as_finality_mark)));
         }
         FinalizedBlockRule::Depth(depth) => depth,
     };
@@ -85,7 +85,7 @@ pub(super) fn newest_final_block(
     for number in (number.saturating_sub(MAX_EMPTY_SLOTS)..=number).rev() {
         match poll.polled_block_or_error(NodeQuery::ByNumber(number))? {
             Ok(None) => {}
-            found => return Ok(found.map(|block| block.as_ref().map(NodeBlock::to_finality_mark))),
+            found => return Ok(found.map(|block| block.as_ref().map(NodeBlock::as_finality_mark))),
         }
     }
     Ok(Ok(None))

@@ -51,7 +51,7 @@ pub struct NodeBlock {
 
 impl NodeBlock {
     /// The number and hash of the block, as the tracker remembers it.
-    pub(super) fn to_finality_mark(&self) -> FinalityMark {
+    pub(super) fn as_finality_mark(&self) -> FinalityMark {
         FinalityMark {
             number: self.number,
             hash: self.hash,

@@ -67,7 +67,7 @@ impl BlockWindow {
         if self.0.len() == MAX_BLOCKS {
             self.0.pop_front();
         }
-        self.0.push_back(block.to_finality_mark());
+        self.0.push_back(block.as_finality_mark());
     }
 
     pub(super) fn clear(&mut self) {
