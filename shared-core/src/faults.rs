@@ -20,6 +20,7 @@ pub(crate) enum InjectedTestFault {
     /// Refusal of memory for a buffered body or an encoder.
     FailAlloc,
     /// Report of another interface than the header's `SSZIP_ABI`.
+    #[cfg(feature = "ffi")]
     OtherAbi,
     /// Abort when a durable write is in memory, before it is flushed.
     #[cfg(feature = "store")]
@@ -56,7 +57,7 @@ pub(crate) fn is_fault_injected(fault: InjectedTestFault) -> bool {
 
 /// Whether `fault` is injected in a process that reads its configuration, which may still set the
 /// variable for the processes that it forks.
-#[cfg(not(feature = "faults"))]
+#[cfg(all(feature = "ffi", not(feature = "faults")))]
 #[inline(always)]
 pub(crate) fn is_fault_injected_before_fork(_fault: InjectedTestFault) -> bool {
     false
@@ -64,7 +65,7 @@ pub(crate) fn is_fault_injected_before_fork(_fault: InjectedTestFault) -> bool {
 
 /// Whether `fault` is injected in a process that reads its configuration, which may still set the
 /// variable for the processes that it forks.
-#[cfg(feature = "faults")]
+#[cfg(all(feature = "ffi", feature = "faults"))]
 pub(crate) fn is_fault_injected_before_fork(fault: InjectedTestFault) -> bool {
     read_fault() == Some(fault)
 }
@@ -78,6 +79,7 @@ fn read_fault() -> Option<InjectedTestFault> {
         Ok("panic-stream") => Some(InjectedTestFault::PanicStream),
         Ok("fail-compress") => Some(InjectedTestFault::FailCompress),
         Ok("fail-alloc") => Some(InjectedTestFault::FailAlloc),
+        #[cfg(feature = "ffi")]
         Ok("other-abi") => Some(InjectedTestFault::OtherAbi),
         #[cfg(feature = "store")]
         Ok("die-unflushed") => Some(InjectedTestFault::DieUnflushed),
