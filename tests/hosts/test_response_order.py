@@ -40,8 +40,10 @@ def test_response_to_an_earlier_request_does_not_replace_a_later_one(server, ori
     try:
         server.wait_for(lambda: len(received) == 1, "the first request at the node")
         assert result_of(server.fetch("/", BODY)) == "0x2"
-        is_stored = lambda: server.fetch("/", BODY).header("Cache-Status").startswith("sszip; hit")
-        server.wait_for(is_stored, "the second response to be stored")
+        server.wait_for(
+            lambda: server.fetch("/", BODY).header("Cache-Status").startswith("sszip; hit"),
+            "the second response to be stored",
+        )
     finally:
         is_released.set()
         client.join()

@@ -8,6 +8,7 @@ pub(super) mod plan;
 pub(super) mod ready_response;
 pub(super) mod stream_encoder;
 mod stream_pieces;
+mod too_long;
 mod upstream_errors;
 mod upstream_pieces;
 mod withheld_body;
