@@ -346,7 +346,7 @@ pub fn parse_acknowledged_generation(body: &[u8]) -> Result<u64, ProblemDetails>
 /// The JSON body of a purge request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PurgeRequestBody {
+struct PurgeScopeJson {
     everything: Option<bool>,
     namespace: Option<String>,
     method: Option<String>,
@@ -359,7 +359,7 @@ struct PurgeRequestBody {
 /// Returns the namespace in the body of a purge that a process requests because its node has
 /// another chain.
 pub fn parse_wrong_chain_namespace(body: &[u8]) -> Option<CacheNamespace> {
-    let object: PurgeRequestBody = serde_json::from_slice(body).ok()?;
+    let object: PurgeScopeJson = serde_json::from_slice(body).ok()?;
     parse_namespace(&object.wrong_chain?).ok()
 }
 
@@ -368,7 +368,7 @@ pub fn parse_wrong_chain_namespace(body: &[u8]) -> Option<CacheNamespace> {
 /// # Errors
 /// [`ProblemDetails`].
 pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
-    let PurgeRequestBody {
+    let PurgeScopeJson {
         everything,
         namespace: within,
         method,

@@ -1793,8 +1793,8 @@ sszip_str sszip_link_health_change(uint64_t now, bool *is_bad);
  * ======================================================================== */
 
 /*
- Selects an SSZ type; an empty string means that the property is not
- specified.
+ Selects an SSZ type by name, fork and preset, and the part of a value that
+ is meant; an empty string leaves a member unspecified.
  */
 typedef struct {
     /*

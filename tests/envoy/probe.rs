@@ -86,7 +86,7 @@ fn number(stream: FilterPtr, attribute: StreamAttribute) -> u64 {
     value
 }
 
-fn start_callout(config: FilterConfigPtr, cluster: &str, with_headers: bool) -> CalloutResult {
+fn start_callout(config: FilterConfigPtr, cluster: &str, with_headers: bool) -> CalloutInitResult {
     let lines = [
         (":method", "GET"),
         (":path", "/callout"),

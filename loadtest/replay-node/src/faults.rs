@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::body_slices::SharedBodySlices;
-use crate::options::{BodyFraming, ReplayDeliveryOptions};
+use crate::options::{BodyFraming, ReplayResponseOptions};
 
 /// Time for which a closed connection is still read, so that the bytes sent before the close are
 /// not lost to a reset.
@@ -38,12 +38,12 @@ pub struct FaultyResponsePlan {
 }
 
 impl FaultyResponsePlan {
-    /// Plans a response for which [`ReplayDeliveryOptions::bypasses_http_library`] is true.
+    /// Plans a response for which [`ReplayResponseOptions::bypasses_http_library`] is true.
     pub fn new(
         parts: &Parts,
         payload: SharedBodySlices,
         client: Version,
-        options: &ReplayDeliveryOptions,
+        options: &ReplayResponseOptions,
     ) -> Self {
         let mut plan = FaultyResponsePlan::default();
         if options.lost {
@@ -76,7 +76,7 @@ impl FaultyResponsePlan {
         &mut self,
         body: Bytes,
         framing: BodyFraming,
-        options: &ReplayDeliveryOptions,
+        options: &ReplayResponseOptions,
     ) -> bool {
         let cut = options.cut.filter(|cut| *cut < body.len());
         let end = cut.unwrap_or(body.len());

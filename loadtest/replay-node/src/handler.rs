@@ -16,7 +16,7 @@ use crate::body_slices::SharedBodySlices;
 use crate::chain::{self, BeaconEventStreamBody, OutageMode, SimulatedGetResponse, SimulatedNode};
 use crate::delivery::PacedResponseBody;
 use crate::faults::{self, FaultyResponsePlan};
-use crate::options::{DeliveryOptionError, ReplayDeliveryOptions};
+use crate::options::{DeliveryOptionError, ReplayResponseOptions};
 use crate::page::CONSENSUS_VERSION;
 use crate::respond::{build_response, UncodedResponseContent, UnframedResponse, HTML, JSON, TEXT};
 use crate::responses::ResponseTable;
@@ -60,9 +60,9 @@ pub struct ReplayNode {
     pub source: ReplayResponseSource,
     pub stats: Arc<RequestCounters>,
     pub publishes: ReceivedSubmissions,
-    pub defaults: ReplayDeliveryOptions,
+    pub defaults: ReplayResponseOptions,
     /// Options by method: the defaults, overridden by the method's own options.
-    pub by_method: HashMap<String, ReplayDeliveryOptions>,
+    pub by_method: HashMap<String, ReplayResponseOptions>,
 }
 
 /// A response that is sent without the HTTP library. It is returned as the service's error, which
@@ -358,9 +358,9 @@ fn accepted_publish_response(node: &ReplayNode, path: &str) -> Response<NodeResp
 
 /// Applies the options of the request over the options of the node.
 fn merge_request_options(
-    base: &ReplayDeliveryOptions,
+    base: &ReplayResponseOptions,
     head: &request::Parts,
-) -> Result<ReplayDeliveryOptions, DeliveryOptionError> {
+) -> Result<ReplayResponseOptions, DeliveryOptionError> {
     let mut options = base.clone();
     let query = head.uri.query().unwrap_or_default();
     if head.method == Method::POST {

@@ -36,7 +36,7 @@ use tokio::sync::watch;
 
 use chain::{SimulatedChainArguments, SimulatedNode};
 use handler::{ReplayNode, ReplayResponseSource};
-use options::{DeliveryOptionError, ReplayDeliveryOptions};
+use options::{DeliveryOptionError, ReplayResponseOptions};
 use responses::ResponseTable;
 use served_formats::ServedFormats;
 use server::{ListenAddress, NodeListener};
@@ -133,12 +133,12 @@ impl NodeArguments {
         &self,
     ) -> Result<
         (
-            ReplayDeliveryOptions,
-            HashMap<String, ReplayDeliveryOptions>,
+            ReplayResponseOptions,
+            HashMap<String, ReplayResponseOptions>,
         ),
         DeliveryOptionError,
     > {
-        let mut defaults = ReplayDeliveryOptions::default();
+        let mut defaults = ReplayResponseOptions::default();
         if self.gzip {
             defaults.parse_query_options("gzip=on")?;
         }
@@ -158,7 +158,7 @@ impl NodeArguments {
         for options in &self.with {
             defaults.parse_query_options(options)?;
         }
-        let mut by_method: HashMap<String, ReplayDeliveryOptions> = HashMap::new();
+        let mut by_method: HashMap<String, ReplayResponseOptions> = HashMap::new();
         let mut add = |methods: &str, options: &str| {
             methods.split(',').try_for_each(|method| {
                 by_method

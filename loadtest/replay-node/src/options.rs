@@ -43,7 +43,7 @@ pub enum GzipPolicy {
 /// The options of one response: its delivery, encoding and faults. `None` leaves the value to the
 /// layer below: the method's, then the node's options.
 #[derive(Clone, Debug, Default)]
-pub struct ReplayDeliveryOptions {
+pub struct ReplayResponseOptions {
     pub framing: Option<BodyFraming>,
     pub piece: Option<usize>,
     pub pause: Option<Duration>,
@@ -88,7 +88,7 @@ pub enum DeliveryOptionError {
     },
 }
 
-impl ReplayDeliveryOptions {
+impl ReplayResponseOptions {
     /// Parses options from the text of a query, over those already set.
     pub fn parse_query_options(&mut self, text: &str) -> Result<(), DeliveryOptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn later_options_override_earlier_ones() {
-        let mut options = ReplayDeliveryOptions::default();
+        let mut options = ReplayResponseOptions::default();
         options
             .parse_query_options("framing=chunked&piece=4096&pause_ms=5")
             .unwrap();
@@ -317,7 +317,7 @@ mod tests {
             "garbage=9",
             "lost=on",
         ] {
-            let mut options = ReplayDeliveryOptions::default();
+            let mut options = ReplayResponseOptions::default();
             options.parse_query_options(text).unwrap();
             assert!(options.bypasses_http_library(), "{text}");
         }
@@ -358,7 +358,7 @@ mod tests {
         ];
         for text in bad {
             let name = text.split_once('=').unwrap().0;
-            let error = ReplayDeliveryOptions::default()
+            let error = ReplayResponseOptions::default()
                 .parse_query_options(text)
                 .unwrap_err();
             assert!(
@@ -366,20 +366,20 @@ mod tests {
                 "{text}: {error}"
             );
             assert_eq!(
-                ReplayDeliveryOptions::default()
+                ReplayResponseOptions::default()
                     .parse_options_ignoring_unknown(text)
                     .unwrap_err(),
                 error
             );
         }
-        let unknown = ReplayDeliveryOptions::default()
+        let unknown = ReplayResponseOptions::default()
             .parse_query_options("piece=1&peice=2")
             .unwrap_err();
         assert_eq!(
             unknown,
             DeliveryOptionError::UnknownName("peice".to_owned())
         );
-        ReplayDeliveryOptions::default()
+        ReplayResponseOptions::default()
             .parse_options_ignoring_unknown("peice=2")
             .unwrap();
     }

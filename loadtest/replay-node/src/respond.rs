@@ -15,7 +15,7 @@ use crate::delivery::PacedResponseBody;
 use crate::envelope::{self, DeclaredForkAlteration};
 use crate::faults::{self, FaultyResponsePlan};
 use crate::handler::{FaultyResponse, ReplayNode};
-use crate::options::{BodyFraming, GzipPolicy, ReplayDeliveryOptions};
+use crate::options::{BodyFraming, GzipPolicy, ReplayResponseOptions};
 use crate::page::{
     negotiate_format, BodyFormat, PageRepresentation, ReplayPage, CONSENSUS_VERSION,
 };
@@ -145,7 +145,7 @@ impl<'a> UnframedResponse<'a> {
         self,
         node: &ReplayNode,
         head: &request::Parts,
-        options: &ReplayDeliveryOptions,
+        options: &ReplayResponseOptions,
     ) -> Self {
         let refused = options.error.or(options.refuse);
         let is_submission = matches!(self.content, UncodedResponseContent::Submission(..));
@@ -242,7 +242,7 @@ impl<'a> UnframedResponse<'a> {
 /// Returns the witness generator, with the size from the options if it is set.
 fn witness_generator_with_size<'a>(
     witness: Cow<'a, WitnessGenerator>,
-    options: &ReplayDeliveryOptions,
+    options: &ReplayResponseOptions,
 ) -> Cow<'a, WitnessGenerator> {
     match options.witness {
         Some(size) => Cow::Owned(witness.with_size(size)),
@@ -254,7 +254,7 @@ pub fn build_response(
     node: &ReplayNode,
     head: &request::Parts,
     answered: UnframedResponse<'_>,
-    options: &ReplayDeliveryOptions,
+    options: &ReplayResponseOptions,
     in_flight: InFlightRequestGuard,
 ) -> Result<Response<PacedResponseBody>, FaultyResponse> {
     let mut answered = answered.apply_delivery_options(node, head, options);
@@ -336,7 +336,7 @@ fn build_body(
     content: &UncodedResponseContent<'_>,
     has_body: bool,
     encode: bool,
-    options: &ReplayDeliveryOptions,
+    options: &ReplayResponseOptions,
 ) -> SharedBodySlices {
     if !has_body {
         return SharedBodySlices::default();
@@ -362,7 +362,7 @@ fn build_body(
 /// Applies the options that change the body before it is encoded.
 fn alter_response_body(
     mut payload: SharedBodySlices,
-    options: &ReplayDeliveryOptions,
+    options: &ReplayResponseOptions,
 ) -> SharedBodySlices {
     let version = options.version.as_ref();
     if let Some(changed) =

@@ -38,7 +38,7 @@ struct CounterReport<'a> {
     in_flight: u64,
     bytes_in: u64,
     bytes_out: u64,
-    connections: NodeConnectionCounts,
+    connections: ReplayConnectionCounters,
     batches: u64,
     pages: u64,
     invalid: u64,
@@ -51,7 +51,7 @@ struct CounterReport<'a> {
 
 /// The counters of connections in `/stats`.
 #[derive(Serialize)]
-struct NodeConnectionCounts {
+struct ReplayConnectionCounters {
     accepted: u64,
     open: u64,
 }
@@ -103,7 +103,7 @@ impl RequestCounters {
             in_flight: self.in_flight.load(Relaxed),
             bytes_in: self.bytes_in.load(Relaxed),
             bytes_out: self.bytes_out.load(Relaxed),
-            connections: NodeConnectionCounts {
+            connections: ReplayConnectionCounters {
                 accepted: self.accepted.load(Relaxed),
                 open: self.open.load(Relaxed),
             },

@@ -229,9 +229,9 @@ macro_rules! collections {
             }
 
             /// A serde visitor that collects the elements of an array.
-            struct ArrayVisitor<C>(PhantomData<C>);
+            struct BoundedCollectionVisitor<C>(PhantomData<C>);
 
-            impl<'de, C: BoundedCollection<Item: $read>> Visitor<'de> for ArrayVisitor<C> {
+            impl<'de, C: BoundedCollection<Item: $read>> Visitor<'de> for BoundedCollectionVisitor<C> {
                 type Value = C;
 
                 fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -259,7 +259,7 @@ macro_rules! collections {
             pub fn deserialize<'de, C: BoundedCollection<Item: $read>, D: Deserializer<'de>>(
                 from: D,
             ) -> Result<C, D::Error> {
-                from.deserialize_seq(ArrayVisitor(PhantomData))
+                from.deserialize_seq(BoundedCollectionVisitor(PhantomData))
             }
         }
     };

@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::batch_elements::{
-    read_batch_elements, BatchResponseShape, BatchResponseSpans, ParsedBatchResponses,
+    read_batch_responses, BatchResponseJsonKind, BatchResponseSpans, ParsedBatchResponses,
 };
 
 /// Returns the texts of all elements.
@@ -44,7 +44,7 @@ fn assert_agrees_with_serde(text: &[u8], elements: &ParsedBatchResponses) {
         assert!(!elements.is_whole);
     }
     let parsed = serde_json::from_str::<Vec<&RawValue>>(plain);
-    if let (Ok(parsed), BatchResponseShape::Array) = (parsed, elements.shape) {
+    if let (Ok(parsed), BatchResponseJsonKind::Array) = (parsed, elements.shape) {
         let parsed: Vec<_> = parsed.iter().map(|one| one.get().as_bytes()).collect();
         assert_eq!(element_texts(text, elements), parsed);
     }
@@ -54,18 +54,18 @@ fuzz_target!(|data: &[u8]| {
     let [high, low, text @ ..] = data else {
         return;
     };
-    let elements = read_batch_elements(text).expect("there is memory");
+    let elements = read_batch_responses(text).expect("there is memory");
     assert_spans_in_order(text, &elements.all);
     assert_agrees_with_serde(text, &elements);
 
     let cut = usize::from(u16::from_be_bytes([*high, *low])) % (text.len() + 1);
-    let beginning = read_batch_elements(&text[..cut]).expect("there is memory");
+    let beginning = read_batch_responses(&text[..cut]).expect("there is memory");
     assert_spans_in_order(&text[..cut], &beginning.all);
     if text[cut..].iter().any(|byte| !byte.is_ascii_whitespace()) {
         assert!(
             !beginning.is_whole
                 || !elements.is_whole
-                || beginning.shape == BatchResponseShape::Other
+                || beginning.shape == BatchResponseJsonKind::Other
         );
     }
     assert!(
@@ -79,6 +79,6 @@ fuzz_target!(|data: &[u8]| {
         b"]",
     ]
     .concat();
-    let again = read_batch_elements(&joined).expect("there is memory");
+    let again = read_batch_responses(&joined).expect("there is memory");
     assert!(again.is_whole && again.all.len() == elements.all.len());
 });

@@ -6,8 +6,8 @@ use super::types::{sszip_status, sszip_str};
 use crate::bytes::SharedBytes;
 use crate::script::ssz_values::{self, SszTypeSelector};
 
-/// Selects an SSZ type; an empty string means that the property is not
-/// specified.
+/// Selects an SSZ type by name, fork and preset, and the part of a value that
+/// is meant; an empty string leaves a member unspecified.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_ssz_type {

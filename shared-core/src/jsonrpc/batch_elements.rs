@@ -27,7 +27,7 @@ pub struct BatchResponseSpans {
 
 /// The shape of a node's response to a batch: an array of responses, a single object, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchResponseShape {
+pub enum BatchResponseJsonKind {
     /// An array of responses.
     Array,
     /// A single object.
@@ -40,7 +40,7 @@ pub enum BatchResponseShape {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedBatchResponses {
     /// The value that contains the responses.
-    pub shape: BatchResponseShape,
+    pub shape: BatchResponseJsonKind,
     /// Complete responses, in the order of the text.
     pub all: Vec<BatchResponseSpans>,
     /// The text is JSON from its beginning to its end.
@@ -51,7 +51,7 @@ impl ParsedBatchResponses {
     /// Returns the elements of an empty array.
     pub const fn empty_array() -> Self {
         Self {
-            shape: BatchResponseShape::Array,
+            shape: BatchResponseJsonKind::Array,
             all: Vec::new(),
             is_whole: true,
         }
@@ -72,7 +72,7 @@ enum BatchReadError {
 ///
 /// # Errors
 /// [`OutOfMemory`].
-pub fn read_batch_elements(text: &[u8]) -> Result<ParsedBatchResponses, OutOfMemory> {
+pub fn read_batch_responses(text: &[u8]) -> Result<ParsedBatchResponses, OutOfMemory> {
     // some encoders begin with a byte order mark
     let start = if text.starts_with(b"\xEF\xBB\xBF") {
         3
@@ -85,7 +85,7 @@ pub fn read_batch_elements(text: &[u8]) -> Result<ParsedBatchResponses, OutOfMem
         open: OpenJsonContainers::default(),
     };
     let mut elements = ParsedBatchResponses {
-        shape: BatchResponseShape::Other,
+        shape: BatchResponseJsonKind::Other,
         all: Vec::new(),
         is_whole: false,
     };
@@ -111,12 +111,12 @@ impl BatchElementReader<'_> {
         self.skip_white_space();
         match self.peek_required_byte()? {
             b'[' => {
-                to.shape = BatchResponseShape::Array;
+                to.shape = BatchResponseJsonKind::Array;
                 self.at += 1;
                 self.read_array(&mut to.all)?;
             }
             b'{' => {
-                to.shape = BatchResponseShape::Object;
+                to.shape = BatchResponseJsonKind::Object;
                 let element = self.read_batch_element()?;
                 try_push(&mut to.all, element).ok_or(BatchReadError::Memory)?;
             }
@@ -400,7 +400,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::{
-        read_batch_elements, BatchResponseShape, BatchResponseSpans, ParsedBatchResponses,
+        read_batch_responses, BatchResponseJsonKind, BatchResponseSpans, ParsedBatchResponses,
     };
 
     fn texts<'a>(text: &'a str, elements: &ParsedBatchResponses) -> Vec<&'a str> {
@@ -424,7 +424,7 @@ mod tests {
             (r#"[{"id":1,"result":"\ud800"}]"#, &[Some("1")]),
             ("[]", &[]),
         ] {
-            let elements = read_batch_elements(text.as_bytes()).unwrap();
+            let elements = read_batch_responses(text.as_bytes()).unwrap();
             let found: Vec<_> = elements
                 .all
                 .iter()
@@ -432,7 +432,7 @@ mod tests {
                 .collect();
             assert_eq!(
                 (elements.shape, elements.is_whole, &found[..]),
-                (BatchResponseShape::Array, true, ids),
+                (BatchResponseJsonKind::Array, true, ids),
                 "{text}"
             );
         }
@@ -441,9 +441,9 @@ mod tests {
     #[test]
     fn complete_responses_are_found_in_truncated_text() {
         let text = r#"[{"id":1,"result":[{"a":"]"}]},{"id":2},{"id":3,"result":[1,2]}]"#;
-        let whole = read_batch_elements(text.as_bytes()).unwrap();
+        let whole = read_batch_responses(text.as_bytes()).unwrap();
         for cut in 0..text.len() {
-            let elements = read_batch_elements(&text.as_bytes()[..cut]).unwrap();
+            let elements = read_batch_responses(&text.as_bytes()[..cut]).unwrap();
             assert!(!elements.is_whole, "{cut}");
             let ended = |one: &&BatchResponseSpans| one.span.end <= cut;
             let expected = whole.all.iter().take_while(ended).count();
@@ -451,7 +451,7 @@ mod tests {
             assert_eq!(elements.all, whole.all[..expected], "{cut}");
         }
         let doubled = format!("{text}{text}");
-        let elements = read_batch_elements(doubled.as_bytes()).unwrap();
+        let elements = read_batch_responses(doubled.as_bytes()).unwrap();
         assert!(!elements.is_whole);
         assert_eq!(elements.all, whole.all);
     }
@@ -459,9 +459,9 @@ mod tests {
     #[test]
     fn number_at_the_truncation_is_no_element() {
         let text = "[1,-20 ,3.5e10,true,\"a\"]";
-        let whole = read_batch_elements(text.as_bytes()).unwrap();
+        let whole = read_batch_responses(text.as_bytes()).unwrap();
         for cut in 0..text.len() {
-            let elements = read_batch_elements(&text.as_bytes()[..cut]).unwrap();
+            let elements = read_batch_responses(&text.as_bytes()[..cut]).unwrap();
             assert!(whole.all.starts_with(&elements.all), "{cut}");
         }
     }
@@ -469,25 +469,25 @@ mod tests {
     #[test]
     fn single_object_is_distinguished_from_an_array() {
         let text = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#;
-        let elements = read_batch_elements(text.as_bytes()).unwrap();
+        let elements = read_batch_responses(text.as_bytes()).unwrap();
         assert_eq!(
             (elements.shape, elements.is_whole),
-            (BatchResponseShape::Object, true)
+            (BatchResponseJsonKind::Object, true)
         );
         let one = &elements.all[0];
         assert_eq!(&text[one.error.clone().unwrap()], r#"{"code":1}"#);
         assert_eq!(texts(text, &elements), [text]);
         for text in ["", " ", "null", "\"[1]\"", "<html>", "1", "\u{feff}"] {
-            let elements = read_batch_elements(text.as_bytes()).unwrap();
+            let elements = read_batch_responses(text.as_bytes()).unwrap();
             assert_eq!(
                 (elements.shape, elements.all),
-                (BatchResponseShape::Other, vec![])
+                (BatchResponseJsonKind::Other, vec![])
             );
         }
-        let marked = read_batch_elements("\u{feff}[1]".as_bytes()).unwrap();
+        let marked = read_batch_responses("\u{feff}[1]".as_bytes()).unwrap();
         assert_eq!(
             (marked.shape, marked.is_whole),
-            (BatchResponseShape::Array, true)
+            (BatchResponseJsonKind::Array, true)
         );
     }
 
@@ -499,10 +499,10 @@ mod tests {
             "1".to_owned() + &"}]".repeat(5000)
         );
         let text = format!("[{{\"id\":1,\"result\":{deep}}},{{\"id\":2}}]");
-        let elements = read_batch_elements(text.as_bytes()).unwrap();
+        let elements = read_batch_responses(text.as_bytes()).unwrap();
         assert!(elements.is_whole && elements.all.len() == 2);
         let mixed = text.replacen("}]}]", "}]]}", 1);
-        assert!(!read_batch_elements(mixed.as_bytes()).unwrap().is_whole);
+        assert!(!read_batch_responses(mixed.as_bytes()).unwrap().is_whole);
     }
 
     #[test]
@@ -535,7 +535,7 @@ mod tests {
             "[NaN]",
         ] {
             assert!(
-                !read_batch_elements(text.as_bytes()).unwrap().is_whole,
+                !read_batch_responses(text.as_bytes()).unwrap().is_whole,
                 "{text}"
             );
         }
@@ -544,7 +544,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn reader_agrees_with_serde_json(text in "[\\[\\]{}:,\"a\\\\u0-9 .eE+tfn-]{0,12}|\\[(\\{(\"id\":1|\"a\":\\[\\])?\\},?){0,3}\\]") {
-            let elements = read_batch_elements(text.as_bytes()).unwrap();
+            let elements = read_batch_responses(text.as_bytes()).unwrap();
             let parsed = serde_json::from_str::<&RawValue>(&text);
             // serde_json reads strings as text, and so rejects invalid code units
             if parsed.is_ok() {
@@ -553,7 +553,7 @@ mod tests {
             if elements.is_whole && !text.contains("\\u") {
                 assert!(parsed.is_ok(), "{text}");
             }
-            if let (Ok(parsed), BatchResponseShape::Array) = (serde_json::from_str::<Vec<&RawValue>>(&text), elements.shape) {
+            if let (Ok(parsed), BatchResponseJsonKind::Array) = (serde_json::from_str::<Vec<&RawValue>>(&text), elements.shape) {
                 let parsed: Vec<_> = parsed.iter().map(|one| one.get()).collect();
                 assert_eq!(texts(&text, &elements), parsed);
             }

@@ -30,7 +30,7 @@ const VALUE_HASH_KEY: &[u8; 32] = b"sszip: values that scripts keep.";
 /// Maximum lifetime of a value: a hundred years, in milliseconds.
 const MAX_TTL_MS: u64 = 100 * 365 * 86_400_000;
 
-/// The reason why a program's value can't be stored, removed or looked up.
+/// The reason why a value that a script keeps in the cache can't be stored, removed or looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptValueStoreError {
     /// The hot tier is disabled.

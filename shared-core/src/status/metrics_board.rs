@@ -165,7 +165,7 @@ impl MetricsBoard {
         show(WAITING_GAUGE, process.shared.flights.total_waiter_count());
     }
 
-    /// Computes the sums over the parts of all workers.
+    /// Returns all metrics, each summed over the parts of all workers.
     pub fn sum_over_workers(self) -> MetricsTotals {
         let mut all = [0; PART_LENGTH];
         for part in self.worker_parts() {

@@ -98,7 +98,7 @@ impl SimulatedRequest {
         }
     }
 
-    /// Asserts that the client read the right response.
+    /// Asserts that `body` is the simulated node's response to this request.
     pub fn assert_response_matches(&self, head: &HeaderLines, body: &[u8]) {
         match self {
             Self::Call { number, id } => {

@@ -17,10 +17,11 @@ const ABI_VERSION: u32 = 5;
 
 const NAME: &str = "libsszip_owner.so";
 
-/// The C struct `sszip_owner_config`; a number that is 0 means the owner's default.
+/// The settings with which the owner's library starts an owner, in the layout of its C struct
+/// `sszip_owner_config`. A number that is 0 means the owner's default.
 #[repr(C)]
 #[derive(Debug)]
-pub struct FfiOwnerConfig {
+pub struct OwnerLibraryConfig {
     size: usize,
     socket: *const c_char,
     socket_len: usize,
@@ -61,7 +62,7 @@ pub struct OwnerStartSettings {
 /// The functions of the owner's library, which stays loaded until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerLibrary {
-    run: unsafe extern "C" fn(*const FfiOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
+    run: unsafe extern "C" fn(*const OwnerLibraryConfig, bool, OwnerLog, *mut bool) -> u64,
     exit_owner: unsafe extern "C" fn(OwnerLog) -> bool,
 }
 
@@ -100,7 +101,12 @@ impl OwnerLibrary {
             Ok(Self {
                 run: std::mem::transmute::<
                     *mut c_void,
-                    unsafe extern "C" fn(*const FfiOwnerConfig, bool, OwnerLog, *mut bool) -> u64,
+                    unsafe extern "C" fn(
+                        *const OwnerLibraryConfig,
+                        bool,
+                        OwnerLog,
+                        *mut bool,
+                    ) -> u64,
                 >(run),
                 exit_owner: std::mem::transmute::<
                     *mut c_void,
@@ -114,7 +120,7 @@ impl OwnerLibrary {
     /// milliseconds after which to call again, and whether the owner serves.
     /// Only one thread calls this.
     pub fn run_owner_step(&self, settings: &OwnerStartSettings) -> (u64, bool) {
-        let config = FfiOwnerConfig::from_settings(settings);
+        let config = OwnerLibraryConfig::from_settings(settings);
         let mut serves = false;
         // SAFETY: the strings are valid during the call.
         let after = unsafe { (self.run)(&raw const config, true, Some(log_line), &raw mut serves) };
@@ -129,7 +135,7 @@ impl OwnerLibrary {
     }
 }
 
-impl FfiOwnerConfig {
+impl OwnerLibraryConfig {
     fn from_settings(settings: &OwnerStartSettings) -> Self {
         Self {
             size: size_of::<Self>(),
@@ -214,16 +220,16 @@ fn last_load_error() -> String {
 mod tests {
     use std::mem::offset_of;
 
-    use super::{FfiOwnerConfig, ABI_VERSION};
+    use super::{OwnerLibraryConfig, ABI_VERSION};
 
     #[test]
     fn struct_layout_equals_the_owner_header() {
         use sszip_owner::ffi::{sszip_owner_config as Its, SSZIP_OWNER_ABI};
         assert_eq!(ABI_VERSION, SSZIP_OWNER_ABI);
-        assert_eq!(size_of::<FfiOwnerConfig>(), size_of::<Its>());
+        assert_eq!(size_of::<OwnerLibraryConfig>(), size_of::<Its>());
         macro_rules! same {
             ($($field:ident)*) => {$(
-                assert_eq!(offset_of!(FfiOwnerConfig, $field), offset_of!(Its, $field), stringify!($field));
+                assert_eq!(offset_of!(OwnerLibraryConfig, $field), offset_of!(Its, $field), stringify!($field));
             )*};
         }
         same!(size socket socket_len path path_len max_size memory max_entry threads);

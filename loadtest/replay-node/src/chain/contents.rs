@@ -7,7 +7,7 @@ use serde_json::{json, Value};
 use crate::sample::chain::{
     self as sample, Block, BlockGenerationParameters, Transaction, WITHDRAWALS,
 };
-use crate::sample::traces::{self, TransactionTrace};
+use crate::sample::traces::{self, SampleTransactionTrace};
 use crate::sample::values::{hex_prefixed, Address, Quantity, Word};
 use crate::sample::world::SampleAccounts;
 
@@ -116,7 +116,7 @@ impl BlockContentsGenerator {
     }
 
     /// Returns the call traces of a block's transactions.
-    pub fn block_traces(&self, block: &Block) -> Vec<TransactionTrace> {
+    pub fn block_traces(&self, block: &Block) -> Vec<SampleTransactionTrace> {
         let mut dice = derive_generator("traces", &[&block.header.hash.0]);
         traces::block_traces(&self.world, &mut dice, block)
     }

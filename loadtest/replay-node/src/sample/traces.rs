@@ -39,7 +39,7 @@ fn is_empty(data: &HexSerializedBytes) -> bool {
 /// The call trace of one transaction, as `debug_traceBlockByNumber` returns it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TransactionTrace {
+pub struct SampleTransactionTrace {
     pub tx_hash: Word,
     pub result: TracedCall,
 }
@@ -49,12 +49,12 @@ pub fn block_traces(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
     block: &Block,
-) -> Vec<TransactionTrace> {
+) -> Vec<SampleTransactionTrace> {
     block
         .transactions
         .iter()
         .zip(&block.receipts)
-        .map(|(transaction, receipt)| TransactionTrace {
+        .map(|(transaction, receipt)| SampleTransactionTrace {
             tx_hash: transaction.hash,
             result: trace_transaction(world, dice, transaction, receipt.gas_used.0),
         })
@@ -300,7 +300,10 @@ struct FlatTraceResult<'a> {
 }
 
 /// Flattens traces to one entry per call, parents before their children.
-pub fn flatten_traces<'a>(block: &Block, traces: &'a [TransactionTrace]) -> Vec<FlatTrace<'a>> {
+pub fn flatten_traces<'a>(
+    block: &Block,
+    traces: &'a [SampleTransactionTrace],
+) -> Vec<FlatTrace<'a>> {
     let mut flat = Vec::new();
     for (position, trace) in traces.iter().enumerate() {
         push_flat(

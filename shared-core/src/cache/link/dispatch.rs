@@ -47,7 +47,7 @@ impl OwnerLink {
             let Some(job) = state.next(ready) else {
                 return;
             };
-            state.open_connection_for_job(slot, job);
+            state.queue_connect_for_owner_request(slot, job);
         }
     }
 
@@ -136,8 +136,9 @@ impl LinkState {
         }
     }
 
-    /// A connection is to be opened for a job.
-    pub(super) fn open_connection_for_job(&mut self, slot: usize, job: QueuedOwnerRequest) {
+    /// Marks the slot as connecting, with `job` as its first request, and has the host open the
+    /// connection.
+    pub(super) fn queue_connect_for_owner_request(&mut self, slot: usize, job: QueuedOwnerRequest) {
         if let Some(place) = self.slots.get_mut(slot) {
             place.stage = ConnectionState::Connecting;
             place.jobs.push_back(job);

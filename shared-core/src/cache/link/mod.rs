@@ -514,7 +514,7 @@ impl OwnerLink {
         }
         if matches!(state.slots[EVENTS].stage, ConnectionState::Closed { retry_at } if retry_at <= now)
         {
-            state.open_connection_for_job(EVENTS, QueuedOwnerRequest::Listen);
+            state.queue_connect_for_owner_request(EVENTS, QueuedOwnerRequest::Listen);
         }
         self.assign_jobs_to_connections(&mut state, shared, now);
         state.next_tick(now)

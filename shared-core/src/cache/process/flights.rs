@@ -94,7 +94,7 @@ struct FlightTable {
     /// Number of followers and batches that have ever joined a flight.
     joined: u64,
     /// Batches that wait for several flights.
-    batches: HashMap<WaitingRequestId, BatchFlightWait>,
+    batches: HashMap<WaitingRequestId, BatchFlightProgress>,
     /// Batches that have no flight left to wait for since a leader failed without a successor.
     released: Vec<WaitingRequestId>,
     /// Leased keys whose flights ended without a response.
@@ -120,7 +120,7 @@ struct FlightFollower {
 
 /// The wait of one batch for several flights, and the responses that have arrived for it.
 #[derive(Debug, Default)]
-struct BatchFlightWait {
+struct BatchFlightProgress {
     /// Number of flights that have not ended.
     left: usize,
     keys: Vec<CacheKey>,
@@ -360,7 +360,7 @@ impl FlightTable {
                 flight.batches.push(FlightFollower { waiter, number });
             }
         }
-        let batch = BatchFlightWait {
+        let batch = BatchFlightProgress {
             left: keys.len(),
             keys,
             answers,

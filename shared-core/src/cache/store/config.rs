@@ -83,13 +83,13 @@ impl StoreConfig {
     /// Maximum size of the memtables in bytes, without RocksDB's overhead.
     pub fn max_memtable_memory(&self) -> u64 {
         // one set of memtables is filled while another is flushed
-        2 * self.max_unflushed_bytes()
+        2 * self.max_unflushed_store_bytes()
     }
 
     /// Maximum number of bytes that are written between two flushes. A flush begins at
     /// [`StoreConfig::write_buffer`], or as soon as the flush in progress has ended. At twice as
     /// many bytes writes are refused, except an entry, of any length, that begins below.
-    pub(super) fn max_unflushed_bytes(&self) -> u64 {
+    pub(super) fn max_unflushed_store_bytes(&self) -> u64 {
         2 * self.write_buffer + self.max_entry_length()
     }
 
@@ -141,7 +141,7 @@ impl StoreConfig {
             fifo_size,
             write_buffer: self.write_buffer,
             // with RocksDB's overhead
-            memtable: 2 * self.max_unflushed_bytes() + (8 << 20),
+            memtable: 2 * self.max_unflushed_store_bytes() + (8 << 20),
             joined: self.max_compacted_file(),
         };
         [

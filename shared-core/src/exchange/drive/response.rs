@@ -115,7 +115,7 @@ impl ExchangeDriver {
         let is_changed = self.is_changed;
         let has_memory = self.with_exchange_mut(|exchange| {
             exchange.apply_filtered_hit_head(fields);
-            !is_changed || exchange.decompress_outgoing_body()
+            !is_changed || exchange.replace_body_by_identity_for_filters()
         });
         has_memory.unwrap_or(false)
     }

@@ -321,8 +321,9 @@ impl RequestCharset {
         }
     }
 
-    /// Whether a node that follows the head may read another text than UTF-8 in this body.
-    pub(in crate::exchange) fn is_body_encoding_ambiguous(self, body: &[u8]) -> bool {
+    /// Whether a node that obeys the `Content-Type` could read other text in this body than its
+    /// UTF-8.
+    pub(in crate::exchange) fn may_be_read_as_other_text_than_utf8(self, body: &[u8]) -> bool {
         self.is_other
             || self.is_latin && !body.is_ascii()
             || self.is_form && body.iter().any(|byte| matches!(byte, b'%' | b'+'))

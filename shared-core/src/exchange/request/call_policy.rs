@@ -157,7 +157,7 @@ impl Exchange {
         policy: &CallAccessPolicy,
         body: &[u8],
     ) -> CallAccessDecision {
-        if self.request.text.is_body_encoding_ambiguous(body) {
+        if self.request.text.may_be_read_as_other_text_than_utf8(body) {
             return CallAccessDecision::Refused(UnverifiableRequestReason::Coding);
         }
         let is_batch = body.trim_ascii_start().first() == Some(&b'[');

@@ -145,7 +145,7 @@ impl Exchange {
 
     /// Decompresses the body that is to be sent, for a host whose filters change it. `false` if
     /// there is no memory for it.
-    pub fn decompress_outgoing_body(&mut self) -> bool {
+    pub fn replace_body_by_identity_for_filters(&mut self) -> bool {
         let answer = self.response_body_mut();
         let stored = answer.and_then(|it| it.stored.take_if(|body| SlicedBody::is_gzip(body)));
         let Some(coded) = stored else {

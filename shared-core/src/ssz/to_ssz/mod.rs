@@ -396,8 +396,8 @@ impl<'s> JsonToSsz<'s> {
         }
     }
 
-    /// Continues to read within open values until a token must be stored, because the input ends or
-    /// a value is opened.
+    /// Reads on within the open objects and arrays, until the input ends or a value is opened whose
+    /// first token must be stored.
     fn read_members(
         &mut self,
         mut inside: ExpectedMemberToken,

@@ -184,7 +184,8 @@ pub(super) fn parse_quantity(text: &str) -> Result<[u8; 32], &'static str> {
     Ok(value)
 }
 
-/// Returns the digits of a string that consists of at most `most` digits.
+/// Returns the digits of a JSON string of at most `most` decimal digits; `None` if the text ends
+/// within it.
 fn read_quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, JsonTokenError> {
     match bytes.first() {
         None => return Ok(None),

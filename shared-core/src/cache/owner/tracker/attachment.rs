@@ -1,7 +1,7 @@
 //! The attachment of the node's head to the window.
 
+use super::poll::IncompleteNodePoll;
 use super::poll::NodePoll;
-use super::poll::PollEvaluationStop;
 use super::types::{FinalityMark, NodeBlock, NodeQuery};
 use super::window::BlockWindow;
 
@@ -16,7 +16,7 @@ pub(super) const MAX_INCONSISTENT_POLLS: u32 = 3;
 /// The position of the node's head in relation to the blocks of the window: equal, below, above or
 /// on another branch.
 #[derive(Debug)]
-pub(super) enum HeadWindowRelation {
+pub(super) enum NodeHeadPosition {
     /// The head is the first known block.
     First,
     /// The head is the window's head.
@@ -39,30 +39,30 @@ pub(super) fn locate_head_in_window(
     poll: &NodePoll,
     latest: &NodeBlock,
     confused: u32,
-) -> Result<HeadWindowRelation, PollEvaluationStop> {
+) -> Result<NodeHeadPosition, IncompleteNodePoll> {
     let (Some(bottom), Some(top)) = (window.oldest_block(), window.newest_block()) else {
-        return Ok(HeadWindowRelation::First);
+        return Ok(NodeHeadPosition::First);
     };
     if latest.hash == top.hash {
-        return Ok(HeadWindowRelation::Same);
+        return Ok(NodeHeadPosition::Same);
     }
     if latest.number < bottom.number {
-        return Ok(HeadWindowRelation::Unknown);
+        return Ok(NodeHeadPosition::Unknown);
     }
     let known = window.block_at(latest.number);
     if known.is_some_and(|known| known.hash == latest.hash) {
-        return Ok(HeadWindowRelation::Below);
+        return Ok(NodeHeadPosition::Below);
     }
     let mut blocks = vec![*latest];
     let mut lowest = *latest;
     let is_far = latest.number.saturating_sub(top.number) > MAX_PARENT_WALK;
     loop {
         if let Some(ancestor) = window.block_with_hash(&lowest.parent) {
-            return Ok(HeadWindowRelation::Extends(ancestor, blocks));
+            return Ok(NodeHeadPosition::Extends(ancestor, blocks));
         }
         if lowest.number <= bottom.number {
             // its ancestors are older than the window
-            return Ok(HeadWindowRelation::Detached(blocks));
+            return Ok(NodeHeadPosition::Detached(blocks));
         }
         if is_far || blocks.len() as u64 > MAX_PARENT_WALK {
             break;
@@ -76,15 +76,15 @@ pub(super) fn locate_head_in_window(
         }
     }
     if confused >= MAX_INCONSISTENT_POLLS {
-        return Ok(HeadWindowRelation::Detached(blocks));
+        return Ok(NodeHeadPosition::Detached(blocks));
     }
     let ancestor = highest_common_block(window, poll, latest.number)?;
     Ok(match ancestor {
         Some(ancestor) => {
             blocks.retain(|block| block.number > ancestor.number);
-            HeadWindowRelation::Extends(ancestor, blocks)
+            NodeHeadPosition::Extends(ancestor, blocks)
         }
-        None => HeadWindowRelation::Detached(blocks),
+        None => NodeHeadPosition::Detached(blocks),
     })
 }
 
@@ -94,7 +94,7 @@ fn highest_common_block(
     window: &BlockWindow,
     poll: &NodePoll,
     number: u64,
-) -> Result<Option<FinalityMark>, PollEvaluationStop> {
+) -> Result<Option<FinalityMark>, IncompleteNodePoll> {
     let (mut low, mut high) = (0, window.block_count_up_to(number));
     // most often the first attempt succeeds
     let mut middle = high;

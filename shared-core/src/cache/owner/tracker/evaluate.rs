@@ -1,8 +1,8 @@
 //! The evaluation of a poll.
 
-use super::attachment::{locate_head_in_window, HeadWindowRelation, MAX_INCONSISTENT_POLLS};
+use super::attachment::{locate_head_in_window, NodeHeadPosition, MAX_INCONSISTENT_POLLS};
 use super::finality::{check_mark_on_node_chain, newest_final_block, FinalityMarkCheck};
-use super::poll::{NodePoll, PollEvaluationStop};
+use super::poll::{IncompleteNodePoll, NodePoll};
 use super::types::{ChainIdentity, FinalityMark, NodeBlock, NodeQuery, TrackerAction};
 use super::window::BlockWindow;
 use super::{ChainTracker, LaggingHead};
@@ -56,13 +56,13 @@ struct PollFinalityChanges {
 impl ChainTracker {
     /// Evaluates the results of the present poll as far as they suffice, and applies their changes
     /// at the poll's end.
-    pub(super) fn evaluate_poll(&mut self) -> Result<(), PollEvaluationStop> {
+    pub(super) fn evaluate_poll(&mut self) -> Result<(), IncompleteNodePoll> {
         let Some(poll) = &self.poll else {
             return Ok(());
         };
         let latest = poll.polled_block(NodeQuery::Latest)?;
         let latest = latest
-            .ok_or_else(|| PollEvaluationStop::Failed("the node has no head block".into()))?;
+            .ok_or_else(|| IncompleteNodePoll::Failed("the node has no head block".into()))?;
         let syncing = poll.syncing_result()?;
         let mut identity = None;
         if poll.is_identity_due || poll.has_identity_query() {
@@ -76,7 +76,7 @@ impl ChainTracker {
         if identity.is_none()
             && matches!(
                 place,
-                HeadWindowRelation::Unknown | HeadWindowRelation::Detached(_)
+                NodeHeadPosition::Unknown | NodeHeadPosition::Detached(_)
             )
         {
             // queried first; the evaluation is then repeated
@@ -89,7 +89,7 @@ impl ChainTracker {
             // otherwise the responses may be of another chain
             let again = poll.polled_block(NodeQuery::Recheck(latest.number))?;
             if again.is_none_or(|again| again.hash != latest.hash) {
-                return Err(PollEvaluationStop::Confused);
+                return Err(IncompleteNodePoll::Confused);
             }
         }
         if let Err(error) = &syncing {
@@ -111,7 +111,7 @@ impl ChainTracker {
     fn reported_chain_identity(
         &self,
         poll: &NodePoll,
-    ) -> Result<ChainIdentity, PollEvaluationStop> {
+    ) -> Result<ChainIdentity, IncompleteNodePoll> {
         let (chain_id, genesis) = poll.chain_identity_result()?;
         Ok(ChainIdentity { chain_id, genesis })
     }
@@ -168,11 +168,7 @@ impl ChainTracker {
 
     /// Determines from the attachment of the node's head which blocks were replaced, and the new
     /// window.
-    fn plan_chain_changes(
-        &self,
-        place: &HeadWindowRelation,
-        latest: &NodeBlock,
-    ) -> PollChainChanges {
+    fn plan_chain_changes(&self, place: &NodeHeadPosition, latest: &NodeBlock) -> PollChainChanges {
         let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
         let mut plan = PollChainChanges {
             view: self.window.clone(),
@@ -183,27 +179,27 @@ impl ChainTracker {
             head: Some(latest.number),
         };
         match place {
-            HeadWindowRelation::First => {
+            NodeHeadPosition::First => {
                 plan.view.push_block(latest);
                 // any block may have been replaced before the first poll
                 plan.from = ReorgStart::Final;
             }
-            HeadWindowRelation::Same => {
+            NodeHeadPosition::Same => {
                 plan.head = self.behind.map(|_| latest.number);
                 if let Some(behind) = self.behind {
                     plan.from = ReorgStart::Number(behind.from);
                 }
             }
-            HeadWindowRelation::Below => {
+            NodeHeadPosition::Below => {
                 plan.view.truncate_above(latest.number);
                 plan.from = ReorgStart::Number(latest.number + 1);
             }
-            HeadWindowRelation::Unknown => {
+            NodeHeadPosition::Unknown => {
                 plan.view.clear();
                 plan.view.push_block(latest);
                 plan.from = ReorgStart::Final;
             }
-            HeadWindowRelation::Extends(ancestor, blocks) => {
+            NodeHeadPosition::Extends(ancestor, blocks) => {
                 if self.window.newest_block() != Some(*ancestor) {
                     plan.from = ReorgStart::Number(ancestor.number + 1);
                     plan.is_reorg = true;
@@ -215,7 +211,7 @@ impl ChainTracker {
                     .for_each(|block| plan.view.push_block(block));
                 return self.complete_change_plan(plan, was_unknown);
             }
-            HeadWindowRelation::Detached(blocks) => {
+            NodeHeadPosition::Detached(blocks) => {
                 plan.view.clear();
                 blocks
                     .iter()
@@ -225,10 +221,7 @@ impl ChainTracker {
                 plan.is_reorg = true;
             }
         }
-        if matches!(
-            place,
-            HeadWindowRelation::Below | HeadWindowRelation::Unknown
-        ) {
+        if matches!(place, NodeHeadPosition::Below | NodeHeadPosition::Unknown) {
             let (since, polls) = self
                 .behind
                 .map_or((self.now, 0), |behind| (behind.since, behind.polls));
@@ -239,7 +232,7 @@ impl ChainTracker {
                     since,
                     polls,
                     from: latest.number + 1,
-                    is_unknown: matches!(place, HeadWindowRelation::Unknown),
+                    is_unknown: matches!(place, NodeHeadPosition::Unknown),
                 });
             }
         }
@@ -270,7 +263,7 @@ impl ChainTracker {
         plan: &PollChainChanges,
         latest: &NodeBlock,
         is_sure: bool,
-    ) -> Result<PollFinalityChanges, PollEvaluationStop> {
+    ) -> Result<PollFinalityChanges, IncompleteNodePoll> {
         let newest = newest_final_block(self.finality, &plan.view, poll, latest)?;
         let from = match plan.from {
             ReorgStart::None => None,
@@ -367,7 +360,7 @@ impl ChainTracker {
         plan: &PollChainChanges,
         newest: FinalityMark,
         latest: &NodeBlock,
-    ) -> Result<bool, PollEvaluationStop> {
+    ) -> Result<bool, IncompleteNodePoll> {
         if newest.number > latest.number || Some(newest) == self.mark {
             return Ok(true);
         }

@@ -1,6 +1,6 @@
 //! The newest final block, and the check of the finality mark.
 
-use super::poll::{NodePoll, PollEvaluationStop};
+use super::poll::{IncompleteNodePoll, NodePoll};
 use super::types::{FinalityMark, NodeBlock, NodeQuery};
 use super::window::BlockWindow;
 use crate::config::head_source::FinalizedBlockRule;
@@ -34,7 +34,7 @@ pub(super) fn check_mark_on_node_chain(
     poll: &NodePoll,
     latest: &NodeBlock,
     absent: u32,
-) -> Result<(FinalityMarkCheck, Option<String>), PollEvaluationStop> {
+) -> Result<(FinalityMarkCheck, Option<String>), IncompleteNodePoll> {
     let Some(mark) = mark else {
         return Ok((FinalityMarkCheck::None, None));
     };
@@ -68,7 +68,7 @@ pub(super) fn newest_final_block(
     window: &BlockWindow,
     poll: &NodePoll,
     latest: &NodeBlock,
-) -> Result<Result<Option<FinalityMark>, String>, PollEvaluationStop> {
+) -> Result<Result<Option<FinalityMark>, String>, IncompleteNodePoll> {
     let depth = match finality {
         FinalizedBlockRule::Tag => {
             let block = poll.polled_block_or_error(NodeQuery::Finalized)?;

@@ -38,7 +38,7 @@ mod window;
 
 use std::collections::VecDeque;
 
-use poll::{NodePoll, PollEvaluationStop};
+use poll::{IncompleteNodePoll, NodePoll};
 pub use types::{
     BlockHash, ChainIdentity, ChainRecord, FinalityMark, NodeBlock, NodeQuery, NodeResult, State,
     TrackerAction,
@@ -158,17 +158,17 @@ impl ChainTracker {
                 self.poll = None;
                 Vec::new()
             }
-            Err(PollEvaluationStop::NeedsQuery(mut queries)) => {
+            Err(IncompleteNodePoll::NeedsQuery(mut queries)) => {
                 if let Some(poll) = &mut self.poll {
                     queries.retain(|query| poll.mark_node_query_sent(*query));
                 }
                 queries
             }
-            Err(PollEvaluationStop::Failed(error)) => {
+            Err(IncompleteNodePoll::Failed(error)) => {
                 self.fail_poll(&error, self.now);
                 Vec::new()
             }
-            Err(PollEvaluationStop::Confused) => {
+            Err(IncompleteNodePoll::Confused) => {
                 self.confused += 1;
                 self.fail_poll("its chain changed during the poll", self.now);
                 Vec::new()

@@ -18,7 +18,7 @@ pub(super) struct NodePoll {
 /// The reason why the evaluation of a poll stops before its end: results are missing, failed or
 /// inconsistent.
 #[derive(Debug)]
-pub(super) enum PollEvaluationStop {
+pub(super) enum IncompleteNodePoll {
     /// The results of these queries are missing.
     NeedsQuery(Vec<NodeQuery>),
     /// A query failed. The message is for operators.
@@ -70,10 +70,10 @@ impl NodePoll {
         &self,
         query: NodeQuery,
         read: impl FnOnce(&NodeResult) -> Option<T>,
-    ) -> Result<Result<T, String>, PollEvaluationStop> {
+    ) -> Result<Result<T, String>, IncompleteNodePoll> {
         let answer = self.answers.get(&query);
         Ok(
-            match answer.ok_or_else(|| PollEvaluationStop::NeedsQuery(vec![query]))? {
+            match answer.ok_or_else(|| IncompleteNodePoll::NeedsQuery(vec![query]))? {
                 NodeResult::Failed(error) => Err(error.clone()),
                 answer => {
                     read(answer).ok_or_else(|| "the response does not match the query".into())
@@ -86,7 +86,7 @@ impl NodePoll {
     pub(super) fn polled_block_or_error(
         &self,
         query: NodeQuery,
-    ) -> Result<Result<Option<NodeBlock>, String>, PollEvaluationStop> {
+    ) -> Result<Result<Option<NodeBlock>, String>, IncompleteNodePoll> {
         self.read_query_result(query, |answer| match answer {
             NodeResult::Block(block) => Some(*block),
             _ => None,
@@ -97,12 +97,12 @@ impl NodePoll {
     pub(super) fn polled_block(
         &self,
         query: NodeQuery,
-    ) -> Result<Option<NodeBlock>, PollEvaluationStop> {
+    ) -> Result<Option<NodeBlock>, IncompleteNodePoll> {
         self.polled_block_or_error(query)?
-            .map_err(PollEvaluationStop::Failed)
+            .map_err(IncompleteNodePoll::Failed)
     }
 
-    pub(super) fn syncing_result(&self) -> Result<Result<bool, String>, PollEvaluationStop> {
+    pub(super) fn syncing_result(&self) -> Result<Result<bool, String>, IncompleteNodePoll> {
         self.read_query_result(NodeQuery::Syncing, |answer| match answer {
             NodeResult::Syncing(is_syncing) => Some(*is_syncing),
             _ => None,
@@ -112,14 +112,14 @@ impl NodePoll {
     /// The chain identity. Both queries are sent at once.
     pub(super) fn chain_identity_result(
         &self,
-    ) -> Result<(Option<u64>, BlockHash), PollEvaluationStop> {
+    ) -> Result<(Option<u64>, BlockHash), IncompleteNodePoll> {
         let identity_queries = [NodeQuery::ChainId, NodeQuery::Genesis];
         let missing: Vec<NodeQuery> = identity_queries
             .into_iter()
             .filter(|query| !self.answers.contains_key(query))
             .collect();
         if !missing.is_empty() {
-            return Err(PollEvaluationStop::NeedsQuery(missing));
+            return Err(IncompleteNodePoll::NeedsQuery(missing));
         }
         let chain_id = self.read_query_result(NodeQuery::ChainId, |answer| match answer {
             NodeResult::ChainId(id) => Some(*id),
@@ -130,8 +130,8 @@ impl NodePoll {
             _ => None,
         })?;
         Ok((
-            chain_id.map_err(PollEvaluationStop::Failed)?,
-            genesis.map_err(PollEvaluationStop::Failed)?,
+            chain_id.map_err(IncompleteNodePoll::Failed)?,
+            genesis.map_err(IncompleteNodePoll::Failed)?,
         ))
     }
 }

@@ -13,7 +13,7 @@ use crate::exchange::cache::batch::split::{
 use crate::exchange::machine::Exchange;
 use crate::gzip::splice::SlicedBody;
 use crate::jsonrpc::batch_elements::{
-    read_batch_elements, BatchResponseShape, BatchResponseSpans as Answer, ParsedBatchResponses,
+    read_batch_responses, BatchResponseJsonKind, BatchResponseSpans as Answer, ParsedBatchResponses,
 };
 
 /// The response to a split batch after its assembly: the node's response, or a merged body.
@@ -50,7 +50,7 @@ impl Exchange {
         let reading = read_upstream_batch_response(mixed)?;
         let most = mixed.shortest_response_limit();
         let is_short = most.is_none_or(|most| text.len() as u64 <= most);
-        let is_array = matches!(&reading, UpstreamBatchResponse::Answers(them) if them.shape == BatchResponseShape::Array && them.is_whole);
+        let is_array = matches!(&reading, UpstreamBatchResponse::Answers(them) if them.shape == BatchResponseJsonKind::Array && them.is_whole);
         let is_usable = mixed.lost.is_none() && !mixed.is_cut;
         if mixed.is_forwarded_whole() && is_usable && is_short && !is_array {
             return Ok(AssembledBatch::Unchanged);
@@ -148,7 +148,7 @@ impl<'a> BatchMergeInputs<'a> {
                 too_long()
             }
             UpstreamBatchResponse::Answers(them)
-                if them.shape == BatchResponseShape::Array && them.is_whole =>
+                if them.shape == BatchResponseJsonKind::Array && them.is_whole =>
             {
                 // an overlong response that names no call may be the response to this one
                 let others = self.pairing.others.iter();
@@ -166,7 +166,7 @@ impl<'a> BatchMergeInputs<'a> {
     fn result_of_idless_response(&self, answer: &Answer) -> Option<&'a [u8]> {
         let text = &self.mixed.buffered.body[..];
         let is_named =
-            self.answers.shape == BatchResponseShape::Array || has_non_null_id(answer, text);
+            self.answers.shape == BatchResponseJsonKind::Array || has_non_null_id(answer, text);
         let result = answer.result.clone().filter(|_| !is_named)?;
         Some(&text[result])
     }
@@ -184,11 +184,11 @@ fn read_upstream_batch_response(mixed: &SplitBatch) -> Result<UpstreamBatchRespo
             ParsedBatchResponses::empty_array(),
         ));
     }
-    let elements = read_batch_elements(text).map_err(|_| OutOfMemory)?;
+    let elements = read_batch_responses(text).map_err(|_| OutOfMemory)?;
     Ok(match elements.shape {
-        BatchResponseShape::Array => UpstreamBatchResponse::Answers(elements),
-        BatchResponseShape::Object if elements.is_whole => read_object_as_batch(elements, text),
-        BatchResponseShape::Object | BatchResponseShape::Other => {
+        BatchResponseJsonKind::Array => UpstreamBatchResponse::Answers(elements),
+        BatchResponseJsonKind::Object if elements.is_whole => read_object_as_batch(elements, text),
+        BatchResponseJsonKind::Object | BatchResponseJsonKind::Other => {
             UpstreamBatchResponse::Nothing(UnusableBatchResponseReason::Unreadable)
         }
     })
