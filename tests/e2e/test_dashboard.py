@@ -54,7 +54,7 @@ def prometheus(cache_directory):
                 stand.chain.do({"extend": 1})
             # the queries compute rates between scrapes
             stand.nginx.wait_for(
-                lambda sent=7 * (turn + 1): sum(it.fetch("sszip_rpc_calls_total").values()) == sent, "a scrape"
+                lambda sent=7 * (turn + 1): sum(it.query("sszip_rpc_calls_total").values()) == sent, "a scrape"
             )
         yield it
 
