@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::chain::{DispatchMark, HeightUnit};
 use super::class::LifetimeClass;
 use range_ends::{class_by_finality, CallBlockDependency};
@@ -171,7 +173,7 @@ impl ResponseClassification {
 
 /// The transaction, the finality and the lifetime by which the owner may make an entry immutable,
 /// as only the owner knows the block of the transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct FinalityUpgrade {
     /// Hash of the transaction.
     pub transaction: [u8; 32],

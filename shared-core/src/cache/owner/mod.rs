@@ -7,6 +7,10 @@
 //! |-------------------|------------------------------------------------------|
 //! | [`leases`]        | the right to fetch a key that missed                 |
 //! | [`processes`]     | events, send leases, purges                          |
+//! | `event_queue`     | the numbered events of one process                   |
+//! | [`session`]       | sessions: output, acknowledgements, long bodies      |
+//! | [`session_tasks`] | messages of a process, and the tasks they need       |
+//! | `session_lookups` | the lookups among them                               |
 //! | [`memory_tier`]   | entries in memory, within a number of bytes          |
 //! | [`disk`]          | the store interface of the owner                     |
 //! | [`chain_updates`] | publication of chain states to the processes         |
@@ -19,10 +23,14 @@ pub mod chain_updates;
 mod clock;
 pub mod disk;
 pub mod entry_updates;
+mod event_queue;
 pub mod leases;
 pub mod memory_tier;
 pub mod processes;
 mod record;
+pub mod session;
+mod session_lookups;
+pub mod session_tasks;
 pub mod state;
 pub mod store;
 pub mod tracker;

@@ -1,4 +1,4 @@
-//! The processes with an event stream: their queued events, their send leases, and the
+//! The processes with an event stream or a session: their queued events, their send leases, and the
 //! completion of purges.
 //!
 //! A send lease starts when its event is *taken* for sending, never when it is queued: a process
@@ -6,10 +6,11 @@
 //! whatever is queued in between.
 
 use crate::hash_keys::HashMap;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
+use super::event_queue::OwnerEventQueue;
 use crate::cache::owner_event::OwnerEvent;
+pub use crate::cache::owner_protocol::client_name::OwnerClientName;
 use crate::cache::CacheKey;
 use crate::time_constants::{memory_lease, memory_lease_renewal, predecessor_lease};
 
@@ -20,27 +21,16 @@ const MAX_QUEUED_EVENTS: usize = 16_384;
 /// Maximum number of processes at a time.
 const MAX_PROCESSES: usize = 1_024;
 
-/// The name by which a process identifies itself to the owner: 1 to 64 letters, digits, `-`, `.`,
-/// `_`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerClientName(Arc<str>);
-
-impl OwnerClientName {
-    /// Accepts a name that a process sent, or returns `None` if it is malformed.
-    pub fn new(name: &str) -> Option<Self> {
-        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        ((1..=64).contains(&name.len()) && name.bytes().all(is_good)).then(|| Self(name.into()))
-    }
-
-    /// The name as the process sent it, for log lines and the status.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 /// The identity of one event stream from the owner to a process; identities are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerEventStreamId(u64);
+
+impl OwnerEventStreamId {
+    /// Number of the stream among all streams of this owner, from 0 on.
+    pub fn stream_number(self) -> u64 {
+        self.0
+    }
+}
 
 /// The next action of the owner's server on the event stream of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +41,17 @@ pub enum OwnerEventStreamAction {
     Idle(u64),
     /// Close the stream: a newer one has replaced it, or it lags too far behind.
     Close,
+}
+
+/// A send lease of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantedSendLease {
+    /// Time until which the process may send entries from its memory, in monotonic milliseconds.
+    pub until: u64,
+    /// Number of the last event that was queued before the lease was granted.
+    pub after: u64,
+    /// Generation of the newest purge.
+    pub generation: u64,
 }
 
 /// The error of an event stream that is refused because too many processes are connected.
@@ -80,7 +81,9 @@ pub struct ProcessTable {
 struct KnownProcess {
     stream: Option<OwnerEventStreamId>,
     greeted: bool,
-    queue: VecDeque<OwnerEvent>,
+    /// Number of the last session request; 0 before the first.
+    attempt: u32,
+    queue: OwnerEventQueue,
     /// Time at which the next send lease is due.
     due: u64,
     /// End of the last send lease.
@@ -147,7 +150,7 @@ impl ProcessTable {
         });
         let former = process.stream.replace(stream);
         process.greeted = false;
-        process.queue.clear();
+        process.queue = OwnerEventQueue::default();
         if let Some(former) = former {
             self.streams.remove(&former);
             self.woken.push(former);
@@ -172,7 +175,7 @@ impl ProcessTable {
         let name = self.streams.remove(&stream)?;
         if let Some(process) = self.by_name.get_mut(&name) {
             process.stream = None;
-            process.queue = VecDeque::new();
+            process.queue = OwnerEventQueue::default();
         }
         Some(name)
     }
@@ -192,11 +195,11 @@ impl ProcessTable {
         else {
             return OwnerEventStreamAction::Close;
         };
-        if process.queue.len() > MAX_QUEUED_EVENTS {
+        if process.queue.event_count() > MAX_QUEUED_EVENTS {
             return OwnerEventStreamAction::Close;
         }
         if process.greeted {
-            if let Some(event) = process.queue.pop_front() {
+            if let Some(event) = process.queue.pop_first_event() {
                 return OwnerEventStreamAction::Event(event);
             }
             if now < process.due {
@@ -211,11 +214,82 @@ impl ProcessTable {
         } else {
             process.greeted = true;
             // the generation in `hello` covers it
-            process
-                .queue
-                .retain(|event| !matches!(event, OwnerEvent::Purge { .. }));
+            process.queue.remove_purges();
             OwnerEvent::Hello { generation, until }
         })
+    }
+
+    /// Whether a session request of a process is newer than the last one that was accepted. An
+    /// older one was delayed, and must not end the present session.
+    pub fn is_newer_attempt(&self, name: &OwnerClientName, attempt: u32) -> bool {
+        self.by_name
+            .get(name)
+            .is_none_or(|process| attempt > process.attempt)
+    }
+
+    /// Makes an event stream that was just opened the one of a session: its events are numbered,
+    /// and stay queued until they are acknowledged.
+    pub fn begin_session(&mut self, stream: OwnerEventStreamId, attempt: u32) {
+        if let Some(process) = self.process_of_stream(stream) {
+            process.greeted = true;
+            process.attempt = attempt;
+        }
+    }
+
+    /// Whether a session is open: no newer one has replaced it, and its process acknowledges its
+    /// events.
+    pub fn is_session_open(&self, session: OwnerEventStreamId) -> bool {
+        self.streams
+            .get(&session)
+            .and_then(|name| self.by_name.get(name))
+            .is_some_and(|process| process.queue.event_count() <= MAX_QUEUED_EVENTS)
+    }
+
+    /// Returns the event of a session after that number, or the first one that is not acknowledged,
+    /// with its number.
+    pub fn session_event_after(
+        &self,
+        session: OwnerEventStreamId,
+        number: u64,
+    ) -> Option<(u64, OwnerEvent)> {
+        let process = self.by_name.get(self.streams.get(&session)?)?;
+        let (number, event) = process.queue.event_after(number)?;
+        Some((number, event.clone()))
+    }
+
+    /// Removes the events of a session up to `number`, which are in effect in its process. Returns
+    /// `false` if there was no such event.
+    pub fn acknowledge_session_events(&mut self, session: OwnerEventStreamId, number: u64) -> bool {
+        self.process_of_stream(session)
+            .is_none_or(|process| process.queue.remove_through(number))
+    }
+
+    /// Time at which the next send lease of a session is due, in monotonic milliseconds.
+    pub fn next_send_lease_due(&self, session: OwnerEventStreamId) -> Option<u64> {
+        let process = self.by_name.get(self.streams.get(&session)?)?;
+        Some(process.due)
+    }
+
+    /// Grants a send lease to the process of a session, which begins now. The lease names the last
+    /// event of the session, which has to be in effect before the process uses the lease.
+    pub fn grant_send_lease(
+        &mut self,
+        session: OwnerEventStreamId,
+        now: u64,
+    ) -> Option<GrantedSendLease> {
+        let generation = self.purge_generation;
+        let process = self.process_of_stream(session)?;
+        process.until = now.saturating_add(memory_lease());
+        process.due = now.saturating_add(memory_lease_renewal());
+        Some(GrantedSendLease {
+            until: process.until,
+            after: process.queue.last_number(),
+            generation,
+        })
+    }
+
+    fn process_of_stream(&mut self, stream: OwnerEventStreamId) -> Option<&mut KnownProcess> {
+        self.by_name.get_mut(self.streams.get(&stream)?)
     }
 
     /// Queues an event for one process, if it has an event stream.
@@ -227,8 +301,8 @@ impl ProcessTable {
             return;
         };
         // one event more than allowed marks the excess
-        if process.queue.len() <= MAX_QUEUED_EVENTS {
-            process.queue.push_back(event);
+        if process.queue.event_count() <= MAX_QUEUED_EVENTS {
+            process.queue.push_event(event);
             self.woken.push(stream);
         }
     }
@@ -371,16 +445,6 @@ mod tests {
 
     fn started() -> ProcessTable {
         ProcessTable::new(5, START - TIME - 1)
-    }
-
-    #[test]
-    fn process_names_are_validated() {
-        for good in ["a", "nginx-1.worker_7", &"x".repeat(64)] {
-            assert_eq!(name(good).as_str(), good);
-        }
-        for bad in ["", " ", "a b", "a/b", "é", "a\n", &"x".repeat(65)] {
-            assert!(OwnerClientName::new(bad).is_none(), "{bad:?}");
-        }
     }
 
     #[test]

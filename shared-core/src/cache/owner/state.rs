@@ -132,6 +132,9 @@ pub struct Owner {
     pub(super) suspended: Mutex<HashMap<CacheNamespace, bool>>,
     /// Inactivity period in milliseconds.
     pub(super) inactive: Option<u64>,
+    /// Number of the first session. It depends on the time, so that a session of an earlier owner
+    /// is not mistaken for one of this owner.
+    pub(super) first_session_number: u64,
 }
 
 impl Owner {
@@ -155,6 +158,7 @@ impl Owner {
             chains: NamespaceChains::default(),
             suspended: Mutex::default(),
             inactive: None,
+            first_session_number: now.unix.saturating_mul(1 << 20),
         }
     }
 
@@ -489,7 +493,17 @@ impl Owner {
         process: &OwnerClientName,
         now: ClockReading,
     ) -> Result<OwnerEventStreamId, TooManyProcesses> {
-        let mut shared = lock_ignoring_poison(&self.shared);
+        self.open_event_stream_locked(&mut lock_ignoring_poison(&self.shared), process, now)
+    }
+
+    /// Opens an event stream for a process while the tables are locked, and queues the states of
+    /// all chains.
+    pub(super) fn open_event_stream_locked(
+        &self,
+        shared: &mut OwnerTables,
+        process: &OwnerClientName,
+        now: ClockReading,
+    ) -> Result<OwnerEventStreamId, TooManyProcesses> {
         let ended = match shared.processes.is_process_connected(process) {
             true => shared.leases.release_process_leases(process),
             false => Vec::new(),

@@ -4,9 +4,9 @@ use super::*;
 use crate::cache::chain::{ChainChange, ChainState, HeightUnit};
 use crate::cache::owner::tracker::ChainIdentity;
 
-const SPACE: [u8; 16] = [1; 16];
+pub(super) const SPACE: [u8; 16] = [1; 16];
 
-fn following() -> (Owner, Arc<ModelOwnerStore>) {
+pub(super) fn following() -> (Owner, Arc<ModelOwnerStore>) {
     let (owner, model) = owner();
     owner.start_following_chain(SPACE, HeightUnit::Blocks, at(0));
     owner.apply_chain_change(&SPACE, ChainChange::Head(100));

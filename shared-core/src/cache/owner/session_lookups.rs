@@ -1,0 +1,199 @@
+//! The lookups of sessions: replies from memory, leases, and the tasks that complete the others.
+
+use super::clock::ClockReading;
+use super::leases::LeaseDecision;
+use super::session::{EncodedHit, OwnerSession};
+use super::session_tasks::{open_task, OwnerTask, SessionLookup};
+use super::state::{Owner, OwnerHit, OwnerMemoryLookupResult};
+use crate::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
+use crate::cache::CacheKey;
+
+/// Total decompressed bytes of unchecked entries that are read strictly before a message returns.
+const INLINE_CHECK_BYTES: u64 = 32 << 10;
+
+impl Owner {
+    /// Looks a key up. Returns the task that completes the lookup, if it needs one.
+    pub(super) fn start_lookup(
+        &self,
+        session: &mut OwnerSession,
+        lookup: SessionLookup,
+        now: ClockReading,
+    ) -> Vec<OwnerTask> {
+        match self.lookup_without_disk_wait(&lookup.key, now) {
+            OwnerMemoryLookupResult::Found(hit) => self.reply_or_check(session, lookup, hit, now),
+            OwnerMemoryLookupResult::Missing => {
+                let task = self.reply_to_miss(session, lookup, now);
+                task.into_iter().collect()
+            }
+            OwnerMemoryLookupResult::QueryStore => open_task(session, OwnerTask::ReadStore(lookup)),
+        }
+    }
+
+    /// Replies with an entry, or returns the task to check it first.
+    fn reply_or_check(
+        &self,
+        session: &mut OwnerSession,
+        lookup: SessionLookup,
+        mut hit: OwnerHit,
+        now: ClockReading,
+    ) -> Vec<OwnerTask> {
+        match hit.kept.length_if_unchecked() {
+            Some(length) if length > INLINE_CHECK_BYTES => {
+                return open_task(session, OwnerTask::CheckEntry(lookup, hit));
+            }
+            Some(_) => match self.check_entry_strictly(&lookup.key, &hit.kept) {
+                Some(checked) => hit.kept = checked,
+                None => {
+                    let task = self.reply_to_miss(session, lookup, now);
+                    return task.into_iter().collect();
+                }
+            },
+            None => {}
+        }
+        let task = reply_to_hit(session, lookup, hit, now);
+        task.into_iter().collect()
+    }
+
+    /// Completes the task of a lookup with the entry that was read and checked, or without one.
+    /// Returns the task of writing the entry to the store.
+    pub fn complete_lookup(
+        &self,
+        session: &mut OwnerSession,
+        lookup: SessionLookup,
+        hit: Option<OwnerHit>,
+        now: ClockReading,
+    ) -> Option<OwnerTask> {
+        session.open_tasks = session.open_tasks.saturating_sub(1);
+        match hit {
+            Some(hit) => reply_to_hit(session, lookup, hit, now),
+            None => self.reply_to_miss(session, lookup, now),
+        }
+    }
+
+    /// Replies that no entry was found, with the decision about the lease; or with an entry that was
+    /// stored in the meantime.
+    fn reply_to_miss(
+        &self,
+        session: &mut OwnerSession,
+        lookup: SessionLookup,
+        now: ClockReading,
+    ) -> Option<OwnerTask> {
+        let lease = match lookup.lease {
+            None => LeaseReply::NoLease,
+            Some(time) => {
+                match self.acquire_lease(&lookup.key, session.process(), time, now) {
+                    Ok(LeaseDecision::Granted) => LeaseReply::Granted,
+                    Ok(LeaseDecision::Pending) => LeaseReply::Pending,
+                    Ok(LeaseDecision::Full) => LeaseReply::Full,
+                    Err(hit) if hit.kept.length_if_unchecked().is_none() => {
+                        return reply_to_hit(session, lookup, hit, now);
+                    }
+                    // the next lookup finds the entry and checks it
+                    Err(_) => LeaseReply::NoLease,
+                }
+            }
+        };
+        session.queue_reply(OwnerMessage::Missing {
+            id: lookup.id,
+            generation: lookup.generation,
+            lease,
+        });
+        None
+    }
+
+    /// Looks several keys up. Returns the task that completes the lookup, if it needs one.
+    pub(super) fn start_batch_lookup(
+        &self,
+        session: &mut OwnerSession,
+        id: u32,
+        keys: Vec<CacheKey>,
+        now: ClockReading,
+    ) -> Vec<OwnerTask> {
+        let generation = self.owner_store.purge_generation();
+        let mut found = Vec::new();
+        let mut unknown = Vec::new();
+        let mut room = INLINE_CHECK_BYTES;
+        let mut needs_check = false;
+        for key in keys {
+            match self.lookup_without_disk_wait(&key, now) {
+                OwnerMemoryLookupResult::Found(mut hit) => {
+                    match hit.kept.length_if_unchecked() {
+                        Some(length) if length > room => needs_check = true,
+                        Some(length) => {
+                            room -= length;
+                            let Some(checked) = self.check_entry_strictly(&key, &hit.kept) else {
+                                continue;
+                            };
+                            hit.kept = checked;
+                        }
+                        None => {}
+                    }
+                    found.push((key, hit));
+                }
+                OwnerMemoryLookupResult::Missing => {}
+                OwnerMemoryLookupResult::QueryStore => unknown.push(key),
+            }
+        }
+        if unknown.is_empty() && !needs_check {
+            return reply_to_batch(session, id, generation, found, now);
+        }
+        let task = OwnerTask::ReadStoreBatch {
+            id,
+            generation,
+            keys: unknown,
+            found,
+        };
+        open_task(session, task)
+    }
+
+    /// Completes the task of a batch lookup with all entries that were found and checked. Returns
+    /// the tasks of writing entries to the store.
+    pub fn complete_batch_lookup(
+        &self,
+        session: &mut OwnerSession,
+        id: u32,
+        generation: u64,
+        found: Vec<(CacheKey, OwnerHit)>,
+        now: ClockReading,
+    ) -> Vec<OwnerTask> {
+        session.open_tasks = session.open_tasks.saturating_sub(1);
+        reply_to_batch(session, id, generation, found, now)
+    }
+}
+
+/// Replies with an entry, and returns the task of writing it to the store.
+fn reply_to_hit(
+    session: &mut OwnerSession,
+    lookup: SessionLookup,
+    hit: OwnerHit,
+    now: ClockReading,
+) -> Option<OwnerTask> {
+    session.queue_found_entry(lookup.id, lookup.generation, encoded_hit(&hit, now));
+    hit.is_to_be_stored
+        .then(|| OwnerTask::WriteEntry(lookup.key, hit.kept))
+}
+
+/// Replies with the entries of a batch lookup, and returns the tasks of writing them to the store.
+fn reply_to_batch(
+    session: &mut OwnerSession,
+    id: u32,
+    generation: u64,
+    found: Vec<(CacheKey, OwnerHit)>,
+    now: ClockReading,
+) -> Vec<OwnerTask> {
+    let encoded = found.iter().map(|(key, hit)| (*key, encoded_hit(hit, now)));
+    session.queue_batch_reply(id, generation, encoded);
+    found
+        .into_iter()
+        .filter(|(_, hit)| hit.is_to_be_stored)
+        .map(|(key, hit)| OwnerTask::WriteEntry(key, hit.kept))
+        .collect()
+}
+
+fn encoded_hit(hit: &OwnerHit, now: ClockReading) -> EncodedHit<'_> {
+    EncodedHit {
+        bytes: hit.kept.encoded_bytes(),
+        fresh: hit.kept.remaining_ttl(now),
+        age: hit.kept.age_ms(now),
+    }
+}

@@ -1,0 +1,273 @@
+//! The messages of a process, and the tasks that they need.
+//!
+//! A message is handled at once if that takes no disk, no other process and little CPU. Otherwise it
+//! returns an [`OwnerTask`], which the server runs and completes.
+
+use std::sync::Arc;
+
+use super::clock::ClockReading;
+use super::memory_tier::OwnerMemoryEntry;
+use super::processes::OwnerClientName;
+use super::session::OwnerSession;
+use super::state::{EntryRejection, Owner, OwnerHit};
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::owner_protocol::body_assembler::AssemblyProgress;
+use crate::cache::owner_protocol::message_body::MessageBody;
+use crate::cache::owner_protocol::process_message::{ProcessMessage, StoreRequest};
+use crate::cache::CacheKey;
+use crate::lock::lock_ignoring_poison;
+
+/// Maximum number of requests of a session that wait for tasks. A process has fewer lookups in
+/// flight.
+const MAX_OPEN_TASKS: usize = 1_024;
+
+/// Maximum duration of a lease in milliseconds.
+const MAX_LEASE_MS: u64 = 60_000;
+
+/// The reason why the owner closes a session: its process does not follow the protocol, or ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionEnd {
+    /// The process has ended the session.
+    #[error("the process has ended the session")]
+    Goodbye,
+    /// The process has requested a session within a session.
+    #[error("a session is open already")]
+    SecondHello,
+    /// The process has acknowledged an event or a purge that does not exist.
+    #[error("the acknowledged event does not exist")]
+    UnknownEvent,
+    /// The process has too many requests in flight.
+    #[error("too many requests are in flight")]
+    TooManyRequests,
+    /// A body has more bytes than its message has declared.
+    #[error("a body is longer than declared")]
+    ExcessBody,
+}
+
+/// A lookup whose reply needs a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLookup {
+    /// Number of the lookup.
+    pub id: u32,
+    /// Key of the entry.
+    pub key: CacheKey,
+    /// Maximum duration of the requested lease in milliseconds; `None`: no lease is requested.
+    pub lease: Option<u64>,
+    /// Generation of the newest purge before the lookup.
+    pub generation: u64,
+}
+
+/// Work on a message that may wait for a disk or another process, or takes much CPU. The server runs
+/// it on another thread.
+#[derive(Debug)]
+pub enum OwnerTask {
+    /// Read an entry from the store ([`Owner::lookup_in_store`]), then call
+    /// [`Owner::complete_lookup`].
+    ReadStore(SessionLookup),
+    /// Read a long unchecked entry strictly ([`Owner::check_entry_strictly`]), then call
+    /// [`Owner::complete_lookup`].
+    CheckEntry(SessionLookup, OwnerHit),
+    /// Read entries from the store and check the unchecked ones of `found`, then call
+    /// [`Owner::complete_batch_lookup`].
+    ReadStoreBatch {
+        /// Number of the lookup.
+        id: u32,
+        /// Generation of the newest purge before the lookup.
+        generation: u64,
+        /// Keys that the store may have.
+        keys: Vec<CacheKey>,
+        /// Entries that were found in memory.
+        found: Vec<(CacheKey, OwnerHit)>,
+    },
+    /// Store an entry for which memory has no room ([`Owner::store_session_entry`]).
+    StoreLong(Box<StoreRequest>, Vec<u8>),
+    /// Continue with an entry that was stored in memory.
+    FinishStore(StoredSessionEntry),
+    /// Write an entry to the store in the background ([`Owner::write_to_store`]).
+    WriteEntry(CacheKey, Arc<OwnerMemoryEntry>),
+    /// Purge entries by a JSON object, then call [`Owner::complete_admin_request`].
+    Purge {
+        /// Number of the request.
+        id: u32,
+        /// JSON object with the scope.
+        scope: MessageBody,
+    },
+    /// Report the status, then call [`Owner::complete_admin_request`].
+    Status {
+        /// Number of the request.
+        id: u32,
+    },
+}
+
+/// An entry that a process has stored in the owner's memory.
+#[derive(Debug)]
+pub struct StoredSessionEntry {
+    /// Key of the entry.
+    pub key: CacheKey,
+    /// The entry.
+    pub entry: Arc<OwnerMemoryEntry>,
+    /// Conditions under which the entry may be made immutable.
+    pub if_final: Option<FinalityUpgrade>,
+    /// Whether the entry has to be written to the store.
+    pub is_to_be_stored: bool,
+}
+
+impl Owner {
+    /// Handles a message of a process. Replies that are known now are in the session's output.
+    /// Returns the tasks that the message needs. Other sessions may have new events afterwards
+    /// ([`take_notifications`](Self::take_notifications)), and purges may be complete.
+    ///
+    /// # Errors
+    /// [`SessionEnd`]: the session has to be [closed](Self::close_session).
+    pub fn receive_message(
+        &self,
+        session: &mut OwnerSession,
+        message: ProcessMessage,
+        now: ClockReading,
+    ) -> Result<Vec<OwnerTask>, SessionEnd> {
+        // before a lookup claims the write of an entry that it finds
+        if session.open_tasks >= MAX_OPEN_TASKS {
+            return Err(SessionEnd::TooManyRequests);
+        }
+        match message {
+            ProcessMessage::Hello(_) => return Err(SessionEnd::SecondHello),
+            ProcessMessage::Goodbye => return Err(SessionEnd::Goodbye),
+            ProcessMessage::Lookup { id, key, lease } => {
+                let lookup = SessionLookup {
+                    id,
+                    key,
+                    lease: lease.map(|lease| u64::from(lease).min(MAX_LEASE_MS)),
+                    generation: self.owner_store.purge_generation(),
+                };
+                return Ok(self.start_lookup(session, lookup, now));
+            }
+            ProcessMessage::BatchLookup { id, keys } => {
+                return Ok(self.start_batch_lookup(session, id, keys, now));
+            }
+            ProcessMessage::Store(store) => return self.receive_entry(session, *store, now),
+            ProcessMessage::Chunk { id, bytes } => {
+                let progress = session.stores.append_chunk(id, &bytes);
+                return self.receive_entry_part(session, progress, now);
+            }
+            ProcessMessage::Release(key) => self.release_lease(&key, session.process(), now),
+            ProcessMessage::ShowBlock {
+                namespace,
+                sighting,
+            } => self.record_shown_block(&namespace, sighting),
+            ProcessMessage::Applied { event, generation } => {
+                self.acknowledge_session(session, event, generation)?;
+            }
+            ProcessMessage::Purge { id, scope } => {
+                return Ok(open_task(session, OwnerTask::Purge { id, scope }));
+            }
+            ProcessMessage::Status { id } => {
+                return Ok(open_task(session, OwnerTask::Status { id }));
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Records that the events up to `event`, and the purges up to `generation`, are in effect in
+    /// the process of a session.
+    fn acknowledge_session(
+        &self,
+        session: &OwnerSession,
+        event: u64,
+        generation: u64,
+    ) -> Result<(), SessionEnd> {
+        let mut shared = lock_ignoring_poison(&self.shared);
+        let processes = &mut shared.processes;
+        if !processes.acknowledge_session_events(session.stream(), event) {
+            return Err(SessionEnd::UnknownEvent);
+        }
+        processes
+            .acknowledge_purges(session.process(), generation)
+            .map_err(|_| SessionEnd::UnknownEvent)
+    }
+
+    /// Completes the task of a purge or a query of the status.
+    pub fn complete_admin_request(
+        &self,
+        session: &mut OwnerSession,
+        id: u32,
+        status: u16,
+        body: Vec<u8>,
+    ) {
+        session.open_tasks = session.open_tasks.saturating_sub(1);
+        session.queue_admin_reply(id, status, body);
+    }
+
+    /// Begins to receive an entry, and stores it if it is complete.
+    fn receive_entry(
+        &self,
+        session: &mut OwnerSession,
+        mut store: StoreRequest,
+        now: ClockReading,
+    ) -> Result<Vec<OwnerTask>, SessionEnd> {
+        let (id, total) = (store.id, store.total);
+        let first_part = std::mem::take(&mut store.entry);
+        let mut dropped = Vec::new();
+        let progress = session
+            .stores
+            .begin_body(id, store, first_part, total, |store| {
+                dropped.push(store.key);
+            });
+        for key in dropped {
+            self.release_lease(&key, session.process(), now);
+        }
+        self.receive_entry_part(session, progress, now)
+    }
+
+    fn receive_entry_part(
+        &self,
+        session: &mut OwnerSession,
+        progress: AssemblyProgress<StoreRequest>,
+        now: ClockReading,
+    ) -> Result<Vec<OwnerTask>, SessionEnd> {
+        match progress {
+            AssemblyProgress::Incomplete | AssemblyProgress::Unknown => Ok(Vec::new()),
+            AssemblyProgress::Excess(_) => Err(SessionEnd::ExcessBody),
+            AssemblyProgress::Dropped(store) => {
+                self.release_lease(&store.key, session.process(), now);
+                Ok(Vec::new())
+            }
+            AssemblyProgress::Complete(store, body) if self.memory_fits_entry(body.len()) => {
+                let stored = self.store_session_entry(session.process(), store, body, now);
+                Ok(stored.into_iter().map(OwnerTask::FinishStore).collect())
+            }
+            // no reply waits for it: it is no open task
+            AssemblyProgress::Complete(store, body) => {
+                Ok(vec![OwnerTask::StoreLong(Box::new(store), body)])
+            }
+        }
+    }
+
+    /// Stores an entry that a process has fetched, and ends its lease. May wait for a disk if memory
+    /// [has no room](Self::memory_fits_entry) for the entry.
+    ///
+    /// # Errors
+    /// [`EntryRejection`]. The lease of the process ends nevertheless.
+    pub fn store_session_entry(
+        &self,
+        process: &OwnerClientName,
+        store: StoreRequest,
+        body: Vec<u8>,
+        now: ClockReading,
+    ) -> Result<StoredSessionEntry, EntryRejection> {
+        let entry = self.new_memory_entry(store.about, body, store.fresh, now);
+        let entry = Arc::new(entry.with_age(store.age));
+        let is_to_be_stored = self.put_fetched_entry(&store.key, &entry, Some(process), now)?;
+        Ok(StoredSessionEntry {
+            key: store.key,
+            entry,
+            if_final: store.if_final,
+            is_to_be_stored,
+        })
+    }
+}
+
+/// Returns a task whose completion replies to a request.
+pub(super) fn open_task(session: &mut OwnerSession, task: OwnerTask) -> Vec<OwnerTask> {
+    session.open_tasks += 1;
+    vec![task]
+}

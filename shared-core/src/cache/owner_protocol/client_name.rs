@@ -1,0 +1,21 @@
+//! Names of processes.
+
+use std::sync::Arc;
+
+/// The name by which a process identifies itself to the owner: 1 to 64 letters, digits, `-`, `.`,
+/// `_`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerClientName(Arc<str>);
+
+impl OwnerClientName {
+    /// Accepts a name that a process sent, or returns `None` if it is malformed.
+    pub fn new(name: &str) -> Option<Self> {
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        ((1..=64).contains(&name.len()) && name.bytes().all(is_good)).then(|| Self(name.into()))
+    }
+
+    /// The name as the process sent it, for log lines and the status.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
