@@ -35,6 +35,7 @@ use crate::follow::chain::FollowedChain;
 use crate::lease_waits::LeaseWaits;
 use crate::recompressor::Recompressor;
 use crate::request::{LeaseRequest, PutRequest};
+use crate::timers::DeadlineAlarm;
 
 /// Maximum number of concurrent reads of the store.
 pub const MAX_READS: usize = 16;
@@ -72,8 +73,8 @@ pub struct OwnerRequestExecutor {
     pub waits: LeaseWaits,
     /// Notified when purges may be complete.
     settled: Notify,
-    /// Notified when the time of the next tick may have changed.
-    pub(crate) stirred: Notify,
+    /// The alarm of the timer task.
+    pub(crate) alarm: DeadlineAlarm,
     /// Whether the event streams are to end.
     stopping: AtomicBool,
 }
@@ -123,7 +124,7 @@ impl OwnerRequestExecutor {
             streams: Mutex::default(),
             waits: LeaseWaits::default(),
             settled: Notify::new(),
-            stirred: Notify::new(),
+            alarm: DeadlineAlarm::new(),
             stopping: AtomicBool::new(false),
         }
     }
@@ -180,10 +181,10 @@ impl OwnerRequestExecutor {
         let Some(LeaseRequest { process, time, .. }) = lease else {
             return Ok(Err(None));
         };
-        let leased = self
-            .owner
-            .acquire_lease(&key, process, *time, read_clocks());
-        self.stirred.notify_one();
+        let now = read_clocks();
+        let leased = self.owner.acquire_lease(&key, process, *time, now);
+        self.alarm
+            .wake_if_later_than(now.monotonic.saturating_add(*time));
         self.wake_lookups_and_streams();
         Ok(match leased {
             // if it is no valid entry, the next request gets the lease
@@ -364,7 +365,7 @@ impl OwnerRequestExecutor {
         }
         self.wake_lookups_and_streams();
         self.process_due_leases_and_purges();
-        self.stirred.notify_one();
+        self.alarm.wake();
         // the purge is in effect already: this frees memory
         let sweep = move |owner: &Owner| owner.remove_purged_from_memory(&swept, generation);
         let swept = self.run_blocking_write(sweep).await?;

@@ -75,6 +75,9 @@ const CHAIN_HEADER: HeaderName = HeaderName::from_static("sszip-chain");
 const CHAIN_STATE_HEADER: HeaderName = HeaderName::from_static("sszip-chain-state");
 const LEASE_HEADER: HeaderName = HeaderName::from_static("sszip-lease");
 
+/// Media type of problem details (RFC 9457).
+const PROBLEM_TYPE: &str = "application/problem+json";
+
 /// Sets the headers of every response of an owner: the purge generation, and the state of a chain
 /// if the request names one. A chain that is not followed has no state.
 pub fn set_owner_reply_headers(
@@ -166,11 +169,14 @@ pub fn entries_response(
     )
 }
 
+/// The problem details of a lookup without an entry.
+const MISS_BODY: &str = r#"{"detail":"no such entry","status":404,"title":"Not Found"}"#;
+
 /// Creates the response to a lookup without an entry (404), with the lease decision if a lease was
 /// requested.
 pub fn lookup_miss_response(lease: Option<LeaseDecision>) -> Response<OwnerResponseBody> {
-    let mut response =
-        problem_response(&ProblemDetails::new(StatusCode::NOT_FOUND, "no such entry"));
+    let body = OwnerResponseBody::from_bytes(Bytes::from_static(MISS_BODY.as_bytes()));
+    let mut response = response_with_type(StatusCode::NOT_FOUND, PROBLEM_TYPE, body);
     let lease = match lease {
         Some(LeaseDecision::Granted) => "granted",
         Some(LeaseDecision::Pending) => "pending",
@@ -216,7 +222,7 @@ pub fn problem_response(problem: &ProblemDetails) -> Response<OwnerResponseBody>
         "detail": problem.detail,
     });
     let body = OwnerResponseBody::from_bytes(details.to_string());
-    let mut response = response_with_type(problem.status, "application/problem+json", body);
+    let mut response = response_with_type(problem.status, PROBLEM_TYPE, body);
     if let Some(allow) = problem.allow {
         response
             .headers_mut()
@@ -278,4 +284,26 @@ pub fn status_response(format: StatusReportFormat, status: Value) -> Response<Ow
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body_bytes(response: Response<OwnerResponseBody>) -> Vec<u8> {
+        match response.into_body() {
+            OwnerResponseBody::Whole(pieces) => pieces.into_iter().flatten().collect(),
+            OwnerResponseBody::Events(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn response_to_a_miss_has_the_problem_details_of_its_status() {
+        let problem = ProblemDetails::new(StatusCode::NOT_FOUND, "no such entry");
+        let expected = problem_response(&problem);
+        let miss = lookup_miss_response(None);
+        assert_eq!(miss.status(), expected.status());
+        assert_eq!(miss.headers(), expected.headers());
+        assert_eq!(body_bytes(miss), body_bytes(expected));
+    }
 }

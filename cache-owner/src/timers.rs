@@ -1,7 +1,9 @@
 //! Periodic work of the owner.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout, Instant};
 
 use crate::clock::read_clocks;
@@ -22,18 +24,62 @@ const WRITE_RETRY_PAUSE: Duration = Duration::from_secs(5);
 const MIN_EXPIRY_INTERVAL: u64 = 50;
 const MAX_EXPIRY_INTERVAL: u64 = 60_000;
 
+/// The alarm of the task that ends leases and completes purges: it wakes the task at the next
+/// deadline, which may become earlier in the meantime.
+#[derive(Debug)]
+pub(crate) struct DeadlineAlarm {
+    changed: Notify,
+    /// Time at which the task wakes, in monotonic milliseconds.
+    wakes_at: AtomicU64,
+    #[cfg(test)]
+    wait_count: AtomicU64,
+}
+
+impl DeadlineAlarm {
+    pub(crate) fn new() -> Self {
+        Self {
+            changed: Notify::new(),
+            wakes_at: AtomicU64::new(u64::MAX),
+            #[cfg(test)]
+            wait_count: AtomicU64::new(0),
+        }
+    }
+
+    /// Wakes the task if it would wake after `deadline`, which was added before this call.
+    pub(crate) fn wake_if_later_than(&self, deadline: u64) {
+        if deadline < self.wakes_at.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// Wakes the task, because any deadline may have changed.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Waits until the deadline that `next_deadline` returns, or until the task is woken.
+    async fn wait(&self, next_deadline: impl Fn() -> Option<u64>) {
+        // a deadline that is added after `next_deadline` read them is compared with this value, or
+        // with the one below
+        self.wakes_at.store(u64::MAX, Ordering::Relaxed);
+        let next = next_deadline().unwrap_or(u64::MAX);
+        let now = read_clocks().monotonic;
+        let wait = next.saturating_sub(now).min(MAX_TICK_MS);
+        self.wakes_at
+            .store(now.saturating_add(wait), Ordering::Relaxed);
+        #[cfg(test)]
+        self.wait_count.fetch_add(1, Ordering::Relaxed);
+        let _ = timeout(Duration::from_millis(wait), self.changed.notified()).await;
+    }
+}
+
 impl OwnerRequestExecutor {
     /// Expires leases and completes purges whenever they are due. Never returns.
     pub async fn run_lease_and_purge_timer(&self) {
         loop {
-            let now = read_clocks().monotonic;
-            let next = self
-                .owner
-                .next_lease_or_purge_deadline()
-                .unwrap_or(u64::MAX);
-            let wait = next.saturating_sub(now).min(MAX_TICK_MS);
-            // sooner, if the next tick may have changed
-            let _ = timeout(Duration::from_millis(wait), self.stirred.notified()).await;
+            self.alarm
+                .wait(|| self.owner.next_lease_or_purge_deadline())
+                .await;
             self.process_due_leases_and_purges();
         }
     }
@@ -82,5 +128,61 @@ impl OwnerRequestExecutor {
                     .await,
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sszip_core::cache::owner::leases::LeaseDecision;
+    use sszip_core::cache::owner::processes::OwnerClientName;
+    use sszip_core::cache::owner::Owner;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::open_store::create_store_opener;
+    use crate::request::LeaseRequest;
+
+    #[test]
+    fn timer_task_waits_on_while_leases_with_later_ends_are_granted() {
+        let folder = tempfile::tempdir().unwrap();
+        let log: LogFunction = Arc::new(|_, _| {});
+        let mut open = create_store_opener(&folder.path().join("store"), 64 << 20, log);
+        let owner = Owner::new(open(read_clocks()).unwrap(), 1 << 20, read_clocks());
+        let engine = Arc::new(OwnerRequestExecutor::new(Arc::new(owner), Vec::new(), None));
+        let lease = |time| LeaseRequest {
+            process: OwnerClientName::new("a").unwrap(),
+            time,
+            wait: 0,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let timed = Arc::clone(&engine);
+            tokio::spawn(async move { timed.run_lease_and_purge_timer().await });
+            yield_now().await;
+            let started = Instant::now();
+            for n in 0..1_000_u32 {
+                let mut key = [0; 32];
+                key[..4].copy_from_slice(&n.to_le_bytes());
+                let reply = engine.lookup_and_wait(key, Some(&lease(60_000))).await;
+                assert!(matches!(
+                    reply.unwrap().1,
+                    Err(Some(LeaseDecision::Granted))
+                ));
+                yield_now().await;
+            }
+            let ticks = started.elapsed().as_millis() / u128::from(MAX_TICK_MS) + 1;
+            let waits = engine.alarm.wait_count.load(Ordering::Relaxed);
+            assert!(u128::from(waits) <= 1 + ticks, "{waits} waits");
+            // an earlier end wakes the task
+            let reply = engine.lookup_and_wait([7; 32], Some(&lease(1))).await;
+            assert!(reply.is_ok());
+            yield_now().await;
+            assert!(engine.alarm.wait_count.load(Ordering::Relaxed) > waits);
+        });
     }
 }
