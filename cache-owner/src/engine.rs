@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use sszip_core::cache::chain::ShownBlock;
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::processes::{
     NoSuchPurge, OwnerClientName, OwnerEventStreamId, TooManyProcesses,
 };
+use sszip_core::cache::owner::session_tasks::StoredSessionEntry;
 use sszip_core::cache::owner::state::{EntryRejection, OwnerHit, OwnerMemoryLookupResult};
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::resource::other_format_key;
@@ -31,6 +31,7 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::clock::read_clocks;
+use crate::event_waker::EventWaker;
 use crate::follow::chain::FollowedChain;
 use crate::lease_waits::LeaseWaits;
 use crate::recompressor::Recompressor;
@@ -68,7 +69,8 @@ pub struct OwnerRequestExecutor {
     pub(crate) coder: Option<Recompressor>,
     /// The followed chains.
     pub chains: Vec<Arc<FollowedChain>>,
-    streams: Mutex<HashMap<OwnerEventStreamId, Arc<AtomicWaker>>>,
+    /// The wakers of the event streams and sessions.
+    pub(crate) streams: Mutex<HashMap<OwnerEventStreamId, Arc<EventWaker>>>,
     /// Lookups that wait for a lease without an event stream.
     pub waits: LeaseWaits,
     /// Notified when purges may be complete.
@@ -226,7 +228,7 @@ impl OwnerRequestExecutor {
     }
 
     /// Runs a read of the store, which may wait for the disk, within the limit of concurrent reads.
-    async fn run_blocking_read<T>(
+    pub(crate) async fn run_blocking_read<T>(
         &self,
         work: impl FnOnce() -> T,
     ) -> Result<T, OwnerExecutionError> {
@@ -301,6 +303,23 @@ impl OwnerRequestExecutor {
             Ok(is_to_be_stored) => is_to_be_stored,
             Err(refused) => return Ok(Err(refused)),
         };
+        self.finish_accepted_entry(StoredSessionEntry {
+            key,
+            entry,
+            if_final,
+            is_to_be_stored,
+        });
+        Ok(Ok(()))
+    }
+
+    /// Continues with an entry that was accepted: its chain, its finality, its write to the store.
+    pub(crate) fn finish_accepted_entry(self: &Arc<Self>, stored: StoredSessionEntry) {
+        let StoredSessionEntry {
+            key,
+            entry,
+            if_final,
+            is_to_be_stored,
+        } = stored;
         self.wake_lagging_chain_follower(&entry.entry_store_attributes().namespace);
         if let Some(if_final) = if_final {
             self.upgrade_if_final(key, Arc::clone(&entry), if_final);
@@ -308,7 +327,6 @@ impl OwnerRequestExecutor {
         if is_to_be_stored {
             self.check_and_store_entry(key, entry, true);
         }
-        Ok(Ok(()))
     }
 
     /// Releases the lease on a key that `process` has, so that another process may fetch it.
@@ -424,8 +442,8 @@ impl OwnerRequestExecutor {
     pub fn open_process_event_stream(
         &self,
         process: &OwnerClientName,
-    ) -> Result<(OwnerEventStreamId, Arc<AtomicWaker>), TooManyProcesses> {
-        let waker = Arc::new(AtomicWaker::new());
+    ) -> Result<(OwnerEventStreamId, Arc<EventWaker>), TooManyProcesses> {
+        let waker = Arc::<EventWaker>::default();
         let stream = {
             let mut streams = lock_ignoring_poison(&self.streams);
             let stream = self

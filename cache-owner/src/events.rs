@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use bytes::Bytes;
 use sszip_core::cache::owner::processes::{OwnerEventStreamAction, OwnerEventStreamId};
 use tokio::time::{sleep, Sleep};
 
 use crate::clock::read_clocks;
 use crate::engine::OwnerRequestExecutor;
+use crate::event_waker::EventWaker;
 
 /// Maximum number of bytes of events that are sent at a time, apart from the last event.
 const MAX_EVENT_BYTES: usize = 16 << 10;
@@ -22,7 +22,7 @@ const MAX_EVENT_BYTES: usize = 16 << 10;
 pub struct OwnerEventStream {
     engine: Arc<OwnerRequestExecutor>,
     stream: OwnerEventStreamId,
-    waker: Arc<AtomicWaker>,
+    waker: Arc<EventWaker>,
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -31,7 +31,7 @@ impl OwnerEventStream {
     pub fn new(
         engine: Arc<OwnerRequestExecutor>,
         stream: OwnerEventStreamId,
-        waker: Arc<AtomicWaker>,
+        waker: Arc<EventWaker>,
     ) -> Self {
         Self {
             engine,
@@ -45,7 +45,7 @@ impl OwnerEventStream {
     /// stream.
     pub fn poll_event_stream_text(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // first, so that events that come in the meantime are not missed
-        self.waker.register(context.waker());
+        self.waker.register_task(context);
         let mut text = String::new();
         if self.engine.is_stopping() {
             return Poll::Ready(None);

@@ -19,6 +19,8 @@
 //! | [`request`]         | decoding of requests                              |
 //! | [`response`]        | heads and bodies of responses                     |
 //! | [`events`]          | the event stream                                  |
+//! | [`event_waker`]     | the waker of a task that sends events             |
+//! | [`frames`]          | sessions of processes that send frames            |
 //! | [`recompressor`]    | recompression of entries on their way to the disk |
 //! | [`status_client`]   | query of the status of a running daemon           |
 //! | [`follow`]          | the followed chains                               |
@@ -28,11 +30,13 @@ pub mod clock;
 pub mod config;
 mod config_values;
 pub mod engine;
+pub mod event_waker;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod file_limit;
 pub mod follow;
+pub mod frames;
 mod head_config;
 pub mod lease_waits;
 pub mod log;

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use sszip_core::cache::owner::processes::OwnerClientName;
 use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
@@ -49,12 +50,19 @@ impl LeaseDeliveryMonitor {
 pub struct CloseReportingSocket {
     socket: UnixStream,
     peer: Arc<LeaseDeliveryMonitor>,
+    /// Bytes that were read from the socket before, and are read first.
+    first_bytes: Bytes,
 }
 
 impl CloseReportingSocket {
-    /// Creates the socket whose closing by the client is reported to `peer`.
-    pub fn new(socket: UnixStream, peer: Arc<LeaseDeliveryMonitor>) -> Self {
-        Self { socket, peer }
+    /// Creates the socket whose closing by the client is reported to `peer`. `first_bytes` were read
+    /// from it already.
+    pub fn new(socket: UnixStream, first_bytes: Bytes, peer: Arc<LeaseDeliveryMonitor>) -> Self {
+        Self {
+            socket,
+            peer,
+            first_bytes,
+        }
     }
 
     fn detect_closed_peer<T>(&self, result: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
@@ -73,6 +81,11 @@ impl AsyncRead for CloseReportingSocket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<(), Error>> {
+        if !self.first_bytes.is_empty() {
+            let length = self.first_bytes.len().min(buffer.remaining());
+            buffer.put_slice(&self.first_bytes.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
         let read = Pin::new(&mut self.socket).poll_read(context, buffer);
         self.detect_closed_peer(read)
     }

@@ -195,10 +195,15 @@ pub fn empty_response(status: StatusCode) -> Response<OwnerResponseBody> {
     response
 }
 
+/// Returns the report about a completed purge in JSON.
+pub fn purge_report_json(purged: CompletedPurge) -> String {
+    let report = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
+    format!("{report}\n")
+}
+
 /// Creates the response to a completed purge.
 pub fn purge_response(purged: CompletedPurge) -> Response<OwnerResponseBody> {
-    let report = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
-    let body = OwnerResponseBody::from_bytes(format!("{report}\n"));
+    let body = OwnerResponseBody::from_bytes(purge_report_json(purged));
     let mut response = response_with_type(StatusCode::OK, "application/json", body);
     set_generation_header(response.headers_mut(), purged.generation);
     response
@@ -214,14 +219,19 @@ pub fn event_stream_response(stream: OwnerEventStream) -> Response<OwnerResponse
     response
 }
 
-/// Creates the response to a rejected request: problem details (RFC 9457).
-pub fn problem_response(problem: &ProblemDetails) -> Response<OwnerResponseBody> {
+/// Returns problem details (RFC 9457) in JSON.
+pub fn problem_details_json(problem: &ProblemDetails) -> String {
     let details = serde_json::json!({
         "title": problem.status.canonical_reason(),
         "status": problem.status.as_u16(),
         "detail": problem.detail,
     });
-    let body = OwnerResponseBody::from_bytes(details.to_string());
+    details.to_string()
+}
+
+/// Creates the response to a rejected request: problem details (RFC 9457).
+pub fn problem_response(problem: &ProblemDetails) -> Response<OwnerResponseBody> {
+    let body = OwnerResponseBody::from_bytes(problem_details_json(problem));
     let mut response = response_with_type(problem.status, PROBLEM_TYPE, body);
     if let Some(allow) = problem.allow {
         response
@@ -277,9 +287,9 @@ pub fn complete_owner_status(
     status
 }
 
-/// Creates the response with the owner's status, in the requested format.
-pub fn status_response(format: StatusReportFormat, status: Value) -> Response<OwnerResponseBody> {
-    let body = OwnerResponseBody::from_bytes(format.format_owner_report(status));
+/// Creates the response with the owner's status, which is `report` in the requested format.
+pub fn status_response(format: StatusReportFormat, report: String) -> Response<OwnerResponseBody> {
+    let body = OwnerResponseBody::from_bytes(report);
     let mut response = response_with_type(StatusCode::OK, format.report_media_type(), body);
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);

@@ -1,4 +1,4 @@
-//! Connections: HTTP/1.1 over the socket.
+//! Connections: HTTP/1.1 or frames over the socket.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::sync::atomic::Ordering;
@@ -8,12 +8,16 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sszip_core::cache::owner_protocol::frame::check_preface;
+use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
 use crate::file_limit::max_connections;
+use crate::frames::connection::{is_frame_connection, serve_frame_connection};
 use crate::log::{LogFunction, LogLevel};
 use crate::peer::{CloseReportingSocket, LeaseDeliveryMonitor};
 use crate::service::OwnerHttpService;
@@ -29,6 +33,9 @@ const STOP_LIMIT: Duration = Duration::from_millis(500);
 
 /// Maximum bytes of a request's head, and of one read.
 const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// Maximum bytes of the first read.
+const FIRST_READ_BYTES: usize = 4 << 10;
 
 /// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 64;
@@ -87,16 +94,53 @@ pub async fn serve_connections(
 }
 
 async fn serve_connection(
-    socket: UnixStream,
+    mut socket: UnixStream,
     service: Arc<OwnerHttpService>,
     idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
     service.connections.fetch_add(1, Ordering::Relaxed);
+    let first_bytes = tokio::select! {
+        first_bytes = timeout(idle, read_first_bytes(&mut socket)) => first_bytes,
+        () = wait_for_stop(&mut stop) => Ok(Vec::new()),
+    };
+    match first_bytes {
+        Err(Elapsed { .. }) => {}
+        Ok(first_bytes) if is_frame_connection(&first_bytes) => {
+            serve_frame_connection(socket, &first_bytes, &service, idle, stop).await;
+        }
+        Ok(first_bytes) => {
+            serve_http_connection(socket, first_bytes, &service, idle, stop).await;
+        }
+    }
+    service.connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Reads the first bytes of a connection, until they show whether it carries frames. Returns fewer
+/// bytes if the client has closed the connection.
+async fn read_first_bytes(socket: &mut UnixStream) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(FIRST_READ_BYTES);
+    while matches!(check_preface(&bytes), Ok(false)) && !is_frame_connection(&bytes) {
+        // an error occurs again at the next read
+        match socket.read_buf(&mut bytes).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    bytes
+}
+
+async fn serve_http_connection(
+    socket: UnixStream,
+    first_bytes: Vec<u8>,
+    service: &Arc<OwnerHttpService>,
+    idle: Duration,
+    mut stop: watch::Receiver<bool>,
+) {
     let peer = Arc::<LeaseDeliveryMonitor>::default();
-    let socket = CloseReportingSocket::new(socket, Arc::clone(&peer));
+    let socket = CloseReportingSocket::new(socket, first_bytes.into(), Arc::clone(&peer));
     let answer = service_fn(|request| {
-        Arc::clone(&service).respond_to_owner_request(Arc::clone(&peer), request)
+        Arc::clone(service).respond_to_owner_request(Arc::clone(&peer), request)
     });
     let connection = http1::Builder::new()
         .auto_date_header(false)
@@ -117,7 +161,6 @@ async fn serve_connection(
     if let Some((key, process)) = peer.take_unread_lease() {
         service.engine.release_lease(&key, &process);
     }
-    service.connections.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Waits until `stop` is true, or its sender is dropped.

@@ -9,9 +9,10 @@ use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::state::EntryRejection;
+use sszip_core::status::StatusReportFormat;
 
 use crate::clock::read_clocks;
-use crate::engine::{OwnerExecutionError, OwnerRequestExecutor};
+use crate::engine::{CompletedPurge, OwnerExecutionError, OwnerRequestExecutor};
 use crate::events::OwnerEventStream;
 use crate::peer::LeaseDeliveryMonitor;
 use crate::request::{self, ChainStateRequest, OwnerHttpRequest, ProblemDetails};
@@ -152,17 +153,7 @@ impl OwnerHttpService {
                     .bodies
                     .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
                     .await?;
-                let scope = request::parse_purge_scope(&body)?;
-                let suspends = request::parse_wrong_chain_namespace(&body);
-                if let Some(namespace) = suspends {
-                    engine.owner.suspend_namespace(namespace, read_clocks());
-                    engine.wake_lookups_and_streams();
-                }
-                let purged = engine.purge_entries(scope.clone()).await?;
-                if suspends.is_none() {
-                    engine.owner.resume_namespaces(&scope);
-                    engine.wake_lookups_and_streams();
-                }
+                let purged = self.purge_by_json(&body).await?;
                 Ok(response::purge_response(purged))
             }
             OwnerHttpRequest::Acknowledge(process) => {
@@ -198,17 +189,48 @@ impl OwnerHttpService {
                 let stream = OwnerEventStream::new(Arc::clone(engine), stream, waker);
                 Ok(response::event_stream_response(stream))
             }
-            OwnerHttpRequest::Status(format) => {
-                // values in memory: the status of an owner whose disk hangs is available
-                let status = engine.owner.owner_status_json();
-                let uptime = read_clocks().monotonic.saturating_sub(self.started);
-                let connections = self.connections.load(Ordering::Relaxed);
-                let counts = (connections, engine.waits.waiting_lookup_count());
-                let status =
-                    response::complete_owner_status(status, &engine.chains, uptime, counts);
-                Ok(response::status_response(format, status))
-            }
+            OwnerHttpRequest::Status(format) => Ok(response::status_response(
+                format,
+                self.format_status(format),
+            )),
         }
+    }
+
+    /// Purges the entries in the scope of a JSON object, and suspends or resumes their namespaces.
+    pub(crate) async fn purge_by_json(
+        &self,
+        body: &[u8],
+    ) -> Result<CompletedPurge, ProblemDetails> {
+        let engine = &self.engine;
+        let scope = request::parse_purge_scope(body)?;
+        let suspends = request::parse_wrong_chain_namespace(body);
+        if let Some(namespace) = suspends {
+            engine.owner.suspend_namespace(namespace, read_clocks());
+            engine.wake_lookups_and_streams();
+        }
+        let purged = engine.purge_entries(scope.clone()).await?;
+        if suspends.is_none() {
+            engine.owner.resume_namespaces(&scope);
+            engine.wake_lookups_and_streams();
+        }
+        Ok(purged)
+    }
+
+    /// Returns the status of the owner. All values are in memory: the status of an owner whose disk
+    /// hangs is available.
+    pub(crate) fn format_status(&self, format: StatusReportFormat) -> String {
+        let engine = &self.engine;
+        let status = engine.owner.owner_status_json();
+        let uptime = read_clocks().monotonic.saturating_sub(self.started);
+        let connections = self.connections.load(Ordering::Relaxed);
+        let counts = (connections, engine.waits.waiting_lookup_count());
+        let status = response::complete_owner_status(status, &engine.chains, uptime, counts);
+        format.format_owner_report(status)
+    }
+
+    /// Maximum length of an entry in bytes.
+    pub(crate) fn max_entry(&self) -> u64 {
+        self.bodies.limits.max_entry as u64
     }
 }
 

@@ -78,6 +78,13 @@ impl OwnerSession {
         self.welcome.is_some() || !self.output.is_empty() || !self.bulk.is_empty()
     }
 
+    /// Number of bytes of memory that the queued messages occupy, approximately.
+    pub fn queued_output_bytes(&self) -> usize {
+        let count = self.output.len() + self.bulk.len();
+        self.output_bytes
+            .saturating_add(count.saturating_mul(size_of::<OwnerMessage>()))
+    }
+
     /// Queues a reply without an entry.
     pub(super) fn queue_reply(&mut self, reply: OwnerMessage) {
         self.output.push_back(reply);

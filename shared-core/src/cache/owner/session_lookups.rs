@@ -7,6 +7,7 @@ use super::session_tasks::{open_task, OwnerTask, SessionLookup};
 use super::state::{Owner, OwnerHit, OwnerMemoryLookupResult};
 use crate::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
 use crate::cache::CacheKey;
+use crate::lock::lock_ignoring_poison;
 
 /// Total decompressed bytes of unchecked entries that are read strictly before a message returns.
 const INLINE_CHECK_BYTES: u64 = 32 << 10;
@@ -81,7 +82,7 @@ impl Owner {
         let lease = match lookup.lease {
             None => LeaseReply::NoLease,
             Some(time) => {
-                match self.acquire_lease(&lookup.key, session.process(), time, now) {
+                match self.acquire_session_lease(&lookup.key, session, time, now) {
                     Ok(LeaseDecision::Granted) => LeaseReply::Granted,
                     Ok(LeaseDecision::Pending) => LeaseReply::Pending,
                     Ok(LeaseDecision::Full) => LeaseReply::Full,
@@ -99,6 +100,22 @@ impl Owner {
             lease,
         });
         None
+    }
+
+    /// Requests a lease for the process of a session. A session that was closed or replaced gets
+    /// none: nothing would end it before its time.
+    fn acquire_session_lease(
+        &self,
+        key: &CacheKey,
+        session: &OwnerSession,
+        time: u64,
+        now: ClockReading,
+    ) -> Result<LeaseDecision, OwnerHit> {
+        let shared = &mut lock_ignoring_poison(&self.shared);
+        match shared.processes.is_session_open(session.stream()) {
+            true => self.acquire_lease_locked(shared, key, session.process(), time, now),
+            false => Ok(LeaseDecision::Full),
+        }
     }
 
     /// Looks several keys up. Returns the task that completes the lookup, if it needs one.

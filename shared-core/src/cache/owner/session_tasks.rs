@@ -149,7 +149,7 @@ impl Owner {
                 let progress = session.stores.append_chunk(id, &bytes);
                 return self.receive_entry_part(session, progress, now);
             }
-            ProcessMessage::Release(key) => self.release_lease(&key, session.process(), now),
+            ProcessMessage::Release(key) => self.release_session_lease(session, &key, now),
             ProcessMessage::ShowBlock {
                 namespace,
                 sighting,
@@ -183,6 +183,17 @@ impl Owner {
         processes
             .acknowledge_purges(session.process(), generation)
             .map_err(|_| SessionEnd::UnknownEvent)
+    }
+
+    /// Ends a lease of a session. A session that was closed or replaced has none: the lease may be
+    /// the new session's.
+    fn release_session_lease(&self, session: &OwnerSession, key: &CacheKey, now: ClockReading) {
+        let is_open = lock_ignoring_poison(&self.shared)
+            .processes
+            .is_session_open(session.stream());
+        if is_open {
+            self.release_lease(key, session.process(), now);
+        }
     }
 
     /// Completes the task of a purge or a query of the status.

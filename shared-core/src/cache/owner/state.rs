@@ -253,7 +253,19 @@ impl Owner {
         time: u64,
         now: ClockReading,
     ) -> Result<LeaseDecision, OwnerHit> {
-        let mut shared = lock_ignoring_poison(&self.shared);
+        let shared = &mut lock_ignoring_poison(&self.shared);
+        self.acquire_lease_locked(shared, key, process, time, now)
+    }
+
+    /// Requests a lease while the tables are locked.
+    pub(super) fn acquire_lease_locked(
+        &self,
+        shared: &mut OwnerTables,
+        key: &CacheKey,
+        process: &OwnerClientName,
+        time: u64,
+        now: ClockReading,
+    ) -> Result<LeaseDecision, OwnerHit> {
         // a fill inserts its entry before it ends the lease
         if let Some(entry) = self.get_from_memory(key, now) {
             return Err(OwnerHit {

@@ -1,0 +1,133 @@
+//! An open session of the owner: its messages, its waker, and its end.
+
+use std::sync::Arc;
+
+use sszip_core::cache::owner::session::OwnerSession;
+use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionEnd};
+use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::owner_protocol::owner_message::RefusalReason;
+use sszip_core::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest};
+use sszip_core::lock::lock_ignoring_poison;
+
+use super::tasks::{CompletedTask, SessionTasks};
+use crate::clock::read_clocks;
+use crate::event_waker::EventWaker;
+use crate::service::OwnerHttpService;
+
+/// A session of one process. Dropping it closes the session, and releases the leases of the
+/// process.
+pub(super) struct OpenSession {
+    service: Arc<OwnerHttpService>,
+    pub(super) session: OwnerSession,
+    /// Woken when the session has new events.
+    pub(super) waker: Arc<EventWaker>,
+    /// Tasks that were not started yet.
+    tasks: Vec<OwnerTask>,
+    /// The earliest end of the leases that were requested since the timer task was notified.
+    earliest_lease_end: u64,
+    has_acknowledged: bool,
+}
+
+impl OpenSession {
+    /// Opens a session for a process.
+    ///
+    /// # Errors
+    /// [`RefusalReason`].
+    pub(super) fn open(
+        service: &Arc<OwnerHttpService>,
+        request: &SessionRequest,
+        now: ClockReading,
+    ) -> Result<Self, RefusalReason> {
+        let engine = &service.engine;
+        if engine.is_stopping() {
+            return Err(RefusalReason::Stopping);
+        }
+        let waker = Arc::<EventWaker>::default();
+        let session = {
+            // locked first: no event of the session comes before its waker
+            let mut wakers = lock_ignoring_poison(&engine.streams);
+            let session = engine
+                .owner
+                .open_session(request, service.max_entry(), now)?;
+            wakers.insert(session.stream(), Arc::clone(&waker));
+            session
+        };
+        engine.wake_lookups_and_streams();
+        Ok(Self {
+            service: Arc::clone(service),
+            session,
+            waker,
+            tasks: Vec::new(),
+            earliest_lease_end: u64::MAX,
+            has_acknowledged: false,
+        })
+    }
+
+    /// Handles a message of the process. Call [`finish_messages`](Self::finish_messages) after the
+    /// last one.
+    ///
+    /// # Errors
+    /// [`SessionEnd`].
+    pub(super) fn receive_message(
+        &mut self,
+        message: ProcessMessage,
+        now: ClockReading,
+    ) -> Result<(), SessionEnd> {
+        match &message {
+            ProcessMessage::Lookup {
+                lease: Some(time), ..
+            } => self.record_lease_request(u64::from(*time), now),
+            ProcessMessage::Applied { .. } => self.has_acknowledged = true,
+            _ => {}
+        }
+        let owner = &self.service.engine.owner;
+        let tasks = owner.receive_message(&mut self.session, message, now)?;
+        self.tasks.extend(tasks);
+        Ok(())
+    }
+
+    /// Replies to the requests whose tasks are complete. Call
+    /// [`finish_messages`](Self::finish_messages) afterwards.
+    pub(super) fn complete_tasks(&mut self, completed: Vec<CompletedTask>, now: ClockReading) {
+        for task in completed {
+            if let CompletedTask::Lookup(lookup, None) = &task {
+                if let Some(time) = lookup.lease {
+                    self.record_lease_request(time, now);
+                }
+            }
+            let owner = &self.service.engine.owner;
+            self.tasks
+                .extend(task.complete_request(owner, &mut self.session, now));
+        }
+    }
+
+    fn record_lease_request(&mut self, time: u64, now: ClockReading) {
+        let end = now.monotonic.saturating_add(time);
+        self.earliest_lease_end = self.earliest_lease_end.min(end);
+    }
+
+    /// Starts the tasks of the messages that were handled, and notifies all that wait for their
+    /// effects.
+    pub(super) fn finish_messages(&mut self, tasks: &mut SessionTasks) {
+        let engine = &self.service.engine;
+        if !self.tasks.is_empty() {
+            let new = std::mem::take(&mut self.tasks);
+            tasks.start_tasks(&self.service, self.session.process(), new);
+        }
+        let lease_end = std::mem::replace(&mut self.earliest_lease_end, u64::MAX);
+        engine.alarm.wake_if_later_than(lease_end);
+        match std::mem::take(&mut self.has_acknowledged) {
+            true => engine.process_due_leases_and_purges(),
+            false => engine.wake_lookups_and_streams(),
+        }
+    }
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        let engine = &self.service.engine;
+        lock_ignoring_poison(&engine.streams).remove(&self.session.stream());
+        engine.owner.close_session(&self.session, read_clocks());
+        engine.wake_lookups_and_streams();
+    }
+}
