@@ -1,0 +1,453 @@
+"""Sessions: processes that send frames on a connection."""
+
+import json
+import os
+
+import pytest
+
+from daemon import NAMESPACE, key, monotonic
+from frames import (
+    PREFACE,
+    REASONS,
+    Connection,
+    Session,
+    applied,
+    frame,
+    goodbye,
+    hello,
+    lookup,
+    message,
+    purge,
+    release,
+    status,
+    store,
+)
+
+OTHER = "7b" * 16
+
+
+@pytest.fixture
+def join():
+    """Opens sessions, which are closed at the end."""
+    sessions = []
+
+    def join(daemon, process):
+        sessions.append(Session(daemon, process))
+        return sessions[-1]
+
+    yield join
+    for session in sessions:
+        session.close()
+
+
+def wait_for_processes(owner, condition):
+    owner.wait_for(lambda: condition(owner.status()["processes"]), "processes")
+
+
+def test_stored_entry_is_found_by_frames_and_http(owner, join):
+    a = join(owner, "a")
+    assert a.welcome.generation == a.lease.generation == owner.generation
+    assert monotonic() < a.lease.until + 1 and a.lease.until <= monotonic() + 1_000
+    assert a.request_lease(1, lease=None) == "none"
+    a.store(1, b"one", age=5_000, method="eth_call", block=7)
+    reply = a.lookup(1)
+    assert (reply.name, reply.body, reply.generation) == ("found", b"one", owner.generation)
+    assert 3_599_000 < reply.fresh <= 3_600_000 and 5_000 <= reply.age < 60_000
+    answer = owner.get(1)
+    assert (answer.status, answer.body) == (200, b"one")
+    owner.put(2, b"two")
+    assert a.lookup(2).body == b"two"
+    # an entry without bytes, and one whose method is purged
+    a.store(3, b"")
+    assert a.lookup(3).body == b""
+    assert owner.status()["processes"] == ["a"]
+
+
+def test_first_process_that_misses_leads_and_the_others_are_notified(owner, join):
+    a, b, c = join(owner, "a"), join(owner, "b"), join(owner, "c")
+    assert a.request_lease(10) == "granted"
+    assert b.request_lease(10) == "pending"
+    assert b.request_lease(10) == "pending"
+    assert a.request_lease(10) == "granted"
+    assert a.request_lease(10, lease=None) == "none"
+    a.store(10, b"ten")
+    assert b.next("filled", "given_up").name == "filled"
+    assert b.lookup(10).body == b"ten"
+    # the holder releases: the next process leads
+    assert a.request_lease(11) == "granted"
+    assert b.request_lease(11) == "pending"
+    assert c.request_lease(11) == "pending"
+    b.send(release(11))
+    assert b.request_lease(11) == "pending"
+    a.send(release(11))
+    for waiter, event in ((b, 2), (c, 1)):
+        event_ = waiter.next("filled", "given_up")
+        assert (event_.name, event_.number, event_.key) == ("given_up", event, key(11))
+    assert c.request_lease(11) == "granted"
+
+
+def test_leases_are_shared_with_processes_that_use_http(owner, join, listen):
+    a, b = join(owner, "a"), listen(owner, "b")
+    assert a.request_lease(20) == "granted"
+    assert owner.lease(20, "b") == "pending"
+    a.store(20)
+    assert b.next("filled", "given-up") == ("filled", key(20))
+    assert owner.lease(21, "b") == "granted"
+    assert a.request_lease(21) == "pending"
+    assert owner.put(21, process="b").status == 201
+    assert a.next("filled", "given_up").key == key(21)
+
+
+def test_lease_expires_after_its_duration(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    assert a.request_lease(30, lease=50) == "granted"
+    if b.request_lease(30) == "pending":
+        assert b.next("filled", "given_up").name == "given_up"
+        assert b.request_lease(30) == "granted"
+
+
+def test_rejected_entry_ends_its_lease(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    before = owner.generation
+    later = owner.begin_purge(everything=True)
+    for session in (a, b):
+        event = session.next("purge")
+        session.send(applied(event.number, event.generation))
+    assert later.wait().status == 200
+    for n, fields in ((40, {"generation": before}), (41, {"body": b"x" * (65 << 20)})):
+        assert a.request_lease(n) == "granted"
+        assert b.request_lease(n) == "pending"
+        a.store(n, **{"generation": before + 1} | fields)
+        event = b.next("filled", "given_up")
+        assert (event.name, event.key) == ("given_up", key(n))
+        assert a.request_lease(n, lease=None) == "none"
+
+
+def test_lookups_of_one_frame_are_answered(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    b.store(50, b"fifty")
+    assert b.lookup(50).body == b"fifty"
+    a.send(*(lookup(n, n) for n in range(50, 150)), release(50), *(release(n) for n in range(51, 150)))
+    assert a.reply(50).body == b"fifty"
+    for n in range(51, 150):
+        assert a.reply(n).lease == 1
+    assert b.request_lease(149) == "granted"
+    b.send(release(149))
+
+
+def test_batch_lookup_finds_the_present_entries(owner, join):
+    a = join(owner, "a")
+    for n in range(200, 210):
+        a.store(n, b"%d" % n)
+    a.store(210, b"x" * 700_000)
+    found, end = a.lookup_batch(range(195, 220))
+    assert found == {key(n): b"%d" % n for n in range(200, 210)} | {key(210): b"x" * 700_000}
+    assert end.generation == owner.generation
+    assert a.lookup_batch([1_000_001])[0] == {}
+    # no lease was requested
+    assert a.request_lease(211) == "granted"
+    a.send(release(211))
+
+
+def test_long_entries_are_sent_in_parts(owner, join):
+    a = join(owner, "a")
+    for n, length in ((300, 256 << 10), (301, (256 << 10) + 1), (302, 1_000_000), (303, 4 << 20)):
+        body = os.urandom(length)
+        a.store(n, body)
+        # the longest one goes to the disk
+        owner.wait_for(lambda n=n: a.lookup(n, None).name == "found", f"entry {n}")
+        assert a.lookup(n).body == body
+        assert owner.get(n).body == body
+    # a short reply does not wait for the parts of a long one
+    a.store(304, b"short")
+    a.send(lookup(1_001, 303), lookup(1_002, 304))
+    names = []
+    while "chunk" not in names:
+        frame_ = a.receive_frame()
+        a.received += frame_
+        names += [(one.name if one.id != 1_002 else "short") for one in frame_]
+    assert "short" in names[: names.index("chunk")]
+    assert a.reply(1_001).body == body
+    # parts of two entries may alternate
+    first, second = (store(n, bytes([n % 256]) * 600_000, owner.generation, n) for n in (305, 306))
+    a.send(first[0], second[0], second[1], first[1], first[2], second[2])
+    for n in (305, 306):
+        assert a.lookup(n).body == bytes([n % 256]) * 600_000
+
+
+def test_incomplete_entry_is_not_stored_and_its_lease_ends(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    assert a.request_lease(310) == "granted"
+    assert b.request_lease(310) == "pending"
+    a.send(store(310, b"x" * 600_000, owner.generation, 1)[0])
+    # four more bodies: the first is dropped
+    for n in range(311, 315):
+        a.send(store(n, b"x" * 600_000, owner.generation, n)[0])
+    event = b.next("filled", "given_up")
+    assert (event.name, event.key) == ("given_up", key(310))
+    # the chunks of the dropped one have no effect
+    a.send(*store(310, b"x" * 600_000, owner.generation, 1)[1:])
+    assert b.request_lease(310) == "granted"
+
+
+def test_purge_waits_for_acknowledgements(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    a.store(400, method="eth_call")
+    assert a.lookup(400).name == "found"
+    later = owner.begin_purge(method="eth_call")
+    events = [session.next("purge") for session in (a, b)]
+    generation = owner.generation
+    for event in events:
+        assert (event.number, event.generation, event.key) == (1, generation, None)
+    for session in (a, b):
+        session.send(applied(1, generation))
+    assert later.wait().json()["generation"] == generation
+    assert owner.get(400).status == 404
+    assert a.lookup(400).generation == generation
+    # send leases after the event name it
+    leases = [session.next("send_lease") for session in (a, b)]
+    while any(lease.generation != generation for lease in leases):
+        leases = [session.next("send_lease") for session in (a, b)]
+    assert all(lease.after == 1 for lease in leases)
+
+
+def test_process_that_does_not_acknowledge_delays_a_purge_until_its_send_lease_has_ended(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    later = owner.begin_purge(key=key(410))
+    event = a.next("purge")
+    assert event.key == key(410)
+    a.send(applied(event.number, event.generation))
+    # the leases of b that were granted before the purge name no event
+    b.next("purge")
+    before = [one for one in b.received if one.name == "send_lease" and one.after == 0]
+    until = max([b.lease.until, *(one.until for one in before)])
+    assert later.wait().status == 200
+    assert later.at > until
+    assert "b" in owner.status()["processes"]
+
+
+def test_purge_by_frames_is_acknowledged_by_its_own_process(owner, join):
+    a = join(owner, "a")
+    a.store(420, namespace=OTHER)
+    assert a.lookup(420).name == "found"
+    a.send(purge(7, json.dumps({"namespace": OTHER}).encode()))
+    event = a.next("purge")
+    a.send(applied(event.number, event.generation))
+    reply = a.reply(7)
+    assert reply.status == 200
+    assert json.loads(reply.body) == {"generation": event.generation, "entries": 1}
+    for scope, expected in ((b"{}", 400), (b"", 400), (b" " * 100_000, 413)):
+        a.send(purge(8, scope))
+        reply = a.reply(8)
+        assert reply.status == expected and json.loads(reply.body)["status"] == expected
+
+
+def test_status_by_frames_is_the_status_by_http(owner, join):
+    a = join(owner, "a")
+    a.send(status(9))
+    reply = a.reply(9)
+    assert reply.status == 200
+    received = json.loads(reply.body)
+    assert received.keys() == owner.status().keys() and received["processes"] == ["a"]
+
+
+def test_goodbye_ends_the_session_and_its_leases(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    assert a.request_lease(500) == "granted"
+    assert b.request_lease(500) == "pending"
+    a.send(goodbye())
+    assert a.ended()
+    assert b.next("filled", "given_up").name == "given_up"
+    assert owner.status()["processes"] == ["b"]
+
+
+def test_closed_connection_ends_the_session_and_its_leases(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    for n in range(510, 520):
+        assert a.request_lease(n) == "granted"
+        assert b.request_lease(n) == "pending"
+    # a grant that a has not read is released, too
+    a.send(lookup(1, 520))
+    owner.wait_for(lambda: owner.status()["leases"] >= 11, "the lease to be granted")
+    a.close()
+    assert {b.next("given_up").key for _ in range(10)} == {key(n) for n in range(510, 520)}
+    assert b.request_lease(520) == "granted"
+
+
+def test_newer_session_replaces_the_present_one_and_ends_its_leases(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    assert a.request_lease(530) == "granted"
+    assert b.request_lease(530) == "pending"
+    newer = join(owner, "a")
+    assert a.ended()
+    assert newer.welcome.session > a.welcome.session
+    assert b.next("filled", "given_up").name == "given_up"
+    assert newer.request_lease(530) == "granted"
+    # a request that was delayed
+    late = Connection(owner, PREFACE + frame(hello("a", 1)))
+    assert REASONS[late.next("refused").reason] == "unknown session"
+    assert late.ended()
+    assert newer.request_lease(530) == "granted"
+
+
+def test_process_with_another_clock_is_refused(owner):
+    late = Connection(owner, PREFACE + frame(hello("a", clock=monotonic() + 3_600_000)))
+    assert REASONS[late.next("refused").reason] == "clock differs"
+    assert late.ended()
+
+
+def test_other_version_is_answered_with_the_preface(owner):
+    for first in (b"SZL\x01", b"SZL\x03" + frame(hello("a"))):
+        other = Connection(owner, first)
+        assert other.read(4) == PREFACE
+        assert other.ended()
+
+
+def test_preface_is_answered_at_once(owner):
+    slow = Connection(owner, b"S")
+    slow.socket.sendall(b"ZL\x02")
+    assert slow.read(4) == PREFACE
+    slow.preface = PREFACE
+    slow.send(hello("slow"))
+    assert slow.next("welcome")
+    slow.close()
+
+
+def hello_x():
+    return hello("x", next(Session.attempts))
+
+
+INVALID = {
+    "no session": frame(lookup(1, 1)),
+    "second hello": frame(hello_x(), hello_x()),
+    "no messages": frame(),
+    "too many messages": frame(*[goodbye()] * 513),
+    "flags": frame(hello_x(), flags=1),
+    "too long": (400 << 10).to_bytes(4, "little") + b"x" * 1_000,
+    "longest": b"\xff" * 8,
+    "garbage": os.urandom(7) + b"\xff" + b"garbage" * 100,
+    "unknown kind": frame(hello_x(), message(0x20)),
+    "head with bytes left": frame(hello_x(), message(0x0B, b"\0")),
+    "short head": frame(hello_x(), message(0x02, b"\0" * 16, 1)),
+    "long head": frame(hello_x(), message(0x02, b"\0" * 5_000, 1)),
+    "long body": frame(hello_x(), message(0x08, b"", 1, b"x" * ((256 << 10) + 1))),
+    "frame that continues": frame(hello_x() + b"x"),
+    "process without a name": frame(hello("")),
+    "unknown event": frame(hello_x(), applied(1, 0)),
+    "unknown purge": frame(hello_x(), applied(0, 2**60)),
+    "longer than declared": frame(hello_x(), store(1, b"x" * 300_000, 0, 1)[0], message(0x0A, b"", 1, b"x" * 40_000)),
+    "no keys": frame(hello_x(), message(0x03, b"", 1)),
+}
+
+
+@pytest.mark.parametrize("bytes_", INVALID.values(), ids=INVALID.keys())
+def test_invalid_frames_end_the_session_and_affect_no_other(owner, join, bytes_):
+    a = join(owner, "a")
+    invalid = Connection(owner, PREFACE + bytes_)
+    assert invalid.ended()
+    wait_for_processes(owner, lambda names: "x" not in names)
+    assert a.request_lease(600) == "granted"
+    a.send(release(600))
+
+
+def test_unknown_optional_kind_is_skipped(owner, join):
+    a = join(owner, "a")
+    a.send(message(0x80, b"anything", 5, b"and more"), lookup(1, 610, None))
+    assert a.reply(1).name == "missing"
+
+
+def test_messages_before_an_invalid_one_take_effect(owner, join):
+    a = join(owner, "a")
+    a.send(*store(620, b"valid", owner.generation), message(0x20))
+    assert a.ended()
+    assert owner.get(620).body == b"valid"
+
+
+def test_incomplete_frames_and_clients_that_do_not_read_end_after_the_idle_timeout(start_daemon, join):
+    owner = start_daemon(idle_timeout="300ms")
+    whole = PREFACE + frame(hello("half"))
+    for half in (b"SZ", PREFACE, whole[:-1]):
+        connection = Connection(owner, half)
+        assert connection.ended()
+    half = join(owner, "half")
+    half.socket.sendall(frame(lookup(1, 1))[:-1])
+    assert half.ended()
+    # a complete session stays, however long it sends nothing
+    silent = join(owner, "silent")
+    wait_for_processes(owner, lambda names: names == ["silent"])
+    for _ in range(3):
+        silent.next("send_lease")
+    assert silent.request_lease(1) == "granted"
+
+
+def test_client_that_does_not_read_does_not_delay_others(start_daemon, join):
+    owner = start_daemon(idle_timeout="2s", memory="64m")
+    a = join(owner, "a")
+    a.store(9, os.urandom(1 << 20))
+    assert a.lookup(9).name == "found"
+    deaf = [join(owner, f"deaf{n}") for n in range(20)]
+    for session in deaf:
+        session.send(lookup(1, 100 + deaf.index(session)))
+        assert session.reply(1).lease == 1
+        for id in range(100):
+            session.send(lookup(id, 9))
+    for _ in range(20):
+        assert len(a.lookup(9).body) == 1 << 20
+    # few of the replies are buffered
+    memory = int(owner_memory(owner))
+    assert memory < 500 << 20, memory
+    # without progress the sessions end, and their leases
+    wait_for_processes(owner, lambda names: names == ["a"])
+    assert a.request_lease(105) == "granted"
+
+
+def owner_memory(owner):
+    """Resident bytes of the owner."""
+    with open(f"/proc/{owner.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_300_sessions_are_served(owner, join):
+    sessions = [join(owner, f"s{n}") for n in range(300)]
+    assert sessions[0].request_lease(700) == "granted"
+    for session in sessions[1:]:
+        assert session.request_lease(700) == "pending"
+    later = owner.begin_purge(key=key(701))
+    for session in sessions:
+        event = session.next("purge")
+        session.send(applied(event.number, event.generation))
+    assert later.wait().status == 200
+    sessions[0].store(700, b"for all", generation=owner.generation)
+    for session in sessions[1:]:
+        assert session.next("filled").key == key(700)
+        assert session.lookup(700).body == b"for all"
+
+
+def test_stop_ends_sessions_and_the_next_owner_accepts_new_ones(start_daemon, join):
+    owner = start_daemon()
+    a = join(owner, "a")
+    a.store(1, b"kept")
+    assert a.lookup(1).body == b"kept"
+    purged = owner.begin_purge(key=key(2))
+    event = a.next("purge")
+    a.send(applied(event.number, event.generation))
+    assert purged.wait().status == 200
+    owner.stop()
+    assert a.ended()
+    owner.start()
+    again = join(owner, "a")
+    assert again.welcome.session != a.welcome.session
+    assert again.welcome.generation == event.generation
+    assert again.lookup(1).body == b"kept"
+
+
+def test_namespace_of_an_entry_is_purged(owner, join):
+    a = join(owner, "a")
+    for n, namespace in ((800, NAMESPACE), (801, OTHER)):
+        a.store(n, generation=owner.generation, namespace=namespace)
+    later = owner.begin_purge(namespace=OTHER)
+    event = a.next("purge")
+    a.send(applied(event.number, event.generation))
+    assert later.wait().status == 200
+    assert (a.lookup(800).name, a.lookup(801).name) == ("found", "missing")
+    a.send(release(801))
