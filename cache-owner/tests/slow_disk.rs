@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
-use std::io::{Read, Write};
+use std::collections::HashSet;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,7 +16,14 @@ use sszip_core::cache::owner::disk::{
 };
 use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
+use sszip_core::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYTES, PREFACE};
+use sszip_core::cache::owner_protocol::message_body::MessageBody;
+use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
+use sszip_core::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
+use sszip_core::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest};
 use sszip_core::cache::{CacheKey, CacheNamespace};
+use sszip_owner::clock::read_clocks;
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::owner_lifecycle::{OwnerLifecycleStage, RunningOwnerHandle};
 
@@ -174,18 +182,16 @@ fn put(socket: &Path, key: &str) -> UnixStream {
     )
 }
 
-#[test]
-fn requests_that_need_no_disk_are_served_while_it_hangs() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
+/// Starts an owner whose disk hangs until the gate is opened.
+fn start_owner(folder: &Path) -> (RunningOwnerHandle, Arc<DiskGate>) {
     let gate = Arc::new(DiskGate::default());
     let disk = Arc::clone(&gate);
     let config = OwnerConfig {
         memory: 1 << 20,
         max_entry: 1 << 20,
-        ..OwnerConfig::from_socket_and_store_paths(socket.clone(), folder.path().join("store"))
+        ..OwnerConfig::from_socket_and_store_paths(folder.join("socket"), folder.join("store"))
     };
-    let mut owner = RunningOwnerHandle::start_owner_threads(
+    let owner = RunningOwnerHandle::start_owner_threads(
         config,
         Box::new(move |_| Ok(Box::new(SlowStore(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),
@@ -193,6 +199,166 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
     .unwrap();
     owner.wait_until_owner_serves(Duration::from_secs(120));
     assert_eq!(owner.owner_lifecycle_state(), OwnerLifecycleStage::Serving);
+    (owner, gate)
+}
+
+/// A process that sends frames.
+struct FrameClient {
+    stream: UnixStream,
+    decoder: FrameDecoder,
+}
+
+impl FrameClient {
+    fn open(socket: &Path, process: &str) -> Self {
+        // the owner refuses a message that is late on a busy machine
+        for attempt in 1.. {
+            let mut stream = UnixStream::connect(socket).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+            stream.write_all(&PREFACE).unwrap();
+            let mut client = Self {
+                stream,
+                decoder: FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES),
+            };
+            client.send(&[ProcessMessage::Hello(SessionRequest {
+                process: OwnerClientName::new(process).unwrap(),
+                attempt,
+                clock: read_clocks().monotonic,
+                polls: false,
+            })]);
+            let first = client.receive_until(|message| {
+                let is_first = matches!(
+                    message,
+                    OwnerMessage::Welcome { .. } | OwnerMessage::Refused(_)
+                );
+                is_first.then(|| message.clone())
+            });
+            if let Some(OwnerMessage::Welcome { .. }) = first {
+                return client;
+            }
+        }
+        unreachable!()
+    }
+
+    fn send(&mut self, messages: &[ProcessMessage]) {
+        for some in messages.chunks(512) {
+            let mut frame = OutgoingFrame::new(MAX_CONNECTION_FRAME_BYTES).unwrap();
+            for message in some {
+                message.append_to_frame(&mut frame).unwrap();
+            }
+            // the owner may have closed the connection
+            let _ = self.stream.write_all(&frame.try_join_pieces().unwrap());
+        }
+    }
+
+    /// Receives messages until `found` returns a value; `None` if the owner closes the connection.
+    fn receive_until<T>(&mut self, mut found: impl FnMut(&OwnerMessage) -> Option<T>) -> Option<T> {
+        let mut bytes = [0; 65_536];
+        loop {
+            while let Some(messages) = self.decoder.next_frame().unwrap() {
+                let mut value = None;
+                for message in messages {
+                    let message = OwnerMessage::decode_message(&message.unwrap()).unwrap();
+                    value = value.or(found(&message.unwrap()));
+                }
+                if value.is_some() {
+                    return value;
+                }
+            }
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(length) => self.decoder.receive_bytes(&bytes[..length]).unwrap(),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Receives the lease decision of a lookup that finds nothing.
+    fn receive_lease(&mut self, lookup: u32) -> LeaseReply {
+        let lease = self.receive_until(|message| match message {
+            OwnerMessage::Missing { id, lease, .. } if *id == lookup => Some(*lease),
+            _ => None,
+        });
+        lease.unwrap()
+    }
+}
+
+fn lookup(id: u32, first: u8) -> ProcessMessage {
+    let mut key = [first; 32];
+    key[28..].copy_from_slice(&id.to_be_bytes());
+    ProcessMessage::Lookup {
+        id,
+        key,
+        lease: Some(60_000),
+    }
+}
+
+#[test]
+fn messages_that_need_no_disk_are_answered_while_it_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let (mut owner, gate) = start_owner(folder.path());
+    let mut a = FrameClient::open(&socket, "a");
+    let mut gone = FrameClient::open(&socket, "gone");
+    let mut flood = FrameClient::open(&socket, "flood");
+    let reads: Vec<_> = (0..400).map(|n| lookup(n, 0xdd)).collect();
+    gone.send(&reads);
+    a.send(&reads);
+    a.send(&[ProcessMessage::Purge {
+        id: 900,
+        scope: br#"{"everything":true}"#.to_vec().into(),
+    }]);
+    for n in 1_000..1_200 {
+        a.send(&[lookup(n, 0xbb)]);
+        assert_eq!(a.receive_lease(n), LeaseReply::Granted);
+    }
+    // too many requests end the session
+    let too_many: Vec<_> = (0..1_100).map(|n| lookup(n, 0xdd)).collect();
+    flood.send(&too_many);
+    assert_eq!(flood.receive_until(|_| None::<()>), None);
+    // a session that ends while its lookups read
+    gone.send(&[lookup(2_000, 0xbb)]);
+    assert_eq!(gone.receive_lease(2_000), LeaseReply::Granted);
+    drop(gone);
+    let mut b = FrameClient::open(&socket, "b");
+    loop {
+        b.send(&[lookup(2_000, 0xbb)]);
+        match b.receive_lease(2_000) {
+            LeaseReply::Granted => break,
+            LeaseReply::Pending => std::thread::yield_now(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    gate.open();
+    let mut missing: HashSet<u32> = (0..400).collect();
+    let mut is_purged = false;
+    let all = a.receive_until(|message| {
+        match message {
+            OwnerMessage::Found { id, entry, .. } => {
+                assert_eq!(entry.bytes, MessageBody::from(b"from the disk".to_vec()));
+                assert!(missing.remove(id));
+            }
+            OwnerMessage::AdminReply { id, status, .. } => {
+                assert_eq!((*id, *status), (900, 200));
+                is_purged = true;
+            }
+            _ => {}
+        }
+        (missing.is_empty() && is_purged).then_some(())
+    });
+    assert_eq!(all, Some(()));
+    assert!(owner.stop_owner_within(Duration::from_secs(30)));
+    assert_eq!(a.receive_until(|_| None::<()>), None);
+}
+
+#[test]
+fn requests_that_need_no_disk_are_served_while_it_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let (mut owner, gate) = start_owner(folder.path());
 
     // more than there are threads, of each kind
     let reads: Vec<_> = (0..100)
