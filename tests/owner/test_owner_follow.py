@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from daemon import NAMESPACE, key
+from frames import PREFACE, Connection, Session, frame, hello, lookup, show_block
 from node import Node
 
 
@@ -269,6 +270,38 @@ def test_responses_report_chain_states_that_the_client_does_not_know(followed, l
     daemon.stop()
     daemon.start()
     assert chain_headers(daemon)[0] > int(put.fields["sszip-chain"])
+
+
+def test_sessions_receive_chain_states_before_all_replies(followed):
+    node, daemon = followed
+    a, b = Session(daemon, "a"), Session(daemon, "b")
+    first = [one.name for one in a.received]
+    assert first[0] == "chain" and a.lease.after == 1
+    state = json.loads(a.next("chain").body)
+    assert state["head"] == 200 and state["known"]
+    assert b.next("chain").number == 1
+    node.change({"extend": 1})
+    event = b.next("chain")
+    assert (event.number, event.namespace) == (2, namespace(daemon))
+    assert json.loads(event.body)["head"] == 201
+    # a block that a response of a has shown
+    a.send(show_block(202, namespace=namespace(daemon)))
+    while not (shown := json.loads(b.next("chain").body)["shown"]):
+        pass
+    assert [block["height"] for block in shown] == [202]
+    # an entry that shows a newer head
+    fields = {"class": "tip", "namespace": namespace(daemon), "epoch": state["epoch"], "height": 203}
+    a.store(7, generation=daemon.generation, **fields)
+    while json.loads(b.next("chain").body)["seen"] != 203:
+        pass
+    # a lookup in the frame of the first message
+    names = ["refused"]
+    while names == ["refused"]:  # on a busy machine, as in Session
+        early = Connection(daemon, PREFACE + frame(hello("c", next(Session.attempts)), lookup(1, 9)))
+        names = [one.name for one in early.receive_frame()]
+    assert names == ["welcome", "chain", "send_lease", "missing"]
+    for session in (a, b, early):
+        session.close()
 
 
 def test_chain_state_header_stays_short(start_node, start_daemon):

@@ -322,43 +322,53 @@ def test_preface_is_answered_at_once(owner):
     assert slow.read(4) == PREFACE
     slow.preface = PREFACE
     slow.send(hello("slow"))
-    assert slow.next("welcome")
+    assert slow.next("welcome", "refused")
     slow.close()
 
 
-def hello_x():
-    return hello("x", next(Session.attempts))
-
-
-INVALID = {
+# frames that a connection sends instead of a session request
+NO_SESSION = {
     "no session": frame(lookup(1, 1)),
-    "second hello": frame(hello_x(), hello_x()),
     "no messages": frame(),
     "too many messages": frame(*[goodbye()] * 513),
-    "flags": frame(hello_x(), flags=1),
+    "flags": frame(hello("x"), flags=1),
     "too long": (400 << 10).to_bytes(4, "little") + b"x" * 1_000,
     "longest": b"\xff" * 8,
     "garbage": os.urandom(7) + b"\xff" + b"garbage" * 100,
-    "unknown kind": frame(hello_x(), message(0x20)),
-    "head with bytes left": frame(hello_x(), message(0x0B, b"\0")),
-    "short head": frame(hello_x(), message(0x02, b"\0" * 16, 1)),
-    "long head": frame(hello_x(), message(0x02, b"\0" * 5_000, 1)),
-    "long body": frame(hello_x(), message(0x08, b"", 1, b"x" * ((256 << 10) + 1))),
-    "frame that continues": frame(hello_x() + b"x"),
+    "frame that continues": frame(hello("x") + b"x"),
     "process without a name": frame(hello("")),
-    "unknown event": frame(hello_x(), applied(1, 0)),
-    "unknown purge": frame(hello_x(), applied(0, 2**60)),
-    "longer than declared": frame(hello_x(), store(1, b"x" * 300_000, 0, 1)[0], message(0x0A, b"", 1, b"x" * 40_000)),
-    "no keys": frame(hello_x(), message(0x03, b"", 1)),
+}
+
+# messages that a session sends
+INVALID = {
+    "second hello": [hello("x", 2**31)],
+    "unknown kind": [message(0x20)],
+    "head with bytes left": [message(0x0B, b"\0")],
+    "short head": [message(0x02, b"\0" * 16, 1)],
+    "long head": [message(0x02, b"\0" * 5_000, 1)],
+    "long body": [message(0x08, b"", 1, b"x" * ((256 << 10) + 1))],
+    "unknown event": [applied(100, 0)],
+    "unknown purge": [applied(0, 2**60)],
+    "longer than declared": [store(1, b"x" * 300_000, 0, 1)[0], message(0x0A, b"", 1, b"x" * 40_000)],
+    "no keys": [message(0x03, b"", 1)],
 }
 
 
-@pytest.mark.parametrize("bytes_", INVALID.values(), ids=INVALID.keys())
-def test_invalid_frames_end_the_session_and_affect_no_other(owner, join, bytes_):
-    a = join(owner, "a")
+@pytest.mark.parametrize("bytes_", NO_SESSION.values(), ids=NO_SESSION.keys())
+def test_connection_that_begins_with_invalid_frames_is_closed(owner, bytes_):
     invalid = Connection(owner, PREFACE + bytes_)
     assert invalid.ended()
-    wait_for_processes(owner, lambda names: "x" not in names)
+    assert not [one for one in invalid.received if one.name == "welcome"]
+
+
+@pytest.mark.parametrize("messages", INVALID.values(), ids=INVALID.keys())
+def test_invalid_messages_end_the_session_and_affect_no_other(owner, join, messages):
+    a, b = join(owner, "a"), join(owner, "b")
+    assert b.request_lease(600) == "granted"
+    assert a.request_lease(600) == "pending"
+    b.socket.sendall(frame(*messages))
+    assert b.ended()
+    assert a.next("filled", "given_up").name == "given_up"
     assert a.request_lease(600) == "granted"
     a.send(release(600))
 
