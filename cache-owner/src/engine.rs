@@ -31,12 +31,12 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::clock::read_clocks;
+use crate::deadline_alarm::DeadlineAlarm;
 use crate::event_waker::EventWaker;
 use crate::follow::chain::FollowedChain;
 use crate::lease_waits::LeaseWaits;
 use crate::recompressor::Recompressor;
 use crate::request::{LeaseRequest, PutRequest};
-use crate::timers::DeadlineAlarm;
 
 /// Maximum number of concurrent reads of the store.
 pub const MAX_READS: usize = 16;

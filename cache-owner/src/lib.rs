@@ -29,6 +29,7 @@
 pub mod clock;
 pub mod config;
 mod config_values;
+mod deadline_alarm;
 pub mod engine;
 pub mod event_waker;
 pub mod events;
@@ -52,5 +53,6 @@ pub mod server;
 pub mod service;
 pub mod socket;
 pub mod status_client;
+mod stop;
 mod store_entry;
 mod timers;

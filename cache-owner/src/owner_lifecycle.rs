@@ -34,6 +34,7 @@ use crate::request_bodies::RequestBodyLimits;
 use crate::server;
 use crate::service::OwnerHttpService;
 use crate::socket::SocketFile;
+use crate::stop;
 
 /// Interval between attempts to open another owner's store, in milliseconds.
 const LOCKED_RETRY_MS: u64 = 25;
@@ -244,7 +245,7 @@ impl OwnerMainThread {
             }
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
-                () = server::wait_for_stop(&mut stop) => return None,
+                () = stop::wait_for_stop(&mut stop) => return None,
             }
         }
     }

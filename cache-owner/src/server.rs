@@ -21,6 +21,7 @@ use crate::frames::connection::{is_frame_connection, serve_frame_connection};
 use crate::log::{LogFunction, LogLevel};
 use crate::peer::{CloseReportingSocket, LeaseDeliveryMonitor};
 use crate::service::OwnerHttpService;
+use crate::stop::wait_for_stop;
 
 /// Maximum number of connections. Further ones wait to be accepted.
 const CONNECTION_LIMIT: usize = 4_096;
@@ -161,9 +162,4 @@ async fn serve_http_connection(
     if let Some((key, process)) = peer.take_unread_lease() {
         service.engine.release_lease(&key, &process);
     }
-}
-
-/// Waits until `stop` is true, or its sender is dropped.
-pub(crate) async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
-    drop(stop.wait_for(|stop| *stop).await);
 }

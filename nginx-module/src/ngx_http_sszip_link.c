@@ -8,13 +8,10 @@
 
 
 /*
- * Connections to the owner.  The core decides about the bytes; this file
- * opens, reads, writes and closes the connections.
+ * The connection to the owner.  The core decides about the bytes; this file
+ * opens, reads, writes and closes the connection.
  */
 
-
-/* the core opens few: an event stream and some more */
-#define NGX_HTTP_SSZIP_LINK_SLOTS  32
 
 /* maximum bytes read before other connections are served */
 #define NGX_HTTP_SSZIP_LINK_BYTES  (256 * 1024)
@@ -25,10 +22,10 @@
 
 static void ngx_http_sszip_link_wake_waiters(void);
 static void ngx_http_sszip_link_run(ngx_event_t *ev);
-static sszip_connect_result ngx_http_sszip_link_connect(ngx_uint_t slot);
-static void ngx_http_sszip_link_write(ngx_uint_t slot);
-static void ngx_http_sszip_link_close(ngx_uint_t slot);
-static void ngx_http_sszip_link_closed(ngx_uint_t slot);
+static sszip_connect_result ngx_http_sszip_link_connect(void);
+static void ngx_http_sszip_link_write(void);
+static void ngx_http_sszip_link_close(void);
+static void ngx_http_sszip_link_closed(void);
 static void ngx_http_sszip_link_read_handler(ngx_event_t *rev);
 static void ngx_http_sszip_link_write_handler(ngx_event_t *wev);
 static void ngx_http_sszip_link_timer_handler(ngx_event_t *ev);
@@ -36,7 +33,7 @@ static void ngx_http_sszip_link_tick(void);
 
 
 static ngx_addr_t        *ngx_http_sszip_owner;
-static ngx_connection_t  *ngx_http_sszip_link[NGX_HTTP_SSZIP_LINK_SLOTS];
+static ngx_connection_t  *ngx_http_sszip_link;
 static ngx_event_t        ngx_http_sszip_link_timer;
 static ngx_event_t        ngx_http_sszip_link_posted;
 
@@ -143,30 +140,28 @@ ngx_http_sszip_now(void)
 }
 
 
-/* performs the core's pending actions on the connections to the owner */
+/* performs the core's pending actions on the connection to the owner */
 
 static void
 ngx_http_sszip_link_run(ngx_event_t *ev)
 {
-    size_t    slot;
     uint64_t  now;
 
     for ( ;; ) {
 
-        switch (sszip_link_next_action(&slot)) {
+        switch (sszip_link_next_action()) {
 
         case SSZIP_LINK_CONNECT:
             now = ngx_http_sszip_now();
-            (void) sszip_link_connected(slot, ngx_http_sszip_link_connect(slot),
-                                        now);
+            (void) sszip_link_connected(ngx_http_sszip_link_connect(), now);
             break;
 
         case SSZIP_LINK_WRITE:
-            ngx_http_sszip_link_write(slot);
+            ngx_http_sszip_link_write();
             break;
 
         case SSZIP_LINK_CLOSE:
-            ngx_http_sszip_link_close(slot);
+            ngx_http_sszip_link_close();
             break;
 
         case SSZIP_LINK_TICK:
@@ -181,17 +176,17 @@ ngx_http_sszip_link_run(ngx_event_t *ev)
 }
 
 
-/* opens the connection of a slot to the owner */
+/* opens the connection to the owner */
 
 static sszip_connect_result
-ngx_http_sszip_link_connect(ngx_uint_t slot)
+ngx_http_sszip_link_connect(void)
 {
     ngx_log_t              log;
     ngx_int_t              rc;
     ngx_connection_t      *c;
     ngx_peer_connection_t  peer;
 
-    if (slot >= NGX_HTTP_SSZIP_LINK_SLOTS || ngx_exiting) {
+    if (ngx_exiting) {
         return SSZIP_CONNECT_FAILED;
     }
 
@@ -231,7 +226,6 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
 
     c = peer.connection;
 
-    c->data = (void *) slot;
     c->log = ngx_cycle->log;
     c->read->handler = ngx_http_sszip_link_read_handler;
     c->write->handler = ngx_http_sszip_link_write_handler;
@@ -241,16 +235,16 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
     /* closed with idle connections when the worker quits */
     c->idle = 1;
 
-    ngx_http_sszip_link[slot] = c;
+    ngx_http_sszip_link = c;
 
     return SSZIP_CONNECT_OPEN;
 }
 
 
-/* writes the core's pending bytes to a connection of the link */
+/* writes the core's pending bytes to the connection */
 
 static void
-ngx_http_sszip_link_write(ngx_uint_t slot)
+ngx_http_sszip_link_write(void)
 {
     size_t             i, count;
     ssize_t            n;
@@ -259,7 +253,7 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
     struct iovec       iovs[NGX_HTTP_SSZIP_LINK_PIECES];
     ngx_connection_t  *c;
 
-    c = ngx_http_sszip_link[slot];
+    c = ngx_http_sszip_link;
 
     if (c == NULL) {
         return;
@@ -270,7 +264,8 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
 
     for ( ;; ) {
 
-        if (sszip_link_output(slot, out, NGX_HTTP_SSZIP_LINK_PIECES, &count)
+        if (sszip_link_output(out, NGX_HTTP_SSZIP_LINK_PIECES, &count,
+                              ngx_http_sszip_now())
             != SSZIP_STATUS_OK
             || count == 0)
         {
@@ -300,42 +295,42 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
         }
 
         if (n == NGX_ERROR) {
-            ngx_http_sszip_link_closed(slot);
+            ngx_http_sszip_link_closed();
             return;
         }
 
-        (void) sszip_link_bytes_written(slot, n);
+        (void) sszip_link_bytes_written(n);
     }
 }
 
 
-/* closes the connection of a slot */
+/* closes the connection */
 
 static void
-ngx_http_sszip_link_close(ngx_uint_t slot)
+ngx_http_sszip_link_close(void)
 {
     ngx_connection_t  *c;
 
-    c = ngx_http_sszip_link[slot];
+    c = ngx_http_sszip_link;
 
     if (c != NULL) {
-        ngx_http_sszip_link[slot] = NULL;
+        ngx_http_sszip_link = NULL;
         ngx_close_connection(c);
     }
 }
 
 
-/* closes the connection of a slot, and reports it to the core */
+/* closes the connection, and reports it to the core */
 
 static void
-ngx_http_sszip_link_closed(ngx_uint_t slot)
+ngx_http_sszip_link_closed(void)
 {
-    ngx_http_sszip_link_close(slot);
-    (void) sszip_link_closed(slot, ngx_http_sszip_now());
+    ngx_http_sszip_link_close();
+    (void) sszip_link_closed(ngx_http_sszip_now());
 }
 
 
-/* reads from a connection of the link into the core's buffer */
+/* reads from the connection into the core's buffer */
 
 static void
 ngx_http_sszip_link_read_handler(ngx_event_t *rev)
@@ -343,16 +338,14 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
     size_t             len, total;
     ssize_t            n;
     u_char            *p;
-    ngx_uint_t         slot;
     ngx_connection_t  *c;
 
     c = rev->data;
-    slot = (ngx_uint_t) c->data;
     n = c->close ? 0 : NGX_AGAIN;
 
     for (total = 0; n != 0 && total < NGX_HTTP_SSZIP_LINK_BYTES; total += n) {
 
-        if (sszip_link_read_buffer(slot, &p, &len) != SSZIP_STATUS_OK) {
+        if (sszip_link_read_buffer(&p, &len) != SSZIP_STATUS_OK) {
             n = 0;
             break;
         }
@@ -365,7 +358,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
             break;
         }
 
-        (void) sszip_link_bytes_read(slot, n, ngx_http_sszip_now());
+        (void) sszip_link_bytes_read(n, ngx_http_sszip_now());
 
         if (!rev->ready) {
             /* epoll has reported the number of bytes */
@@ -380,24 +373,19 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
                || n == NGX_ERROR
                || ngx_handle_read_event(rev, 0) != NGX_OK)
     {
-        ngx_http_sszip_link_closed(slot);
+        ngx_http_sszip_link_closed();
     }
 
     ngx_http_sszip_wake();
 }
 
 
-/* continues a connection of the link that has become writable */
+/* continues the connection, which has become writable */
 
 static void
 ngx_http_sszip_link_write_handler(ngx_event_t *wev)
 {
-    ngx_connection_t  *c;
-
-    c = wev->data;
-
-    ngx_http_sszip_link_write((ngx_uint_t) c->data);
-
+    ngx_http_sszip_link_write();
     ngx_http_sszip_wake();
 }
 

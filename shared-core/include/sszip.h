@@ -124,7 +124,7 @@ extern "C" {
  The value that `sszip_abi` returns if the library fits this header. It is
  incremented with every change for which a host must be compiled again.
  */
-#define SSZIP_ABI 1
+#define SSZIP_ABI 2
 
 /*
  Result of a call. Values are never reused.
@@ -1634,11 +1634,11 @@ sszip_status sszip_exchange_variable(sszip_exchange *exchange,
  * ======================================================================== */
 
 /*
- Next action for the connections to the owner.
+ Next action for the connection to the owner.
  */
 typedef enum {
     /*
-     No connection needs an action.
+     No action is needed.
      */
     SSZIP_LINK_NOTHING = 0,
     /*
@@ -1699,45 +1699,39 @@ size_t sszip_tip_floors_size(void);
 sszip_status sszip_tip_floors_attach(void *memory);
 
 /*
- Returns the next action for a connection to the owner, and writes the
- connection's number, a small integer, to `slot` unless that is NULL. Call
- it until it returns `SSZIP_LINK_NOTHING`: after
- `sszip_validated_config_start`, after calls that may send a request to the
- owner (for an exchange or a job: a lookup, a stored response, an end), and
- after the other functions of this section.
-
- # Safety
- `slot` is NULL or points at memory of its type.
+ Returns the next action for the connection to the owner. Call it until it
+ returns `SSZIP_LINK_NOTHING`: after `sszip_validated_config_start`, after
+ calls that may send a request to the owner (for an exchange or a job: a
+ lookup, a stored response, an end), and after the other functions of this
+ section.
  */
-sszip_link_action sszip_link_next_action(size_t *slot);
+sszip_link_action sszip_link_next_action(void);
 
 /*
  Reports the result of opening the connection, an `sszip_connect_result`, at
  the time `now`.
  */
-sszip_status sszip_link_connected(size_t slot,
-                                  uint32_t result,
-                                  uint64_t now);
+sszip_status sszip_link_connected(uint32_t result, uint64_t now);
 
 /*
- Returns the bytes to write to the connection: at most `capacity` pieces, in
- order, in the host's array `out`, and their number in `count`; 0: there is
- nothing to write. The pieces are valid until the next call of a function of
- this section.
+ Returns the bytes to write to the connection at the time `now`: at most
+ `capacity` pieces, in order, in the host's array `out`, and their number in
+ `count`; 0: there is nothing to write. The pieces are valid until the next
+ call of a function of this section.
 
  # Safety
  `out` points at memory for `capacity` of its type, `count` at memory of its
  type.
  */
-sszip_status sszip_link_output(size_t slot,
-                               sszip_str *out,
+sszip_status sszip_link_output(sszip_str *out,
                                size_t capacity,
-                               size_t *count);
+                               size_t *count,
+                               uint64_t now);
 
 /*
  Reports that `bytes` bytes of the output were written.
  */
-sszip_status sszip_link_bytes_written(size_t slot, size_t bytes);
+sszip_status sszip_link_bytes_written(size_t bytes);
 
 /*
  Returns the buffer into which the host reads from the connection: `len`
@@ -1750,27 +1744,22 @@ sszip_status sszip_link_bytes_written(size_t slot, size_t bytes);
  # Safety
  The results point at memory of their type.
  */
-sszip_status sszip_link_read_buffer(size_t slot,
-                                    uint8_t **data,
-                                    size_t *len);
+sszip_status sszip_link_read_buffer(uint8_t **data, size_t *len);
 
 /*
  Reports that `bytes` bytes were read into the buffer of
- `sszip_link_read_buffer`.
-
- # Safety
- The bytes are written, and no other function of this section was called
- since `sszip_link_read_buffer`.
+ `sszip_link_read_buffer`. No other function of this section was called in
+ between.
  */
-sszip_status sszip_link_bytes_read(size_t slot, size_t bytes, uint64_t now);
+sszip_status sszip_link_bytes_read(size_t bytes, uint64_t now);
 
 /*
  Reports that the owner or the host closed the connection.
  */
-sszip_status sszip_link_closed(size_t slot, uint64_t now);
+sszip_status sszip_link_closed(uint64_t now);
 
 /*
- Sends waiting requests and ends requests that took too long. Returns the
+ Ends requests that took too long, and reopens the connection. Returns the
  number of milliseconds after which it must be called again at the latest;
  0: no call is due.
  */

@@ -6,7 +6,7 @@
 //!   └──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A process that does not read delays nobody: its requests are not read while its output waits, and
+//! A process that does not read delays no other process: its requests are not read while its output waits, and
 //! its connection is closed after the idle timeout.
 
 use std::cell::RefCell;
@@ -38,8 +38,8 @@ use super::open_session::OpenSession;
 use super::output::ConnectionOutput;
 use super::tasks::{CompletedTask, SessionTasks};
 use crate::clock::read_clocks;
-use crate::server::wait_for_stop;
 use crate::service::OwnerHttpService;
+use crate::stop::wait_for_stop;
 
 /// Maximum bytes of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -135,7 +135,7 @@ struct FrameConnection<'a> {
     has_unhandled_frames: bool,
 }
 
-/// What a connection has waited for.
+/// The event that a connection has waited for.
 enum Wakeup {
     /// Bytes were received, output can be written, or a time has come.
     Continue,

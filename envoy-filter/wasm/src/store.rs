@@ -194,7 +194,9 @@ impl FilterOwnerCallouts {
             news.owner_health_log_text()
         );
         match news {
-            OwnerHealthChange::Down | OwnerHealthChange::Replaced => {
+            OwnerHealthChange::Down
+            | OwnerHealthChange::Replaced
+            | OwnerHealthChange::OtherClock => {
                 abi::write_proxy_log(LogLevel::Error, &line);
             }
             OwnerHealthChange::Up => abi::write_proxy_log(LogLevel::Info, &line),

@@ -88,7 +88,8 @@ fn frame_of_messages(input: &[u8]) -> Vec<u8> {
     let mut count = 0_u16;
     let mut rest = input;
     while let Some(([kind, id, head, body], after)) = rest.split_first_chunk::<4>() {
-        let Some((content, after)) = after.split_at_checked(usize::from(*head) + usize::from(*body))
+        let Some((content, after)) =
+            after.split_at_checked(usize::from(*head) + usize::from(*body))
         else {
             break;
         };

@@ -1,4 +1,4 @@
-//! The link to the owner: the host opens the connections and carries the
+//! The link to the owner: the host opens the connection and carries the
 //! bytes.
 
 use std::ffi::c_void;
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::config::PROCESS;
 use super::panic::{catch_panic, catch_panic_status, check_results, write_result};
 use super::types::{sszip_status, sszip_str};
-use crate::cache::link::{LinkConnectionAction, OwnerHealthChange, OwnerLink};
+use crate::cache::link::{LinkAction, OwnerHealthChange, OwnerLink};
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::tip_floor::{SharedTipFloorBackend, TipFloorTable};
 use crate::config::validated::ValidatedConfig;
@@ -26,11 +26,11 @@ pub enum sszip_connect_result {
     SSZIP_CONNECT_REFUSED = 2,
 }
 
-/// Next action for the connections to the owner.
+/// Next action for the connection to the owner.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_link_action {
-    /// No connection needs an action.
+    /// No action is needed.
     SSZIP_LINK_NOTHING = 0,
     /// Open the connection, then call `sszip_link_connected`.
     SSZIP_LINK_CONNECT = 1,
@@ -97,36 +97,27 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
     })
 }
 
-/// Returns the next action for a connection to the owner, and writes the
-/// connection's number, a small integer, to `slot` unless that is NULL. Call
-/// it until it returns `SSZIP_LINK_NOTHING`: after
-/// `sszip_validated_config_start`, after calls that may send a request to the
-/// owner (for an exchange or a job: a lookup, a stored response, an end), and
-/// after the other functions of this section.
-///
-/// # Safety
-/// `slot` is NULL or points at memory of its type.
+/// Returns the next action for the connection to the owner. Call it until it
+/// returns `SSZIP_LINK_NOTHING`: after `sszip_validated_config_start`, after
+/// calls that may send a request to the owner (for an exchange or a job: a
+/// lookup, a stored response, an end), and after the other functions of this
+/// section.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_link_next_action(slot: *mut usize) -> sszip_link_action {
-    let need = catch_panic(|| owner_link().and_then(OwnerLink::next_connection_action));
-    let (need, at) = match need.flatten() {
-        Some(LinkConnectionAction::Connect(at)) => (sszip_link_action::SSZIP_LINK_CONNECT, at),
-        Some(LinkConnectionAction::Write(at)) => (sszip_link_action::SSZIP_LINK_WRITE, at),
-        Some(LinkConnectionAction::Close(at)) => (sszip_link_action::SSZIP_LINK_CLOSE, at),
-        Some(LinkConnectionAction::Tick) => (sszip_link_action::SSZIP_LINK_TICK, 0),
-        None => (sszip_link_action::SSZIP_LINK_NOTHING, 0),
-    };
-    if !slot.is_null() {
-        // SAFETY: not NULL; the function's contract.
-        unsafe { slot.write(at) };
+pub extern "C" fn sszip_link_next_action() -> sszip_link_action {
+    let action = catch_panic(|| owner_link().and_then(OwnerLink::next_action));
+    match action.flatten() {
+        Some(LinkAction::Connect) => sszip_link_action::SSZIP_LINK_CONNECT,
+        Some(LinkAction::Write) => sszip_link_action::SSZIP_LINK_WRITE,
+        Some(LinkAction::Close) => sszip_link_action::SSZIP_LINK_CLOSE,
+        Some(LinkAction::Tick) => sszip_link_action::SSZIP_LINK_TICK,
+        None => sszip_link_action::SSZIP_LINK_NOTHING,
     }
-    need
 }
 
 /// Reports the result of opening the connection, an `sszip_connect_result`, at
 /// the time `now`.
 #[no_mangle]
-pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> sszip_status {
+pub extern "C" fn sszip_link_connected(result: u32, now: u64) -> sszip_status {
     catch_panic_status(|| {
         let (is_open, is_absent) = match result {
             0 => (true, false),
@@ -138,32 +129,32 @@ pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> ss
             if is_absent {
                 link.handle_connection_refused(&PROCESS.shared, now);
             }
-            link.handle_connection_opened(&PROCESS.shared, slot, is_open, now);
+            link.handle_connection_opened(&PROCESS.shared, is_open, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// Returns the bytes to write to the connection: at most `capacity` pieces, in
-/// order, in the host's array `out`, and their number in `count`; 0: there is
-/// nothing to write. The pieces are valid until the next call of a function of
-/// this section.
+/// Returns the bytes to write to the connection at the time `now`: at most
+/// `capacity` pieces, in order, in the host's array `out`, and their number in
+/// `count`; 0: there is nothing to write. The pieces are valid until the next
+/// call of a function of this section.
 ///
 /// # Safety
 /// `out` points at memory for `capacity` of its type, `count` at memory of its
 /// type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_output(
-    slot: usize,
     out: *mut sszip_str,
     capacity: usize,
     count: *mut usize,
+    now: u64,
 ) -> sszip_status {
     catch_panic_status(|| {
         check_results!(out, count);
         let mut written = 0;
         if let Some(link) = owner_link() {
-            link.pass_unwritten_pieces(slot, |pieces| {
+            link.pass_unwritten_pieces(&PROCESS.shared, now, |pieces| {
                 for piece in pieces.take(capacity) {
                     // SAFETY: not NULL, and there is room: the contract.
                     unsafe { out.add(written).write(sszip_str::from_bytes(piece)) };
@@ -179,10 +170,10 @@ pub unsafe extern "C" fn sszip_link_output(
 
 /// Reports that `bytes` bytes of the output were written.
 #[no_mangle]
-pub extern "C" fn sszip_link_bytes_written(slot: usize, bytes: usize) -> sszip_status {
+pub extern "C" fn sszip_link_bytes_written(bytes: usize) -> sszip_status {
     catch_panic_status(|| {
         if let Some(link) = owner_link() {
-            link.pass_unwritten_pieces(slot, |_| bytes);
+            link.report_written_bytes(bytes);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -199,7 +190,6 @@ pub extern "C" fn sszip_link_bytes_written(slot: usize, bytes: usize) -> sszip_s
 /// The results point at memory of their type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_read_buffer(
-    slot: usize,
     data: *mut *mut u8,
     len: *mut usize,
 ) -> sszip_status {
@@ -207,8 +197,8 @@ pub unsafe extern "C" fn sszip_link_read_buffer(
         check_results!(data, len);
         let mut room = (std::ptr::null_mut(), 0);
         let is_open = owner_link().is_some_and(|link| {
-            link.pass_read_buffer(slot, |bytes| {
-                room = (bytes.as_mut_ptr().cast::<u8>(), bytes.len());
+            link.pass_read_buffer(|bytes| {
+                room = (bytes.as_mut_ptr(), bytes.len());
             })
         });
         if !is_open {
@@ -221,21 +211,13 @@ pub unsafe extern "C" fn sszip_link_read_buffer(
 }
 
 /// Reports that `bytes` bytes were read into the buffer of
-/// `sszip_link_read_buffer`.
-///
-/// # Safety
-/// The bytes are written, and no other function of this section was called
-/// since `sszip_link_read_buffer`.
+/// `sszip_link_read_buffer`. No other function of this section was called in
+/// between.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_link_bytes_read(
-    slot: usize,
-    bytes: usize,
-    now: u64,
-) -> sszip_status {
+pub extern "C" fn sszip_link_bytes_read(bytes: usize, now: u64) -> sszip_status {
     catch_panic_status(|| {
         if let Some(link) = owner_link() {
-            // SAFETY: the function's contract.
-            unsafe { link.report_bytes_read(&PROCESS.shared, slot, bytes, now) };
+            link.report_read_bytes(&PROCESS.shared, bytes, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -243,26 +225,21 @@ pub unsafe extern "C" fn sszip_link_bytes_read(
 
 /// Reports that the owner or the host closed the connection.
 #[no_mangle]
-pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
+pub extern "C" fn sszip_link_closed(now: u64) -> sszip_status {
     catch_panic_status(|| {
         if let Some(link) = owner_link() {
-            link.connection_closed(&PROCESS.shared, slot, now);
+            link.handle_connection_closed(&PROCESS.shared, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// Sends waiting requests and ends requests that took too long. Returns the
+/// Ends requests that took too long, and reopens the connection. Returns the
 /// number of milliseconds after which it must be called again at the latest;
 /// 0: no call is due.
 #[no_mangle]
 pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
-    catch_panic(|| {
-        owner_link().map_or(0, |link| {
-            link.send_and_expire_requests(&PROCESS.shared, now)
-        })
-    })
-    .unwrap_or(0)
+    catch_panic(|| owner_link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
 }
 
 /// Returns a change of the owner's health for the log: once when the owner has

@@ -274,8 +274,7 @@ pub unsafe extern "C" fn sszip_owner_reply_head(
         // SAFETY: the function's contract.
         let read = OwnerReplyHead::parse(unsafe { head.borrow_bytes() });
         let read = read.ok().flatten();
-        let Some((head, bytes)) = read.and_then(|head| Some((head.response.status, head.length?)))
-        else {
+        let Some((head, bytes)) = read.map(|head| (head.response.status, head.length)) else {
             return sszip_status::SSZIP_STATUS_INVALID;
         };
         write_result!(status, head);

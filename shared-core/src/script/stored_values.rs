@@ -125,7 +125,7 @@ pub fn set_stored_value(
     .ok_or(ScriptValueStoreError::Memory)?;
     let message = OwnerRequest::store_request(&key, &entry, &about, None, SCRIPT_PROCESS_NAME, now);
     let text = message
-        .and_then(request_text)
+        .and_then(|request| request_text(&request))
         .ok_or(ScriptValueStoreError::Memory)?;
     Ok(Some(text))
 }
@@ -146,7 +146,7 @@ pub fn delete_stored_value(
         return Ok(None);
     }
     let purge = format!("{{\"key\":\"{}\"}}", const_hex::encode(key));
-    let text = OwnerRequest::purge_request(&purge).and_then(request_text);
+    let text = OwnerRequest::purge_request(&purge).and_then(|request| request_text(&request));
     text.map(Some).ok_or(ScriptValueStoreError::Memory)
 }
 
@@ -166,7 +166,7 @@ pub fn scope_purge_request(
     {
         return Ok(None);
     }
-    let text = OwnerRequest::purge_request(&body).and_then(request_text);
+    let text = OwnerRequest::purge_request(&body).and_then(|request| request_text(&request));
     text.map(Some)
         .ok_or_else(|| ScriptValueStoreError::Memory.to_string())
 }
@@ -195,7 +195,7 @@ pub fn value_lookup_request(
         return Ok(None);
     };
     let generation = owner.purge_generation();
-    let text = request_text(OwnerRequest::lookup_request(&stored_value_key(name), None))
+    let text = request_text(&OwnerRequest::lookup_request(&stored_value_key(name), None))
         .ok_or(ScriptValueStoreError::Memory)?;
     Ok(Some((text, generation)))
 }

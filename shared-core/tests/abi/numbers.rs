@@ -281,7 +281,7 @@ fn lookup_refuses_an_unknown_kind_of_body() {
 #[test]
 fn link_refuses_an_unknown_connection_result() {
     for number in unknown_numbers(3) {
-        let status = sszip_link_connected(0, number, 0);
+        let status = sszip_link_connected(number, 0);
         assert_eq!(status, SSZIP_STATUS_MISUSE, "{number}");
     }
     for opened in [
@@ -289,7 +289,7 @@ fn link_refuses_an_unknown_connection_result() {
         sszip_connect_result::SSZIP_CONNECT_FAILED,
         sszip_connect_result::SSZIP_CONNECT_REFUSED,
     ] {
-        assert_eq!(sszip_link_connected(0, opened as u32, 0), SSZIP_STATUS_OK);
+        assert_eq!(sszip_link_connected(opened as u32, 0), SSZIP_STATUS_OK);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Connections to the owner, on a thread of their own. The core decides about
-//! the bytes; this module opens, reads, writes and closes the connections.
+//! The connection to the owner, on a thread of its own. The core decides about
+//! the bytes; this module opens, reads, writes and closes the connection.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::net::{
     connect, sendmsg, socket_with, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
 };
-use sszip_core::cache::link::{LinkConnectionAction, OwnerLink};
+use sszip_core::cache::link::{LinkAction, OwnerLink};
 use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::EventLoopWaker;
 
@@ -48,7 +48,7 @@ pub fn start_owner_link(path: &str) -> Result<Arc<OwnerLink>, std::io::Error> {
         bell,
         address: SocketAddrUnix::new(path)?,
         path: path.to_owned(),
-        connections: Vec::new(),
+        connection: None,
         why_not: None,
         tick_at: 0,
     };
@@ -73,14 +73,14 @@ impl EventLoopWaker for LinkWaker {
     fn cancel_wakeup(&self, _id: usize) {}
 }
 
-/// The thread that opens the link's connections to the owner, and carries its bytes.
+/// The thread that opens the link's connection to the owner, and carries its bytes.
 struct OwnerLinkThread {
     link: Arc<OwnerLink>,
     bell: Arc<LinkWaker>,
     address: SocketAddrUnix,
     path: String,
-    /// Connections by slot.
-    connections: Vec<Option<OwnerConnection>>,
+    /// The connection, while it is open.
+    connection: Option<OwnerConnection>,
     /// Error of the last failed connection.
     why_not: Option<Errno>,
     /// Time of the next tick in milliseconds of the monotonic clock; 0: none.
@@ -114,39 +114,35 @@ impl OwnerLinkThread {
     /// Performs the actions of the link that are due, and waits for the next
     /// event.
     fn run_link_loop_iteration(&mut self) {
-        while let Some(need) = self.link.next_connection_action() {
-            match need {
-                LinkConnectionAction::Connect(slot) => self.open_connection(slot),
-                LinkConnectionAction::Write(slot) => self.write_to_owner(slot),
-                LinkConnectionAction::Close(slot) => drop(self.take_connection(slot)),
-                LinkConnectionAction::Tick => self.tick_link(),
+        while let Some(action) = self.link.next_action() {
+            match action {
+                LinkAction::Connect => self.open_connection(),
+                LinkAction::Write => self.write_to_owner(),
+                LinkAction::Close => self.connection = None,
+                LinkAction::Tick => self.tick_link(),
             }
         }
-        for (slot, events) in self.wait_for_events() {
-            if events.intersects(PollFlags::OUT) {
-                self.write_to_owner(slot);
-            }
-            if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                self.read_from_owner(slot);
-            }
+        let events = self.wait_for_events();
+        if events.intersects(PollFlags::OUT) {
+            self.write_to_owner();
+        }
+        if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            self.read_from_owner();
         }
         if self.tick_at != 0 && monotonic_ms() >= self.tick_at {
             self.tick_link();
         }
     }
 
-    /// Waits for readable, writable or closed sockets, and returns their events by slot.
-    fn wait_for_events(&mut self) -> Vec<(usize, PollFlags)> {
-        let open = self.connections.iter().enumerate();
-        let open = open.filter_map(|(slot, it)| it.as_ref().map(|it| (slot, it)));
-        let (mut slots, mut polled) = (Vec::new(), Vec::new());
-        polled.push(PollFd::new(&self.bell.0, PollFlags::IN));
-        for (slot, connection) in open {
+    /// Waits until the socket is readable, writable or closed, a request is queued, or a tick is due.
+    /// Returns the events of the socket.
+    fn wait_for_events(&self) -> PollFlags {
+        let mut polled = vec![PollFd::new(&self.bell.0, PollFlags::IN)];
+        if let Some(connection) = &self.connection {
             let wanted = match connection.is_full {
                 true => PollFlags::IN | PollFlags::OUT,
                 false => PollFlags::IN,
             };
-            slots.push(slot);
             polled.push(PollFd::new(&connection.socket, wanted));
         }
         let patience = (self.tick_at != 0).then(|| {
@@ -155,23 +151,16 @@ impl OwnerLinkThread {
         });
         if poll(&mut polled, patience.as_ref()).is_err() {
             // a signal interrupted the call: the caller calls again
-            return Vec::new();
+            return PollFlags::empty();
         }
-        let revents = polled.iter().map(PollFd::revents);
-        let revents: Vec<_> = revents.collect();
-        let (bell, revents) = revents
-            .split_first()
-            .map_or((PollFlags::empty(), &[][..]), |(bell, revents)| {
-                (*bell, revents)
-            });
-        if !bell.is_empty() {
+        let mut events = polled.iter().map(PollFd::revents);
+        if events.next().is_some_and(|bell| !bell.is_empty()) {
             let _ = read(&self.bell.0, &mut [0; 8]);
         }
-        let ready = slots.into_iter().zip(revents.iter().copied());
-        ready.filter(|(_, events)| !events.is_empty()).collect()
+        events.next().unwrap_or(PollFlags::empty())
     }
 
-    fn open_connection(&mut self, slot: usize) {
+    fn open_connection(&mut self) {
         let now = monotonic_ms();
         let opened = self.open_socket();
         self.why_not = opened.as_ref().err().copied();
@@ -180,15 +169,12 @@ impl OwnerLinkThread {
             self.link.handle_connection_refused(&PROCESS.shared, now);
         }
         let is_open = opened.is_ok();
-        if self.connections.len() <= slot {
-            self.connections.resize_with(slot + 1, || None);
-        }
-        self.connections[slot] = opened.ok().map(|socket| OwnerConnection {
+        self.connection = opened.ok().map(|socket| OwnerConnection {
             socket,
             is_full: false,
         });
         self.link
-            .handle_connection_opened(&PROCESS.shared, slot, is_open, now);
+            .handle_connection_opened(&PROCESS.shared, is_open, now);
     }
 
     fn open_socket(&self) -> Result<OwnedFd, Errno> {
@@ -198,45 +184,46 @@ impl OwnerLinkThread {
         Ok(socket)
     }
 
-    fn write_to_owner(&mut self, slot: usize) {
-        let Some(Some(connection)) = self.connections.get_mut(slot) else {
+    fn write_to_owner(&mut self) {
+        let Some(connection) = &mut self.connection else {
             return;
         };
         connection.is_full = false;
-        let mut went = Ok(0);
         loop {
-            self.link.pass_unwritten_pieces(slot, |pieces| {
-                let pieces: Vec<_> = pieces.take(MAX_WRITE_PIECES).map(IoSlice::new).collect();
-                went = match pieces.is_empty() {
-                    true => Ok(0),
-                    false => send_without_signal(&connection.socket, &pieces),
-                };
-                went.unwrap_or(0)
-            });
-            match std::mem::replace(&mut went, Ok(0)) {
+            let mut sent = Ok(0);
+            let shared = &PROCESS.shared;
+            self.link
+                .pass_unwritten_pieces(shared, monotonic_ms(), |pieces| {
+                    let pieces: Vec<_> = pieces.take(MAX_WRITE_PIECES).map(IoSlice::new).collect();
+                    if !pieces.is_empty() {
+                        sent = send_without_signal(&connection.socket, &pieces);
+                    }
+                    sent.unwrap_or(0)
+                });
+            match sent {
                 Ok(0) => return,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     connection.is_full = true;
                     return;
                 }
-                Err(_) => return self.drop_lost_connection(slot),
+                Err(_) => return self.drop_lost_connection(),
             }
         }
     }
 
-    fn read_from_owner(&mut self, slot: usize) {
+    fn read_from_owner(&mut self) {
         let mut total = 0;
         while total < MAX_READ_BYTES {
-            let Some(Some(connection)) = self.connections.get(slot) else {
+            let Some(connection) = &self.connection else {
                 return;
             };
             let mut result = Err(Errno::CONNRESET);
             let mut is_all = false;
-            let has_room = self.link.pass_read_buffer(slot, |room| {
+            let has_room = self.link.pass_read_buffer(|room| {
                 let most = room.len().min(MAX_READ_BYTES - total);
-                let room = &mut room[..most];
-                result = read(&connection.socket, &mut *room).map(|(init, _)| init.len());
+                let room = room.get_mut(..most).unwrap_or(&mut []);
+                result = read(&connection.socket, room);
                 is_all = result.is_ok_and(|length| length < most);
             });
             match result {
@@ -244,9 +231,10 @@ impl OwnerLinkThread {
                 Err(Errno::AGAIN) if has_room => return,
                 Ok(bytes @ 1..) => {
                     total += bytes;
-                    report_filled_buffer(&self.link, slot, bytes);
+                    self.link
+                        .report_read_bytes(&PROCESS.shared, bytes, monotonic_ms());
                 }
-                _ => return self.drop_lost_connection(slot),
+                _ => return self.drop_lost_connection(),
             }
             if is_all {
                 return;
@@ -254,20 +242,16 @@ impl OwnerLinkThread {
         }
     }
 
-    fn take_connection(&mut self, slot: usize) -> Option<OwnerConnection> {
-        self.connections.get_mut(slot)?.take()
-    }
-
-    fn drop_lost_connection(&mut self, slot: usize) {
-        drop(self.take_connection(slot));
+    fn drop_lost_connection(&mut self) {
+        self.connection = None;
         self.link
-            .connection_closed(&PROCESS.shared, slot, monotonic_ms());
+            .handle_connection_closed(&PROCESS.shared, monotonic_ms());
     }
 
     /// Calls the link's tick, and schedules the next one.
     fn tick_link(&mut self) {
         let now = monotonic_ms();
-        let after = self.link.send_and_expire_requests(&PROCESS.shared, now);
+        let after = self.link.tick(&PROCESS.shared, now);
         self.tick_at = if after == 0 { 0 } else { now + after };
         let Some(news) = self.link.take_owner_health_change(now) else {
             return;
@@ -289,10 +273,4 @@ impl OwnerLinkThread {
 fn send_without_signal(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let mut nothing = SendAncillaryBuffer::default();
     sendmsg(socket, pieces, &mut nothing, SendFlags::NOSIGNAL)
-}
-
-#[allow(unsafe_code)]
-fn report_filled_buffer(link: &OwnerLink, slot: usize, bytes: usize) {
-    // SAFETY: the system wrote the bytes, and only this thread uses the buffer.
-    unsafe { link.report_bytes_read(&PROCESS.shared, slot, bytes, monotonic_ms()) };
 }

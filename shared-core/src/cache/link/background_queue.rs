@@ -1,106 +1,111 @@
-//! The background queue: requests that no exchange waits for.
+//! The background queue: entries to be stored and leases to be released, for which nobody waits.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::owner_job::QueuedOwnerRequest;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
+use crate::cache::entry::CacheEntry;
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::CacheKey;
 
-/// So many of them, and so many bytes of entries that they keep alive: beyond
-/// it the oldest are dropped.
-const MOST: usize = 256;
-const MOST_BYTES: u64 = 64 << 20;
-/// So many leases of entries for which there was no room.
-const MOST_LEASES: usize = 4096;
+/// Maximum number of queued entries; beyond it the oldest are dropped.
+const MAX_ENTRIES: usize = 256;
 
+/// Maximum number of bytes that the queued entries keep in memory; beyond it the oldest are dropped.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Maximum number of queued releases. Leases beyond it end by their time.
+const MAX_RELEASES: usize = 4_096;
+
+/// An entry that has to be stored at the owner.
 #[derive(Debug)]
-pub(super) struct OwnerBackgroundQueue {
-    /// Bytes of entries.
-    most: u64,
-    queue: VecDeque<QueuedOwnerRequest>,
-    /// To be given back. They go first: others may wait for them.
-    leases: VecDeque<CacheKey>,
+pub(super) struct QueuedStore {
+    pub(super) key: CacheKey,
+    pub(super) entry: Arc<CacheEntry>,
+    pub(super) about: Box<StoredEntryAttributes>,
+    pub(super) if_final: Option<FinalityUpgrade>,
 }
 
-impl Default for OwnerBackgroundQueue {
+/// A long entry that is being sent in several messages.
+#[derive(Debug)]
+pub(super) struct StoreInParts {
+    /// Number that all its messages have.
+    pub(super) id: u32,
+    pub(super) key: CacheKey,
+    pub(super) body: MessageBody,
+    /// Number of bytes that were sent.
+    pub(super) sent: usize,
+}
+
+/// Entries to be stored, and leases to be released.
+#[derive(Debug)]
+pub(super) struct BackgroundQueue {
+    /// Maximum number of bytes of entries.
+    max_bytes: u64,
+    bytes: u64,
+    stores: VecDeque<QueuedStore>,
+    /// Releases are sent first, because other processes may wait for them.
+    releases: VecDeque<CacheKey>,
+}
+
+impl Default for BackgroundQueue {
     fn default() -> Self {
-        Self::with_capacity_bytes(MOST_BYTES)
-    }
-}
-
-/// Bytes that it keeps alive.
-pub(super) fn job_entry_weight(job: &QueuedOwnerRequest) -> u64 {
-    match job {
-        QueuedOwnerRequest::Store { entry, .. } => entry.memory_weight(),
-        _ => 0,
-    }
-}
-
-impl OwnerBackgroundQueue {
-    /// With room for so many bytes of entries.
-    pub(super) fn with_capacity_bytes(most: u64) -> Self {
         Self {
-            most,
-            queue: VecDeque::new(),
-            leases: VecDeque::new(),
+            max_bytes: MAX_BYTES,
+            bytes: 0,
+            stores: VecDeque::new(),
+            releases: VecDeque::new(),
         }
     }
+}
 
-    /// Takes one, unless memory is refused. An entry for which there is no
-    /// room leaves its lease to be given back.
-    pub(super) fn push_owner_job(&mut self, job: QueuedOwnerRequest) {
-        match job {
-            QueuedOwnerRequest::ReleaseLease(key) => return self.push_lease_release(key),
-            QueuedOwnerRequest::Store { key, .. } if job_entry_weight(&job) > self.most => {
-                return self.push_lease_release(key)
+impl BackgroundQueue {
+    /// Queues an entry. Entries for which there is no room leave their leases to be released.
+    pub(super) fn push_store(&mut self, store: QueuedStore) {
+        let weight = store.entry.memory_weight();
+        if weight > self.max_bytes || self.stores.try_reserve(1).is_err() {
+            return self.push_release(store.key);
+        }
+        self.bytes += weight;
+        self.stores.push_back(store);
+        while self.stores.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
+            match self.pop_store() {
+                Some(oldest) => self.push_release(oldest.key),
+                None => break,
             }
-            _ if self.queue.try_reserve(1).is_err() => return,
-            _ => self.queue.push_back(job),
-        }
-        let bytes =
-            |queue: &VecDeque<QueuedOwnerRequest>| queue.iter().map(job_entry_weight).sum::<u64>();
-        while self.queue.len() > MOST || bytes(&self.queue) > self.most {
-            if let Some(QueuedOwnerRequest::Store { key, .. }) = self.queue.pop_front() {
-                self.push_lease_release(key);
-            }
         }
     }
 
-    /// Without the room for it the lease ends by its time.
-    fn push_lease_release(&mut self, key: CacheKey) {
-        if self.leases.len() < MOST_LEASES && self.leases.try_reserve(1).is_ok() {
-            self.leases.push_back(key);
+    /// Queues the release of a lease.
+    pub(super) fn push_release(&mut self, key: CacheKey) {
+        if self.releases.len() < MAX_RELEASES && self.releases.try_reserve(1).is_ok() {
+            self.releases.push_back(key);
         }
     }
 
-    /// A lease, then the oldest.
-    pub(super) fn pop_lease_or_oldest(&mut self) -> Option<QueuedOwnerRequest> {
-        let lease = self
-            .leases
-            .pop_front()
-            .map(QueuedOwnerRequest::ReleaseLease);
-        lease.or_else(|| self.queue.pop_front())
+    /// Takes the oldest entry.
+    pub(super) fn pop_store(&mut self) -> Option<QueuedStore> {
+        let store = self.stores.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(store.entry.memory_weight());
+        Some(store)
     }
 
-    /// Whether there are only entries, and fewer than `many`.
-    pub(super) fn has_only_few_entries(&self, many: usize) -> bool {
-        let is_entry = |job: &QueuedOwnerRequest| matches!(job, QueuedOwnerRequest::Store { .. });
-        self.leases.is_empty() && self.queue.len() < many && self.queue.iter().all(is_entry)
+    /// Takes the oldest release.
+    pub(super) fn pop_release(&mut self) -> Option<CacheKey> {
+        self.releases.pop_front()
     }
 
-    /// What was last given for that key, to be done by itself.
-    pub(super) fn take_for_key(&mut self, key: &CacheKey) -> Option<QueuedOwnerRequest> {
-        let is_of = |job: &QueuedOwnerRequest| matches!(job, QueuedOwnerRequest::Store { key: other, .. } if other == key);
-        if let Some(at) = self.queue.iter().rposition(is_of) {
-            return self.queue.remove(at);
-        }
-        let at = self.leases.iter().rposition(|other| other == key)?;
-        self.leases.remove(at).map(QueuedOwnerRequest::ReleaseLease)
+    /// Whether nothing is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.stores.is_empty() && self.releases.is_empty()
     }
 
-    /// None of them is done.
+    /// Drops everything.
     pub(super) fn clear(&mut self) {
-        self.queue.clear();
-        self.leases.clear();
+        self.stores.clear();
+        self.releases.clear();
+        self.bytes = 0;
     }
 }
 
@@ -108,11 +113,11 @@ impl OwnerBackgroundQueue {
 mod tests {
     use std::sync::Arc;
 
-    use super::{OwnerBackgroundQueue, QueuedOwnerRequest, MOST, MOST_BYTES, MOST_LEASES};
+    use super::{BackgroundQueue, QueuedStore, MAX_BYTES, MAX_ENTRIES, MAX_RELEASES};
     use crate::cache::entry::store_attributes::StoredEntryAttributes;
     use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 
-    fn store(n: u8, length: u64) -> QueuedOwnerRequest {
+    fn store(n: u8, length: u64) -> QueuedStore {
         let bytes = vec![b'1'; usize::try_from(length).unwrap()];
         let payload = EntryPayload::Raw(bytes.into());
         let entry = Arc::new(CacheEntry::new(
@@ -120,67 +125,62 @@ mod tests {
             payload,
             EntryMetadata::default(),
         ));
-        QueuedOwnerRequest::Store {
+        let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
+        QueuedStore {
             key: [n; 32],
-            about: Box::new(
-                StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap(),
-            ),
+            about: Box::new(about),
             entry,
             if_final: None,
         }
     }
 
-    fn keys(mut favours: OwnerBackgroundQueue) -> Vec<u8> {
-        std::iter::from_fn(|| favours.pop_lease_or_oldest())
-            .map(|job| match job {
-                QueuedOwnerRequest::Store { key, .. } | QueuedOwnerRequest::ReleaseLease(key) => {
-                    key[0]
-                }
-                other => panic!("{other:?}"),
-            })
-            .collect()
+    /// Returns the first bytes of the keys: of releases, and of entries.
+    fn drain(queue: &mut BackgroundQueue) -> (Vec<u8>, Vec<u8>) {
+        let releases = std::iter::from_fn(|| queue.pop_release()).map(|key| key[0]);
+        let releases = releases.collect();
+        let stores = std::iter::from_fn(|| queue.pop_store()).map(|store| store.key[0]);
+        (releases, stores.collect())
     }
 
     #[test]
     fn oldest_entry_is_dropped_for_a_long_one() {
-        let mut favours = OwnerBackgroundQueue::default();
+        let mut queue = BackgroundQueue::default();
         for n in 0..3 {
-            favours.push_owner_job(store(n, MOST_BYTES / 3));
+            queue.push_store(store(n, MAX_BYTES / 3));
         }
-        favours.push_owner_job(QueuedOwnerRequest::ReleaseLease([7; 32]));
-        // the lease of the dropped entry is returned
-        assert_eq!(keys(favours), [0, 7, 1, 2]);
+        queue.push_release([7; 32]);
+        // the lease of the dropped entry is released
+        assert_eq!(drain(&mut queue), (vec![0, 7], vec![1, 2]));
+        assert_eq!((queue.bytes, queue.is_empty()), (0, true));
     }
 
     #[test]
     fn oldest_entry_is_dropped_beyond_the_maximum_number() {
-        let mut favours = OwnerBackgroundQueue::default();
-        for n in 0..=MOST {
-            favours.push_owner_job(store(u8::try_from(n % 256).unwrap(), 1));
+        let mut queue = BackgroundQueue::default();
+        for n in 0..=MAX_ENTRIES {
+            queue.push_store(store(u8::try_from(n % 256).unwrap(), 1));
         }
-        let stored = std::iter::from_fn(|| favours.pop_lease_or_oldest())
-            .filter(|job| matches!(job, QueuedOwnerRequest::Store { .. }))
-            .count();
-        assert_eq!(stored, MOST);
+        let (releases, stores) = drain(&mut queue);
+        assert_eq!((releases, stores.len()), (vec![0], MAX_ENTRIES));
     }
 
     #[test]
     fn entry_longer_than_the_queue_is_dropped() {
-        let mut favours = OwnerBackgroundQueue::default();
-        favours.push_owner_job(store(1, 10));
-        favours.push_owner_job(store(2, MOST_BYTES));
-        assert_eq!(keys(favours), [2, 1]);
+        let mut queue = BackgroundQueue::default();
+        queue.push_store(store(1, 10));
+        queue.push_store(store(2, MAX_BYTES));
+        assert_eq!(drain(&mut queue), (vec![2], vec![1]));
     }
 
     #[test]
-    fn entries_and_leases_are_limited_in_number() {
-        let mut favours = OwnerBackgroundQueue::default();
-        for _ in 0..2 * MOST_LEASES {
-            favours.push_owner_job(store(0, 1));
+    fn entries_and_releases_are_limited_in_number() {
+        let mut queue = BackgroundQueue::default();
+        for _ in 0..2 * MAX_RELEASES {
+            queue.push_store(store(0, 1));
         }
-        assert_eq!(favours.queue.len(), MOST);
-        assert_eq!(favours.leases.len(), MOST_LEASES);
-        favours.clear();
-        assert!(favours.pop_lease_or_oldest().is_none());
+        assert_eq!(queue.stores.len(), MAX_ENTRIES);
+        assert_eq!(queue.releases.len(), MAX_RELEASES);
+        queue.clear();
+        assert!(queue.is_empty() && queue.bytes == 0);
     }
 }

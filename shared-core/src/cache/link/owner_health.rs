@@ -9,6 +9,8 @@ pub enum OwnerHealthChange {
     Down,
     /// The upstream is no owner of this version, and requests are sent to the node.
     Replaced,
+    /// The owner has another monotonic clock, and requests are sent to the node.
+    OtherClock,
     /// The owner responds again.
     Up,
 }
@@ -27,62 +29,101 @@ impl OwnerHealthChange {
                 "does not speak the protocol of this version; requests are sent to \
                  the node until both have one version"
             }
+            Self::OtherClock => {
+                "has another monotonic clock, perhaps that of a time namespace; requests are sent to \
+                 the node until both have one clock"
+            }
             Self::Up => "responds again",
         }
     }
 }
 
-/// What is known, and was said.
+/// Whether the owner can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnerReachability {
+    Reachable,
+    /// It does not respond, or does not exist.
+    Silent,
+    /// It speaks another version of the protocol, or another protocol.
+    OtherVersion,
+    /// Its monotonic clock differs from that of the process.
+    OtherClock,
+}
+
+/// The state of the owner as the host was told of it.
 #[derive(Debug, Default)]
 pub(super) struct OwnerHealth {
-    /// Since when it does not answer.
+    /// Time since which the owner is unusable.
     down: Option<u64>,
     is_reported: bool,
 }
 
 impl OwnerHealth {
-    /// What is to be said of an owner that is reached, or not.
+    /// Records whether the owner can be used. Returns a change that has to be logged.
     pub(super) fn record_owner_reachability(
         &mut self,
-        is_up: bool,
+        reachability: OwnerReachability,
         now: u64,
     ) -> Option<OwnerHealthChange> {
-        if is_up {
-            let was_reported = std::mem::take(self).is_reported;
-            return was_reported.then_some(OwnerHealthChange::Up);
-        }
+        let change = match reachability {
+            OwnerReachability::Reachable => {
+                let was_reported = std::mem::take(self).is_reported;
+                return was_reported.then_some(OwnerHealthChange::Up);
+            }
+            OwnerReachability::Silent => OwnerHealthChange::Down,
+            OwnerReachability::OtherVersion => OwnerHealthChange::Replaced,
+            OwnerReachability::OtherClock => OwnerHealthChange::OtherClock,
+        };
         let down = *self.down.get_or_insert(now);
         if self.is_reported || now.saturating_sub(down) < owner_outage_grace() {
             return None;
         }
         self.is_reported = true;
-        Some(OwnerHealthChange::Down)
+        Some(change)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{OwnerHealth, OwnerHealthChange};
+    use super::{OwnerHealth, OwnerHealthChange, OwnerReachability};
 
     #[test]
     fn outage_is_reported_once_after_a_grace_time() {
         let mut known = OwnerHealth::default();
         for start in [0, 50_000] {
-            assert_eq!(known.record_owner_reachability(false, start), None);
-            assert_eq!(known.record_owner_reachability(false, start + 2_999), None);
             assert_eq!(
-                known.record_owner_reachability(false, start + 3_000),
+                known.record_owner_reachability(OwnerReachability::Silent, start),
+                None
+            );
+            assert_eq!(
+                known.record_owner_reachability(OwnerReachability::Silent, start + 2_999),
+                None
+            );
+            assert_eq!(
+                known.record_owner_reachability(OwnerReachability::Silent, start + 3_000),
                 Some(OwnerHealthChange::Down)
             );
-            assert_eq!(known.record_owner_reachability(false, start + 9_000), None);
             assert_eq!(
-                known.record_owner_reachability(true, start + 10_000),
+                known.record_owner_reachability(OwnerReachability::Silent, start + 9_000),
+                None
+            );
+            assert_eq!(
+                known.record_owner_reachability(OwnerReachability::Reachable, start + 10_000),
                 Some(OwnerHealthChange::Up)
             );
-            assert_eq!(known.record_owner_reachability(true, start + 20_000), None);
+            assert_eq!(
+                known.record_owner_reachability(OwnerReachability::Reachable, start + 20_000),
+                None
+            );
         }
         // a short outage is not reported
-        assert_eq!(known.record_owner_reachability(false, 90_000), None);
-        assert_eq!(known.record_owner_reachability(true, 91_000), None);
+        assert_eq!(
+            known.record_owner_reachability(OwnerReachability::Silent, 90_000),
+            None
+        );
+        assert_eq!(
+            known.record_owner_reachability(OwnerReachability::Reachable, 91_000),
+            None
+        );
     }
 }

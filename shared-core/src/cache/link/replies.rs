@@ -1,202 +1,294 @@
-//! Handling of the owner's replies and events.
+//! The owner's replies to lookups, purges and status queries.
 
-use std::sync::atomic::Ordering;
-
-use super::decode_response::{
-    decode_entries, decode_entry, release_late_lease, resolve_lookup_as_miss,
-};
-use super::message::OwnerReply;
-use super::owner_job::{LookupJob, QueuedOwnerRequest};
-use super::{LinkState, OwnerLink, EVENTS};
-use crate::cache::chain::ChainState;
-use crate::cache::owner_event::OwnerEvent;
+use super::found_entries::{accept_received_entry, keep_or_release_late_lease, ReceivedEntry};
+use super::jobs::{LookupJob, OwnerJob, PartialReply};
+use super::session::SessionLoss;
+use super::{LinkState, OwnerLink};
+use crate::cache::owner_protocol::body_assembler::AssemblyProgress;
+use crate::cache::owner_protocol::owner_message::{FoundEntry, LeaseReply, OwnerMessage};
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::ProcessCacheState;
+use crate::cache::CacheKey;
 
 impl OwnerLink {
-    /// The answer to a request.
+    /// Handles a reply.
+    ///
+    /// # Errors
+    /// [`SessionLoss`]: the owner does not follow the protocol.
     pub(super) fn handle_reply(
         &self,
         state: &mut LinkState,
         shared: &ProcessCacheState,
-        job: QueuedOwnerRequest,
-        response: OwnerReply,
+        reply: OwnerMessage,
         now: u64,
-    ) {
-        match job {
-            QueuedOwnerRequest::LookUp(look_up) => {
-                self.looked_up(state, shared, look_up, response, now);
+    ) -> Result<(), SessionLoss> {
+        let (partial, body, total) = match reply {
+            OwnerMessage::Missing { id, lease, .. } => {
+                self.handle_missing(state, shared, id, lease);
+                return Ok(());
             }
-            QueuedOwnerRequest::LookUps {
-                waiter, generation, ..
+            OwnerMessage::BatchEnd { id, .. } => {
+                self.handle_batch_end(state, shared, id);
+                return Ok(());
+            }
+            OwnerMessage::Chunk { id, bytes } => {
+                let progress = state.partial_replies.append_chunk(id, &bytes);
+                return self.handle_reply_part(state, shared, id, progress, now);
+            }
+            OwnerMessage::Found {
+                id,
+                generation,
+                entry:
+                    FoundEntry {
+                        fresh,
+                        age,
+                        total,
+                        bytes,
+                    },
             } => {
-                if response.status == 200 && generation == self.purge_generation() {
-                    let entries = decode_entries(shared, &self.chains, &response, now);
-                    state
-                        .claims
-                        .insert_found_entries(waiter, entries, generation);
-                }
-                shared.wake_waiters([waiter]);
+                let partial = PartialReply::Found {
+                    id,
+                    generation,
+                    fresh,
+                    age,
+                };
+                (partial, bytes, total)
             }
-            QueuedOwnerRequest::Purge {
-                waiter: Some(waiter),
-                ..
+            OwnerMessage::BatchFound {
+                id,
+                generation,
+                key,
+                entry:
+                    FoundEntry {
+                        fresh,
+                        age,
+                        total,
+                        bytes,
+                    },
+            } => {
+                let partial = PartialReply::BatchFound {
+                    id,
+                    generation,
+                    key,
+                    fresh,
+                    age,
+                };
+                (partial, bytes, total)
             }
-            | QueuedOwnerRequest::Status { waiter, .. } => {
-                let reply = (response.status, response.body);
-                state.claims.insert_admin_reply(waiter, reply);
-                shared.wake_waiters([waiter]);
-            }
-            QueuedOwnerRequest::Expired(Some(key)) if response.granted == Some(true) => {
-                release_late_lease(&mut state.favours, shared, key);
-            }
-            QueuedOwnerRequest::Purge { .. }
-            | QueuedOwnerRequest::Expired(_)
-            | QueuedOwnerRequest::Store { .. }
-            | QueuedOwnerRequest::ReleaseLease(_)
-            | QueuedOwnerRequest::Acknowledge(_)
-            | QueuedOwnerRequest::ShowBlock(..)
-            | QueuedOwnerRequest::Listen => {}
+            OwnerMessage::AdminReply {
+                id,
+                status,
+                total,
+                body,
+            } => (PartialReply::Admin { id, status }, body, total),
+            OwnerMessage::Welcome { .. }
+            | OwnerMessage::Refused(_)
+            | OwnerMessage::SendLease { .. }
+            | OwnerMessage::Event { .. } => return Err(SessionLoss),
+        };
+        let id = partial.id();
+        let mut dropped = Vec::new();
+        let partial_replies = &mut state.partial_replies;
+        let progress =
+            partial_replies.begin_body(id, partial, body, total, |reply| dropped.push(reply));
+        for reply in dropped {
+            self.handle_complete_reply(state, shared, reply, None, now);
         }
+        self.handle_reply_part(state, shared, id, progress, now)
     }
 
-    fn looked_up(
+    fn handle_reply_part(
         &self,
         state: &mut LinkState,
         shared: &ProcessCacheState,
-        mut look_up: LookupJob,
-        response: OwnerReply,
+        id: u32,
+        progress: AssemblyProgress<PartialReply>,
+        now: u64,
+    ) -> Result<(), SessionLoss> {
+        match progress {
+            AssemblyProgress::Incomplete => {
+                // a reply that has begun is not slower than the node's, as long as its parts arrive
+                let due = self.lookup_deadline(now);
+                if let Some(open) = state.jobs.open_job(id) {
+                    open.due = open.due.max(due);
+                }
+            }
+            AssemblyProgress::Complete(reply, body) => {
+                self.handle_complete_reply(state, shared, reply, Some(body), now);
+            }
+            AssemblyProgress::Dropped(reply) => {
+                self.handle_complete_reply(state, shared, reply, None, now);
+            }
+            AssemblyProgress::Excess(_) => return Err(SessionLoss),
+            AssemblyProgress::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Handles a reply with its body; `None` if memory was refused for it.
+    fn handle_complete_reply(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        reply: PartialReply,
+        body: Option<Vec<u8>>,
         now: u64,
     ) {
-        if look_up.generation != self.purge_generation() {
-            // it may be what was purged meanwhile
-            if response.granted == Some(true) {
-                state
-                    .favours
-                    .push_owner_job(QueuedOwnerRequest::ReleaseLease(look_up.key));
+        match reply {
+            PartialReply::Found {
+                id,
+                generation,
+                fresh,
+                age,
+            } => {
+                let Some((lookup, due)) = take_lookup(state, id) else {
+                    return;
+                };
+                // it may be what was purged in the meantime
+                if generation < self.purge_generation() {
+                    return self.queue_lookup(state, shared, lookup, due);
+                }
+                let received = body.map(|bytes| ReceivedEntry { bytes, fresh, age });
+                let entry = received.and_then(|received| {
+                    accept_received_entry(shared, &self.chains, &lookup.key, received, now)
+                });
+                match entry {
+                    Some(entry) => {
+                        let answer = FlightOutcome::Answer(entry);
+                        shared.wake_waiters(shared.flights.finish_flight(lookup.token, answer));
+                    }
+                    None => self.end_lookup_as_miss(state, shared, lookup),
+                }
             }
-            look_up.generation = self.purge_generation();
-            self.retry_lookup(state, shared, look_up);
+            PartialReply::BatchFound {
+                id,
+                generation,
+                key,
+                fresh,
+                age,
+            } => {
+                if let Some(bytes) = body {
+                    let received = ReceivedEntry { bytes, fresh, age };
+                    self.handle_batch_entry(state, shared, (id, generation), &key, received, now);
+                }
+            }
+            PartialReply::Admin { id, status } => {
+                let is_admin = |job: &OwnerJob| {
+                    matches!(job, OwnerJob::Purge { .. } | OwnerJob::Status { .. })
+                };
+                let open = state.jobs.remove_job_if(id, is_admin);
+                let waiter = match open.map(|open| open.job) {
+                    Some(OwnerJob::Purge { waiter, .. }) => waiter,
+                    Some(OwnerJob::Status { waiter }) => Some(waiter),
+                    _ => None,
+                };
+                if let Some(waiter) = waiter {
+                    if let Some(body) = body {
+                        state.unclaimed.insert_admin_reply(waiter, (status, body));
+                    }
+                    shared.wake_waiters([waiter]);
+                }
+            }
+        }
+    }
+
+    fn handle_missing(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        id: u32,
+        lease: LeaseReply,
+    ) {
+        let is_granted = lease == LeaseReply::Granted;
+        if let Some(OwnerJob::TimedOut(key)) = state.jobs.open_job(id).map(|open| &open.job) {
+            let key = *key;
+            state.jobs.remove_job(id);
+            if is_granted {
+                let background = &mut state.background;
+                keep_or_release_late_lease(shared, key, |key| background.push_release(key));
+            }
             return;
         }
-        match (response.status, response.granted) {
-            (200, _) => match decode_entry(shared, &self.chains, &look_up.key, response, now) {
-                Some(entry) => {
-                    let answer = FlightOutcome::Answer(entry);
-                    shared.wake_waiters(shared.flights.finish_flight(look_up.token, answer));
-                }
-                None => resolve_lookup_as_miss(&mut state.favours, shared, look_up),
-            },
-            (404, Some(true)) => {
-                shared.flights.record_flight_lease(&look_up.key);
-                resolve_lookup_as_miss(&mut state.favours, shared, look_up);
+        let Some((mut lookup, due)) = take_lookup(state, id) else {
+            return;
+        };
+        match lease {
+            LeaseReply::Granted => {
+                shared.flights.record_flight_lease(&lookup.key);
+                self.end_lookup_as_miss(state, shared, lookup);
             }
-            (404, Some(false)) if look_up.missed_event => {
-                look_up.missed_event = false;
-                self.retry_lookup(state, shared, look_up);
+            LeaseReply::Pending if lookup.missed_event => {
+                lookup.missed_event = false;
+                self.queue_lookup(state, shared, lookup, due);
             }
-            (404, Some(false)) if state.pending.try_reserve(1).is_ok() => {
-                state.pending.insert(look_up.key, look_up);
+            LeaseReply::Pending if state.pending.try_reserve(1).is_ok() => {
+                state.pending.insert(lookup.key, lookup);
             }
-            _ => resolve_lookup_as_miss(&mut state.favours, shared, look_up),
+            LeaseReply::Pending | LeaseReply::NoLease | LeaseReply::Full => {
+                self.end_lookup_as_miss(state, shared, lookup);
+            }
         }
     }
 
-    /// More of the event stream.
-    pub(super) fn receive_owner_events(
+    fn handle_batch_entry(
         &self,
         state: &mut LinkState,
         shared: &ProcessCacheState,
-        data: &[u8],
+        (id, generation): (u32, u64),
+        key: &CacheKey,
+        received: ReceivedEntry,
         now: u64,
     ) {
-        let mut heard = Vec::new();
-        let mut events = std::mem::take(&mut state.events);
-        let read = events.parse_event_bytes(data, |event| heard.push(event));
-        state.events = events;
-        for event in heard {
-            self.apply_event(state, shared, event, now);
-            if state.find_open_connection(EVENTS).is_none() {
-                return;
-            }
+        let known = self.purge_generation();
+        let Some(open) = state.jobs.open_job(id) else {
+            return;
+        };
+        open.due = open.due.max(self.lookup_deadline(now));
+        let OwnerJob::BatchLookup {
+            entries,
+            generation: first,
+            ..
+        } = &mut open.job
+        else {
+            return;
+        };
+        if generation < known || entries.try_reserve(1).is_err() {
+            return;
         }
-        if read.is_err() {
-            self.close_connection(state, shared, EVENTS, now);
+        first.get_or_insert(known);
+        if let Some(entry) = accept_received_entry(shared, &self.chains, key, received, now) {
+            entries.push((*key, entry));
         }
     }
 
-    fn apply_event(
-        &self,
-        state: &mut LinkState,
-        shared: &ProcessCacheState,
-        event: OwnerEvent,
-        now: u64,
-    ) {
-        match event {
-            OwnerEvent::Hello { generation, until } => {
-                if !state.was_up || generation != self.purge_generation() {
-                    shared.purge_hot_tier(None);
-                }
-                for (_, chain) in self.chains.snapshot_chains() {
-                    chain.discard_owner_state();
-                }
-                state.was_up = true;
-                state.is_alone = false;
-                state.reported_chains = Some(Vec::new());
-                state.up = true;
-                state.failures = 0;
-                self.generation.store(generation, Ordering::Release);
-                self.until.store(until, Ordering::Release);
+    fn handle_batch_end(&self, state: &mut LinkState, shared: &ProcessCacheState, id: u32) {
+        let is_batch = |job: &OwnerJob| matches!(job, OwnerJob::BatchLookup { .. });
+        let open = state.jobs.remove_job_if(id, is_batch);
+        if let Some(OwnerJob::BatchLookup {
+            waiter,
+            entries,
+            generation,
+            ..
+        }) = open.map(|open| open.job)
+        {
+            if let Some(generation) = generation {
+                state
+                    .unclaimed
+                    .insert_found_entries(waiter, entries, generation);
             }
-            OwnerEvent::Lease { until, .. } => {
-                self.until.store(until, Ordering::Release);
-                // all chains that it follows came before
-                if let Some(reported) = state.reported_chains.take() {
-                    self.chains.retain_chains_of_namespaces(&reported);
-                }
-            }
-            OwnerEvent::Purge { generation, key } => {
-                // what is on its way is of before, from here on
-                self.generation.store(generation, Ordering::Release);
-                shared.purge_hot_tier(key);
-                if state.requests.try_reserve(1).is_ok() {
-                    state
-                        .requests
-                        .push_front(QueuedOwnerRequest::Acknowledge(generation));
-                } else {
-                    // the owner can tell that nobody is there, too
-                    self.close_connection(state, shared, EVENTS, now);
-                }
-            }
-            OwnerEvent::Filled(key) | OwnerEvent::LeaseReleased(key) => {
-                if let Some(mut look_up) = state.pending.remove(&key) {
-                    // if nothing came of waiting, that is not done again: the
-                    // next would be no better than all at once
-                    look_up.waits_in_vain |= matches!(event, OwnerEvent::LeaseReleased(_));
-                    look_up.due = self.lookup_deadline(now);
-                    look_up.generation = self.purge_generation();
-                    self.retry_lookup(state, shared, look_up);
-                }
-                let jobs = state.slots.iter_mut().flat_map(|slot| &mut slot.jobs);
-                for job in jobs.chain(&mut state.requests) {
-                    if let QueuedOwnerRequest::LookUp(look_up) = job {
-                        look_up.missed_event |= look_up.key == key;
-                    }
-                }
-            }
-            OwnerEvent::Chain {
-                namespace,
-                state: news,
-            } => {
-                let unknown = || ChainState::new_without_blocks(news.heights, 0);
-                self.chains
-                    .get_or_add_chain(namespace, unknown)
-                    .apply_owner_state(*news);
-                if let Some(reported) = &mut state.reported_chains {
-                    reported.push(namespace);
-                }
-            }
+            shared.wake_waiters([waiter]);
         }
+    }
+}
+
+/// Removes a lookup that was replied to. Returns it with the time at which it would have failed, or
+/// `None` if it has timed out.
+fn take_lookup(state: &mut LinkState, id: u32) -> Option<(LookupJob, u64)> {
+    let is_lookup = |job: &OwnerJob| matches!(job, OwnerJob::Lookup(_));
+    let open = state.jobs.remove_job_if(id, is_lookup)?;
+    match open.job {
+        OwnerJob::Lookup(lookup) => Some((lookup, open.due)),
+        _ => None,
     }
 }

@@ -1,10 +1,17 @@
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{LinkConnectionAction, OwnerLink, OwnerLinkLimits, RETRY};
+use super::{LinkAction, OwnerLink, OwnerLinkLimits};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire::EncodedEntry;
 use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+use crate::cache::owner_protocol::client_name::OwnerClientName;
+use crate::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYTES, PREFACE};
+use crate::cache::owner_protocol::message_body::MessageBody;
+use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
+use crate::cache::owner_protocol::owner_message::{
+    FoundEntry, LeaseReply, OwnerMessage, SessionEvent,
+};
+use crate::cache::owner_protocol::process_message::ProcessMessage;
 use crate::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
@@ -15,31 +22,39 @@ use crate::cache::CacheKey;
 
 use self::chains::SPACE;
 
-mod batches;
 mod chains;
+mod frames;
 mod lookups;
 mod purging;
 #[cfg(all(feature = "ffi", feature = "faults"))]
 mod refused;
 mod sequences;
-mod together;
+mod sessions;
 
 const KEY: CacheKey = [7; 32];
+
+/// Time after which a connection is retried.
+const RETRY: u64 = 20;
 
 /// Returns a waiter of the only event loop.
 fn test_waiter(id: usize) -> WaitingRequestId {
     EventLoopId::default().waiter_of_request(id)
 }
 
-/// A host that carries bytes between a link and a script.
+/// A host that carries bytes between a link and a script of the owner.
 struct LinkTestHost {
     shared: ProcessCacheState,
     queue: Arc<WokenRequestQueue>,
     link: Arc<OwnerLink>,
     now: u64,
-    open: BTreeSet<usize>,
-    /// Requests that were written, and their connections.
-    sent: Vec<(usize, String)>,
+    is_open: bool,
+    /// Whether the owner's side of the connection has sent the preface.
+    has_greeted: bool,
+    decoder: FrameDecoder,
+    /// Messages that the owner has received, by frames.
+    frames: Vec<Vec<ProcessMessage>>,
+    /// Number of the last event that was sent.
+    last_event: u64,
     refuses: bool,
 }
 
@@ -51,55 +66,70 @@ impl LinkTestHost {
     }
 
     fn without_memory() -> Self {
-        Self::with_connections(2)
-    }
-
-    fn with_connections(connections: usize) -> Self {
         let shared = ProcessCacheState::default();
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
-        let bounds = OwnerLinkLimits {
-            connections,
+        let limits = OwnerLinkLimits {
             deadline: 20,
-            max_body: 10_000,
+            max_entry: 1 << 20,
         };
-        let link = Arc::new(OwnerLink::new("w-1".into(), bounds));
+        let name = OwnerClientName::new("w-1").unwrap();
+        let link = Arc::new(OwnerLink::new(name, limits));
         shared.set_owner_client(link.clone());
         Self {
             shared,
             queue,
             link,
             now: 1000,
-            open: BTreeSet::new(),
-            sent: Vec::new(),
+            is_open: false,
+            has_greeted: false,
+            decoder: FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES),
+            frames: Vec::new(),
+            last_event: 0,
             refuses: false,
         }
     }
 
-    /// Creates a host whose owner has sent `hello`.
-    fn with_greeted_owner() -> Self {
+    /// Creates a host whose owner has opened a session.
+    fn with_session() -> Self {
         let mut host = Self::new();
-        host.greet();
+        host.open_session(0, 5000);
         host
     }
 
-    fn greet(&mut self) {
+    /// Opens the session that the link has requested.
+    fn open_session(&mut self, generation: u64, until: u64) {
         self.run();
-        self.receive_hello_event(0, 5000);
-        self.sent.clear();
+        let requests = self.take_messages();
+        assert!(
+            matches!(requests[0], ProcessMessage::Hello(_)),
+            "{requests:?}"
+        );
+        self.last_event = 0;
+        let welcome = OwnerMessage::Welcome {
+            session: 1,
+            generation,
+            event: 0,
+        };
+        let lease = OwnerMessage::SendLease {
+            until,
+            after: 0,
+            generation,
+        };
+        self.send_together(&[welcome, lease]);
     }
 
-    /// Begins an event stream.
-    fn receive_hello_event(&mut self, generation: u64, until: u64) {
-        self.receive(0, b"HTTP/1.0 200 OK\r\n\r\n");
-        let data = format!("{{\"version\":1,\"generation\":{generation},\"until\":{until}}}");
-        self.event("hello", &data);
+    /// Breaks the connection.
+    fn break_connection(&mut self) {
+        self.is_open = false;
+        self.link().handle_connection_closed(&self.shared, self.now);
+        self.run();
     }
 
-    /// Breaks a connection.
-    fn break_connection(&mut self, slot: usize) {
-        self.open.remove(&slot);
-        self.link().connection_closed(&self.shared, slot, self.now);
+    /// Breaks the connection, and opens it again.
+    fn reconnect(&mut self) {
+        self.break_connection();
+        self.pass(RETRY);
     }
 
     /// Stores an entry in the memory of the process.
@@ -115,15 +145,12 @@ impl LinkTestHost {
             .is_some()
     }
 
-    /// Stores entries at the owner.
-    fn store_entries_at_owner(&mut self, keys: std::ops::Range<u8>) {
-        for key in keys {
-            let entry = Arc::new(entry().with_stored_time_and_ttl(self.now, 10_000));
-            let about =
-                StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
-            self.link().store_at_owner([key; 32], entry, about, None);
-        }
-        self.run();
+    /// Stores an entry at the owner.
+    fn store_at_owner(&mut self, key: u8, payload: Vec<u8>) {
+        let entry = entry_with_payload(payload).with_stored_time_and_ttl(self.now, 10_000);
+        let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
+        self.link()
+            .store_at_owner([key; 32], Arc::new(entry), about, None);
     }
 
     fn link(&self) -> &OwnerLink {
@@ -132,77 +159,122 @@ impl LinkTestHost {
 
     fn run(&mut self) {
         for _ in 0..1000 {
-            match self.link().next_connection_action() {
+            match self.link().next_action() {
                 None => return,
-                Some(LinkConnectionAction::Tick) => {
-                    self.link().send_and_expire_requests(&self.shared, self.now);
+                Some(LinkAction::Tick) => {
+                    self.link().tick(&self.shared, self.now);
                 }
-                Some(LinkConnectionAction::Close(slot)) => {
-                    self.open.remove(&slot);
-                }
-                Some(LinkConnectionAction::Connect(slot)) => {
-                    if !self.refuses {
-                        assert!(self.open.insert(slot), "{slot} is open");
-                    }
-                    self.link().handle_connection_opened(
-                        &self.shared,
-                        slot,
-                        !self.refuses,
-                        self.now,
-                    );
-                }
-                Some(LinkConnectionAction::Write(slot)) => {
-                    let mut bytes = Vec::new();
-                    let mut more = true;
-                    while more {
-                        self.link().pass_unwritten_pieces(slot, |pieces| {
-                            let before = bytes.len();
-                            bytes.extend(pieces.flatten().take(30));
-                            more = bytes.len() > before;
-                            bytes.len() - before
-                        });
-                    }
-                    if !bytes.is_empty() {
-                        let text = String::from_utf8_lossy(&bytes).into_owned();
-                        self.sent.push((slot, text));
-                    }
+                Some(LinkAction::Close) => self.is_open = false,
+                Some(LinkAction::Connect) => self.connect(),
+                Some(LinkAction::Write) => {
+                    let bytes = self.written_bytes();
+                    self.receive_from_link(&bytes);
                 }
             }
         }
         panic!("the link never rests");
     }
 
-    #[allow(unsafe_code)]
-    fn receive(&mut self, slot: usize, mut bytes: &[u8]) {
+    fn connect(&mut self) {
+        if !self.refuses {
+            assert!(!self.is_open);
+            self.is_open = true;
+            self.has_greeted = false;
+            self.decoder = FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES);
+        }
+        self.link()
+            .handle_connection_opened(&self.shared, !self.refuses, self.now);
+    }
+
+    /// Takes what the link has to write, in pieces of few bytes.
+    fn written_bytes(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut more = true;
+        while more {
+            self.link()
+                .pass_unwritten_pieces(&self.shared, self.now, |pieces| {
+                    let before = bytes.len();
+                    bytes.extend(pieces.flatten().take(4_999));
+                    more = bytes.len() > before;
+                    bytes.len() - before
+                });
+        }
+        bytes
+    }
+
+    /// Decodes what the link has written.
+    fn receive_from_link(&mut self, bytes: &[u8]) {
+        self.decoder.receive_bytes(bytes).unwrap();
+        while let Some(frame) = self.decoder.next_frame().unwrap() {
+            let messages = frame.map(|raw| ProcessMessage::decode_message(&raw.unwrap()));
+            self.frames
+                .push(messages.map(|message| message.unwrap().unwrap()).collect());
+        }
+    }
+
+    /// Passes bytes of the owner to the link, few at a time.
+    fn receive(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let mut taken = 0;
-            let is_open = self.link().pass_read_buffer(slot, |room| {
-                taken = room.len().min(bytes.len()).min(70);
-                for (to, from) in room.iter_mut().zip(&bytes[..taken]) {
-                    to.write(*from);
-                }
+            let is_open = self.link().pass_read_buffer(|room| {
+                taken = room.len().min(bytes.len()).min(7_001);
+                room[..taken].copy_from_slice(&bytes[..taken]);
             });
             if !is_open {
                 break;
             }
-            // SAFETY: just written.
-            unsafe {
-                self.link()
-                    .report_bytes_read(&self.shared, slot, taken, self.now);
-            };
+            self.link().report_read_bytes(&self.shared, taken, self.now);
             bytes = &bytes[taken..];
         }
         self.run();
     }
 
-    fn event(&mut self, name: &str, data: &str) {
-        let event = format!("event: {name}\ndata: {data}\n\n");
-        self.receive(0, event.as_bytes());
+    fn send(&mut self, message: OwnerMessage) {
+        self.send_together(&[message]);
+    }
+
+    /// Sends messages of the owner in one frame.
+    fn send_together(&mut self, messages: &[OwnerMessage]) {
+        let bytes = self.frame_of(messages);
+        self.receive(&bytes);
+    }
+
+    fn frame_of(&mut self, messages: &[OwnerMessage]) -> Vec<u8> {
+        let mut frame = OutgoingFrame::new(MAX_CONNECTION_FRAME_BYTES).unwrap();
+        for message in messages {
+            message.append_to_frame(&mut frame).unwrap();
+        }
+        let mut bytes = Vec::new();
+        if !std::mem::replace(&mut self.has_greeted, true) {
+            bytes.extend_from_slice(&PREFACE);
+        }
+        bytes.extend(frame.try_join_pieces().unwrap());
+        bytes
+    }
+
+    /// Sends the next event.
+    fn event(&mut self, event: SessionEvent) {
+        self.last_event += 1;
+        let number = self.last_event;
+        self.send(OwnerMessage::Event { number, event });
+    }
+
+    fn purge_event(&mut self, generation: u64, key: Option<CacheKey>) {
+        self.event(SessionEvent::Purge { generation, key });
+    }
+
+    fn send_lease(&mut self, until: u64) {
+        let after = self.last_event;
+        self.send(OwnerMessage::SendLease {
+            until,
+            after,
+            generation: 0,
+        });
     }
 
     fn pass(&mut self, milliseconds: u64) {
         self.now += milliseconds;
-        self.link().send_and_expire_requests(&self.shared, self.now);
+        self.link().tick(&self.shared, self.now);
         self.run();
     }
 
@@ -231,11 +303,45 @@ impl LinkTestHost {
         self.run();
     }
 
+    /// Looks keys up at the same time, for waiters with their numbers.
+    fn look_up_keys(&mut self, keys: std::ops::Range<u8>) {
+        for n in keys {
+            let Some(CoalescingRole::Leader(token)) =
+                self.shared.flights.join_flight([n; 32], test_waiter(300))
+            else {
+                panic!()
+            };
+            self.shared
+                .flights
+                .follow_own_flight(&token, test_waiter(usize::from(n)))
+                .unwrap();
+            self.link()
+                .lookup_at_owner([n; 32], token, &SPACE, true, false, self.now)
+                .unwrap();
+        }
+        self.run();
+    }
+
+    fn look_up_batch(&mut self, keys: &[CacheKey], waiter: usize) {
+        let (keys, waiter) = (keys.to_vec(), test_waiter(waiter));
+        assert!(self
+            .link()
+            .lookup_batch_at_owner(keys, &SPACE, waiter, self.now));
+        self.run();
+    }
+
     fn lead(&self, waiter: usize) -> Option<FlightLeadership> {
         match self.shared.flights.claim_wakeup(test_waiter(waiter)) {
             Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             _ => None,
         }
+    }
+
+    /// Ends the fetch of a leader without a response for the others.
+    fn finish_without_response(&mut self, token: FlightLeadership) {
+        self.shared
+            .finish_flight_and_wake(token, FlightOutcome::NotShareable);
+        self.run();
     }
 
     fn woken(&self) -> Vec<usize> {
@@ -249,23 +355,49 @@ impl LinkTestHost {
         }
     }
 
-    /// Returns the requests since the last call.
-    fn take_sent_requests(&mut self) -> Vec<(usize, String)> {
-        std::mem::take(&mut self.sent)
-            .into_iter()
-            .flat_map(|(slot, text)| {
-                let lines = text.lines().filter(|line| line.contains(" HTTP/1."));
-                let lines: Vec<String> = lines.map(Into::into).collect();
-                lines.into_iter().map(move |line| (slot, line))
-            })
-            .collect()
+    /// Returns the messages that the owner has received since the last call.
+    fn take_messages(&mut self) -> Vec<ProcessMessage> {
+        std::mem::take(&mut self.frames).concat()
+    }
+
+    /// Returns the lookups among them: number, key and whether a lease is requested.
+    fn take_lookups(&mut self) -> Vec<(u32, CacheKey, bool)> {
+        let messages = self.take_messages().into_iter();
+        let lookups = messages.filter_map(|message| match message {
+            ProcessMessage::Lookup { id, key, lease } => Some((id, key, lease.is_some())),
+            _ => None,
+        });
+        lookups.collect()
+    }
+
+    /// Returns the number of the only lookup, or batch lookup, or purge that the owner has received.
+    fn take_id(&mut self) -> u32 {
+        let messages = self.take_messages();
+        let ids: Vec<u32> = messages.iter().filter_map(request_id).collect();
+        assert_eq!(ids.len(), 1, "{messages:?}");
+        ids[0]
+    }
+}
+
+/// Returns the number of a request that has a reply.
+fn request_id(message: &ProcessMessage) -> Option<u32> {
+    match message {
+        ProcessMessage::Lookup { id, .. }
+        | ProcessMessage::BatchLookup { id, .. }
+        | ProcessMessage::Purge { id, .. }
+        | ProcessMessage::Status { id } => Some(*id),
+        _ => None,
     }
 }
 
 fn entry() -> CacheEntry {
+    entry_with_payload(b"true".to_vec())
+}
+
+fn entry_with_payload(payload: Vec<u8>) -> CacheEntry {
     CacheEntry::new(
         EnvelopeBytes::envelope_without_bytes(),
-        EntryPayload::Raw(b"true".to_vec().into()),
+        EntryPayload::Raw(payload.into()),
         EntryMetadata::default(),
     )
 }
@@ -274,51 +406,40 @@ fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
     EncodedEntry::from_entry(entry).unwrap().to_vec()
 }
 
-fn found() -> Vec<u8> {
-    let body = bytes_of(&entry());
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nsszip-fresh: 500\r\nage: 2\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.into_bytes(), body].concat()
-}
-
-/// Returns the owner's reply to a lookup of several keys, with an entry of one key.
-fn batch_lookup_reply(key: CacheKey) -> Vec<u8> {
-    let one = bytes_of(&entry());
-    let mut body = key.to_vec();
-    body.extend_from_slice(&500u64.to_be_bytes());
-    body.extend_from_slice(&(one.len() as u64).to_be_bytes());
-    body.extend_from_slice(&one);
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-    [head.into_bytes(), body].concat()
-}
-
-fn missing(lease: &str) -> Vec<u8> {
-    format!("HTTP/1.1 404 Not Found\r\nsszip-lease: {lease}\r\ncontent-length: 0\r\n\r\n").into()
-}
-
-const DONE: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
-
-fn path() -> String {
-    format!("/v1/entries/{}", "07".repeat(32))
-}
-
-/// Looks these keys up at the same time.
-fn look_up_all_keys(host: &mut LinkTestHost, keys: std::ops::Range<u8>) {
-    for n in keys {
-        let Some(CoalescingRole::Leader(token)) =
-            host.shared.flights.join_flight([n; 32], test_waiter(10))
-        else {
-            panic!()
-        };
-        host.shared
-            .flights
-            .follow_own_flight(&token, test_waiter(usize::from(n)))
-            .unwrap();
-        host.link()
-            .lookup_at_owner([n; 32], token, &SPACE, true, false, host.now)
-            .unwrap();
+fn found_entry(entry: &CacheEntry) -> FoundEntry {
+    let bytes = bytes_of(entry);
+    FoundEntry {
+        fresh: 500,
+        age: 200,
+        total: bytes.len() as u64,
+        bytes: MessageBody::from(bytes),
     }
-    host.run();
+}
+
+/// Returns the reply to a lookup that has found an entry.
+fn found(id: u32) -> OwnerMessage {
+    OwnerMessage::Found {
+        id,
+        generation: 0,
+        entry: found_entry(&entry()),
+    }
+}
+
+/// Returns the replies to a lookup of several keys, with an entry of one key.
+fn batch_replies(id: u32, key: CacheKey) -> [OwnerMessage; 2] {
+    let found = OwnerMessage::BatchFound {
+        id,
+        generation: 0,
+        key,
+        entry: found_entry(&entry()),
+    };
+    [found, OwnerMessage::BatchEnd { id, generation: 0 }]
+}
+
+fn missing(id: u32, lease: LeaseReply) -> OwnerMessage {
+    OwnerMessage::Missing {
+        id,
+        generation: 0,
+        lease,
+    }
 }

@@ -14,6 +14,12 @@ impl OwnerClientName {
         ((1..=64).contains(&name.len()) && name.bytes().all(is_good)).then(|| Self(name.into()))
     }
 
+    /// Returns a name for the process with this number, which was started at `time`: a number that
+    /// no process with the same number has had.
+    pub fn for_process(pid: u32, time: u128) -> Self {
+        Self(format!("{pid}-{time:x}").into())
+    }
+
     /// The name as the process sent it, for log lines and the status.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -173,9 +173,12 @@ pub fn split_first_frame(
 /// After an error it returns this error again: the connection has to be closed.
 #[derive(Debug)]
 pub struct FrameDecoder {
+    /// Received bytes, then room for more.
     buffer: Vec<u8>,
-    /// Number of bytes at the beginning of the buffer that were read.
+    /// Number of bytes at the beginning of the buffer that were decoded.
     start: usize,
+    /// Number of bytes at the beginning of the buffer that were received.
+    end: usize,
     max_frame: usize,
     has_read_preface: bool,
 }
@@ -187,24 +190,55 @@ impl FrameDecoder {
         Self {
             buffer: Vec::new(),
             start: 0,
+            end: 0,
             max_frame,
             has_read_preface: false,
         }
     }
 
-    /// Appends received bytes. Read all [frames](Self::next_frame) before the next call, so that the
-    /// decoder buffers less than one frame.
+    /// Returns a buffer for the next bytes, which has room for the rest of a frame that has begun.
+    /// Decode all [frames](Self::next_frame) before.
+    ///
+    /// # Errors
+    /// [`ProtocolError::OutOfMemory`].
+    pub fn read_buffer(&mut self) -> Result<&mut [u8], ProtocolError> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let wanted = self.begun_frame_length().max(SOFT_FRAME_BYTES);
+        if self.buffer.len() < wanted {
+            let missing = wanted - self.buffer.len();
+            self.buffer
+                .try_reserve_exact(missing)
+                .map_err(|_| ProtocolError::OutOfMemory)?;
+            self.buffer.resize(wanted, 0);
+        } else if self.buffer.len() > wanted && self.end <= wanted {
+            self.buffer.truncate(wanted);
+            self.buffer.shrink_to(wanted);
+        }
+        Ok(self.buffer.get_mut(self.end..).unwrap_or(&mut []))
+    }
+
+    /// Records that `bytes` bytes were written to the [read buffer](Self::read_buffer).
+    pub fn record_read_bytes(&mut self, bytes: usize) {
+        self.end = self.end.saturating_add(bytes).min(self.buffer.len());
+    }
+
+    /// Appends received bytes. Decode all [frames](Self::next_frame) before the next call, so that
+    /// the decoder buffers less than one frame.
     ///
     /// # Errors
     /// [`ProtocolError::OutOfMemory`]; no byte was appended.
     pub fn receive_bytes(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
-        if self.start == self.buffer.len() && self.buffer.capacity() > SOFT_FRAME_BYTES {
-            self.buffer = Vec::new();
-        } else {
-            self.buffer.drain(..self.start.min(self.buffer.len()));
-        }
+        self.buffer.truncate(self.end);
+        self.buffer.drain(..self.start);
+        self.end -= self.start;
         self.start = 0;
-        try_extend(&mut self.buffer, bytes).ok_or(ProtocolError::OutOfMemory)
+        try_extend(&mut self.buffer, bytes).ok_or(ProtocolError::OutOfMemory)?;
+        self.end = self.buffer.len();
+        Ok(())
     }
 
     /// Returns the messages of the next frame, or `None` if more bytes are needed.
@@ -215,22 +249,36 @@ impl FrameDecoder {
         if !self.has_read_preface && !self.read_preface()? {
             return Ok(None);
         }
-        let unread = self.buffer.get(self.start..).unwrap_or(&[]);
+        let unread = self.buffer.get(self.start..self.end).unwrap_or(&[]);
         let Some((messages, rest)) = split_first_frame(unread, self.max_frame)? else {
             return Ok(None);
         };
-        self.start = self.buffer.len() - rest.len();
+        self.start = self.end - rest.len();
         Ok(Some(messages))
     }
 
     /// Whether all received bytes belong to complete frames.
     pub fn is_at_frame_end(&self) -> bool {
-        self.has_read_preface && self.start == self.buffer.len()
+        self.has_read_preface && self.start == self.end
+    }
+
+    /// Length of the frame at the beginning of the buffer with its length field, if the field is
+    /// complete; the limit was not checked if no frame was decoded since.
+    fn begun_frame_length(&self) -> usize {
+        let unread = self.buffer.get(..self.end).unwrap_or(&[]);
+        let field = unread.first_chunk::<LENGTH_FIELD_BYTES>();
+        let length = field.map_or(0, |field| u32::from_le_bytes(*field));
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        match self.has_read_preface {
+            true => length.min(self.max_frame) + LENGTH_FIELD_BYTES,
+            false => PREFACE.len(),
+        }
     }
 
     /// Reads the preface, at the beginning of the buffer. Returns whether it is complete.
     fn read_preface(&mut self) -> Result<bool, ProtocolError> {
-        let is_complete = check_preface(&self.buffer)?;
+        let received = self.buffer.get(..self.end).unwrap_or(&[]);
+        let is_complete = check_preface(received)?;
         if is_complete {
             self.start = PREFACE.len();
             self.has_read_preface = true;

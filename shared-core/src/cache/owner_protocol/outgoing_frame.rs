@@ -74,6 +74,11 @@ impl OutgoingFrame {
         })
     }
 
+    /// Whether any message may be appended that is not too long.
+    pub fn has_room(&self) -> bool {
+        self.message_count < MAX_FRAME_MESSAGES && self.byte_length < SOFT_FRAME_BYTES
+    }
+
     /// Number of messages in the frame.
     pub fn message_count(&self) -> u16 {
         self.message_count

@@ -16,7 +16,11 @@
 //!    └────────────────────┴── failed, late ────────────▶ the node
 //! ```
 
+mod background_queue;
 mod circuit_breaker;
+mod decode_response;
+pub mod message;
+mod owner_job;
 mod owner_state;
 mod query_queue;
 mod replies;
@@ -26,16 +30,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 
+use self::background_queue::OwnerBackgroundQueue;
 use self::circuit_breaker::CircuitBreaker;
+use self::decode_response::resolve_lookup_as_miss;
+use self::message::{LeaseRequestTerms, OwnerReply, OwnerRequest};
+use self::owner_job::{LookupJob, QueuedOwnerRequest};
 use self::owner_state::{OwnerState, OwnerStateAtQuery};
-use super::background_queue::{self, OwnerBackgroundQueue};
-use super::decode_response::resolve_lookup_as_miss;
-use super::message::{LeaseRequestTerms, OwnerReply, OwnerRequest};
-use super::owner_health::{self, OwnerHealthChange};
-use super::owner_job::{LookupJob, QueuedOwnerRequest};
+use super::owner_health::{self, OwnerHealthChange, OwnerReachability};
 use super::purge;
 use super::unclaimed_replies::UnclaimedOwnerReplies;
-use super::PURGE;
+use super::PURGE_TIMEOUT_MS;
 use crate::cache::chain::NamespaceChains;
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::owner_client::{OwnerClient, PendingFlightResponse};
@@ -208,7 +212,7 @@ impl OwnerCalloutQuery {
             QueuedOwnerRequest::LookUp(_) if self.waits => now + bounds.slice + MARGIN,
             QueuedOwnerRequest::LookUp(LookupJob { due, .. })
             | QueuedOwnerRequest::LookUps { due, .. } => *due,
-            QueuedOwnerRequest::Purge { .. } => now + PURGE,
+            QueuedOwnerRequest::Purge { .. } => now + PURGE_TIMEOUT_MS,
             _ if self.landing.is_some() => now + FAVOUR.min(bounds.deadline * LANDING),
             _ => now + FAVOUR,
         }
@@ -374,15 +378,12 @@ impl OwnerCalloutClient {
     /// Returns a change of the owner's health for the log; the host calls it periodically.
     pub fn take_owner_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
-        let is_up = !state.pulse.is_open();
-        let is_another = state.pulse.is_another;
-        state
-            .news
-            .record_owner_reachability(is_up, now)
-            .map(|news| match news {
-                OwnerHealthChange::Down if is_another => OwnerHealthChange::Replaced,
-                news => news,
-            })
+        let reachability = match (state.pulse.is_open(), state.pulse.is_another) {
+            (false, _) => OwnerReachability::Reachable,
+            (true, true) => OwnerReachability::OtherVersion,
+            (true, false) => OwnerReachability::Silent,
+        };
+        state.news.record_owner_reachability(reachability, now)
     }
 
     /// What is to be sent for it; `None`: it can't be.
@@ -600,15 +601,12 @@ impl CalloutState {
             }
             QueuedOwnerRequest::LookUps { waiter, .. } => shared.wake_waiters([waiter]),
             QueuedOwnerRequest::Purge { waiter, .. } => shared.wake_waiters(waiter),
-            QueuedOwnerRequest::Status { waiter, .. } => shared.wake_waiters([waiter]),
             // it may have arrived, or not: others are not to wait for it
             QueuedOwnerRequest::Store { key, .. } => self
                 .favours
                 .push_owner_job(QueuedOwnerRequest::ReleaseLease(key)),
             QueuedOwnerRequest::ReleaseLease(_)
-            | QueuedOwnerRequest::Acknowledge(_)
             | QueuedOwnerRequest::ShowBlock(..)
-            | QueuedOwnerRequest::Listen
             | QueuedOwnerRequest::Expired(_) => {}
         }
     }

@@ -5,7 +5,7 @@
 //! the request was sent belongs to another owner, and replaces it.
 
 use crate::cache::chain::{ChainState, DispatchMark, HeightUnit, NamespaceChains};
-use crate::cache::link::message::ChainStateNumber;
+use crate::cache::link::callout::message::ChainStateNumber;
 use crate::cache::CacheNamespace;
 
 /// Namespaces that are known. Of others nothing is taken for final.

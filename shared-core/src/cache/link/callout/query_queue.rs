@@ -48,9 +48,7 @@ impl OwnerClient for OwnerCalloutClient {
             token,
             leases,
             due,
-            generation: self.purge_generation(),
             waits_in_vain: in_vain,
-            missed_event: false,
         };
         state.enqueue_query(
             OwnerCalloutQuery::query_for_exchange(
@@ -76,12 +74,7 @@ impl OwnerClient for OwnerCalloutClient {
         }
         state.pulse.record_owner_attempt();
         let due = now.saturating_add(self.bounds.deadline);
-        let job = QueuedOwnerRequest::LookUps {
-            keys,
-            waiter,
-            due,
-            generation: self.purge_generation(),
-        };
+        let job = QueuedOwnerRequest::LookUps { keys, waiter, due };
         state.enqueue_query(
             OwnerCalloutQuery::query_for_exchange(job, Some(*namespace)),
             due,
@@ -202,8 +195,7 @@ impl OwnerClient for OwnerCalloutClient {
             let job = QueuedOwnerRequest::Purge {
                 body,
                 waiter: Some(waiter),
-                due: now.saturating_add(super::PURGE),
-                sent: 0,
+                due: now.saturating_add(super::PURGE_TIMEOUT_MS),
             };
             let has_memory = state.queries.try_reserve(1).is_ok();
             if has_memory {

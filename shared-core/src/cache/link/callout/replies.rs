@@ -9,10 +9,10 @@ use super::{
 };
 use crate::cache::chain::ChainDependency;
 use crate::cache::entry::CacheEntry;
-use crate::cache::link::decode_response::{
+use crate::cache::link::callout::decode_response::{
     decode_entries, decode_entry, release_late_lease, resolve_lookup_as_miss,
 };
-use crate::cache::link::message::{ChainStateNumber, OwnerReply};
+use crate::cache::link::callout::message::{ChainStateNumber, OwnerReply};
 use crate::cache::process::flights::FlightLeadership;
 use crate::cache::process::owner_client::{OwnerClient, PendingFlightResponse};
 use crate::cache::process::ProcessCacheState;
@@ -134,13 +134,10 @@ impl OwnerCalloutClient {
                 release_late_lease(&mut state.favours, shared, key);
             }
             QueuedOwnerRequest::Purge { .. }
-            | QueuedOwnerRequest::Status { .. }
             | QueuedOwnerRequest::Expired(_)
             | QueuedOwnerRequest::Store { .. }
             | QueuedOwnerRequest::ReleaseLease(_)
-            | QueuedOwnerRequest::Acknowledge(_)
-            | QueuedOwnerRequest::ShowBlock(..)
-            | QueuedOwnerRequest::Listen => {}
+            | QueuedOwnerRequest::ShowBlock(..) => {}
         }
     }
 
@@ -284,9 +281,7 @@ impl OwnerCalloutClient {
             token,
             leases: question.leases,
             due,
-            generation: self.purge_generation(),
             waits_in_vain: question.waits_in_vain,
-            missed_event: false,
         };
         let mut work =
             OwnerCalloutQuery::new(QueuedOwnerRequest::LookUp(look_up), question.namespace);

@@ -1,84 +1,106 @@
 //! Tests of purges of an operator.
 
 use super::*;
-use crate::cache::link::{PURGE, PURGE_PATIENCE, PURGE_SENT};
+use crate::cache::link::{MAX_PURGE_SENDS, PURGE_PATIENCE_MS, PURGE_TIMEOUT_MS};
 
 const WAITER: usize = 9;
 
-fn send_purge(host: &mut LinkTestHost) {
-    let body = "{\"everything\":true}".into();
-    assert!(host.link().queue_purge(body, test_waiter(WAITER), host.now));
+fn send_purge(host: &mut LinkTestHost, waiter: usize) {
+    let scope = "{\"everything\":true}".into();
+    assert!(host
+        .link()
+        .queue_purge(scope, test_waiter(waiter), host.now));
     host.run();
 }
 
-fn purges(host: &mut LinkTestHost) -> usize {
-    let requests = host.take_sent_requests();
-    let is_purge = |(_, line): &&(usize, String)| line.starts_with("POST /v1/purges");
-    requests.iter().filter(is_purge).count()
+/// Returns the numbers of the purges that the owner has received.
+fn purges(host: &mut LinkTestHost) -> Vec<u32> {
+    let messages = host.take_messages().into_iter();
+    let ids = messages.filter_map(|message| match message {
+        ProcessMessage::Purge { id, scope } => {
+            assert_eq!(scope.into_joined_bytes().unwrap(), b"{\"everything\":true}");
+            Some(id)
+        }
+        _ => None,
+    });
+    ids.collect()
 }
 
-fn status(host: &LinkTestHost) -> Option<u16> {
-    host.link()
-        .take_admin_reply(test_waiter(WAITER))
-        .map(|(status, _)| status)
+fn done(id: u32) -> OwnerMessage {
+    OwnerMessage::AdminReply {
+        id,
+        status: 200,
+        total: 2,
+        body: MessageBody::from(b"{}".to_vec()),
+    }
 }
 
-const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+fn claim_reply(host: &LinkTestHost) -> Option<(u16, Vec<u8>)> {
+    host.link().claim_admin_reply(test_waiter(WAITER))
+}
+
+fn claim_status(host: &LinkTestHost) -> Option<u16> {
+    claim_reply(host).map(|(status, _)| status)
+}
 
 #[test]
-fn purge_waits_until_the_link_is_connected() {
+fn purge_is_sent_when_the_session_is_open() {
     let mut host = LinkTestHost::new();
+    host.refuses = true;
     host.run();
-    send_purge(&mut host);
+    send_purge(&mut host, WAITER);
     host.pass(1000);
-    assert!(host.woken().is_empty() && purges(&mut host) == 0);
-    host.receive_hello_event(0, 5000);
-    assert_eq!(purges(&mut host), 1);
+    assert!(host.woken().is_empty() && purges(&mut host).is_empty());
+    host.refuses = false;
+    host.pass(RETRY);
     // the timeout of a connected owner applies now
+    let id = host.take_id();
     host.pass(1200);
-    host.receive(1, DONE);
-    assert_eq!((host.woken(), status(&host)), (vec![WAITER], Some(200)));
+    let welcome = OwnerMessage::Welcome {
+        session: 1,
+        generation: 0,
+        event: 0,
+    };
+    host.send_together(&[welcome, done(id)]);
+    assert_eq!(host.woken(), [WAITER]);
+    assert_eq!(claim_reply(&host), Some((200, b"{}".to_vec())));
 }
 
 #[test]
 fn purge_is_sent_although_its_client_has_gone() {
     let mut host = LinkTestHost::new();
-    host.run();
-    send_purge(&mut host);
+    send_purge(&mut host, WAITER);
     host.link().forget_waiter(test_waiter(WAITER));
-    host.receive_hello_event(0, 5000);
-    assert_eq!(purges(&mut host), 1);
-    host.receive(1, DONE);
-    assert_eq!((host.woken(), status(&host)), (vec![], None));
+    host.run();
+    let id = host.take_id();
+    let welcome = OwnerMessage::Welcome {
+        session: 1,
+        generation: 0,
+        event: 0,
+    };
+    host.send_together(&[welcome, done(id)]);
+    assert_eq!((host.woken(), claim_status(&host)), (vec![], None));
     // the next purge is not affected
-    send_purge(&mut host);
-    assert_eq!(purges(&mut host), 1);
+    send_purge(&mut host, WAITER);
+    assert_eq!(purges(&mut host).len(), 1);
 }
 
 #[test]
-fn purges_leave_connections_to_other_requests() {
-    let mut host = LinkTestHost::with_greeted_owner();
-    for waiter in 0..5 {
-        let body = "{\"everything\":true}".into();
-        assert!(host
-            .link()
-            .queue_purge(body, test_waiter(20 + waiter), host.now));
+fn purges_do_not_delay_other_requests() {
+    let mut host = LinkTestHost::with_session();
+    for waiter in 20..25 {
+        send_purge(&mut host, waiter);
     }
-    host.run();
-    assert_eq!(purges(&mut host), 1);
-    // the acknowledgement of the first purge, and other requests
-    host.event("purge", "{\"generation\":1}");
-    let sent = host.take_sent_requests();
-    assert!(sent[0].1.contains("/v1/acknowledgements"), "{sent:?}");
-    host.receive(2, super::DONE);
+    let ids = purges(&mut host);
+    assert_eq!(ids.len(), 5);
+    host.purge_event(1, None);
     host.look_up_for_waiter(1, true);
-    let sent = host.take_sent_requests();
-    assert!(sent[0].1.contains("/v1/entries/"), "{sent:?}");
-    // purges are sent one after another
-    for waiter in 0..5 {
-        host.receive(1, DONE);
-        assert_eq!(host.woken(), [20 + waiter]);
-        assert_eq!(purges(&mut host), usize::from(waiter < 4));
+    let messages = host.take_messages();
+    assert!(matches!(messages[0], ProcessMessage::Applied { .. }));
+    assert!(matches!(messages[1], ProcessMessage::Lookup { .. }));
+    for (id, waiter) in ids.into_iter().zip(20..) {
+        host.send(done(id));
+        assert_eq!(host.woken(), [waiter]);
     }
 }
 
@@ -87,56 +109,79 @@ fn purge_fails_with_503_without_an_owner() {
     let mut host = LinkTestHost::new();
     host.refuses = true;
     host.run();
-    send_purge(&mut host);
-    for _ in 0..PURGE_PATIENCE / 10 - 1 {
+    send_purge(&mut host, WAITER);
+    for _ in 0..PURGE_PATIENCE_MS / 10 - 1 {
         host.pass(10);
     }
     assert!(host.woken().is_empty());
     host.pass(10);
-    assert_eq!((host.woken(), status(&host)), (vec![WAITER], Some(503)));
+    assert_eq!(
+        (host.woken(), claim_status(&host)),
+        (vec![WAITER], Some(503))
+    );
 }
 
 #[test]
 fn purge_is_sent_again_to_the_next_owner() {
-    let mut host = LinkTestHost::with_greeted_owner();
-    send_purge(&mut host);
-    assert_eq!(purges(&mut host), 1);
-    host.break_connection(0);
-    host.break_connection(1);
-    host.pass(RETRY);
-    assert!(host.woken().is_empty() && purges(&mut host) == 0);
-    host.receive_hello_event(0, 5000);
-    assert_eq!(purges(&mut host), 1);
-    host.receive(1, DONE);
-    assert_eq!((host.woken(), status(&host)), (vec![WAITER], Some(200)));
+    let mut host = LinkTestHost::with_session();
+    send_purge(&mut host, WAITER);
+    assert_eq!(purges(&mut host).len(), 1);
+    host.reconnect();
+    assert!(host.woken().is_empty());
+    let ids = purges(&mut host);
+    assert_eq!(ids.len(), 1);
+    let welcome = OwnerMessage::Welcome {
+        session: 1,
+        generation: 0,
+        event: 0,
+    };
+    host.send_together(&[welcome, done(ids[0])]);
+    assert_eq!(
+        (host.woken(), claim_status(&host)),
+        (vec![WAITER], Some(200))
+    );
 }
 
 #[test]
 fn purge_is_abandoned_after_repeated_connection_losses() {
-    let mut host = LinkTestHost::with_greeted_owner();
-    send_purge(&mut host);
-    for times in 1..=PURGE_SENT {
+    let mut host = LinkTestHost::with_session();
+    send_purge(&mut host, WAITER);
+    for times in 1..=MAX_PURGE_SENDS {
         assert!(host.woken().is_empty());
-        let sent = host.take_sent_requests();
-        assert!(sent.len() == 1, "{times}: {sent:?}");
-        let slot = sent[0].0;
-        host.break_connection(slot);
-        host.pass(RETRY);
+        assert_eq!(purges(&mut host).len(), 1, "{times}");
+        host.reconnect();
     }
     // it is unknown whether the purge is in effect
-    assert_eq!((host.woken(), status(&host)), (vec![WAITER], None));
-    assert_eq!(purges(&mut host), 0);
+    assert_eq!((host.woken(), claim_status(&host)), (vec![WAITER], None));
+    assert!(purges(&mut host).is_empty());
 }
 
 #[test]
 fn purge_is_abandoned_after_its_timeout_and_not_sent_again() {
-    let mut host = LinkTestHost::with_greeted_owner();
-    send_purge(&mut host);
-    host.event("lease", "{\"generation\":0,\"until\":60000}");
-    for _ in 0..PURGE / 1000 {
+    let mut host = LinkTestHost::with_session();
+    send_purge(&mut host, WAITER);
+    host.send_lease(60_000);
+    for _ in 0..PURGE_TIMEOUT_MS / 1000 {
         host.pass(1000);
-        host.event("lease", "{\"generation\":0,\"until\":60000}");
+        host.send_lease(60_000);
     }
-    assert_eq!((host.woken(), status(&host)), (vec![WAITER], None));
-    assert_eq!(purges(&mut host), 1);
+    assert_eq!((host.woken(), claim_status(&host)), (vec![WAITER], None));
+    assert_eq!(purges(&mut host).len(), 1);
+}
+
+#[test]
+fn status_of_the_owner_is_queried() {
+    let mut host = LinkTestHost::new();
+    let waiter = test_waiter(WAITER);
+    assert!(!host.link().query_owner_status(waiter, host.now));
+    host.open_session(0, 5000);
+    assert!(host.link().query_owner_status(waiter, host.now));
+    host.run();
+    let id = host.take_id();
+    host.send(done(id));
+    assert_eq!(claim_status(&host), Some(200));
+    assert!(host.link().query_owner_status(waiter, host.now));
+    host.pass(1000);
+    assert_eq!(host.woken(), [WAITER, WAITER]);
+    assert_eq!(claim_status(&host), None);
 }

@@ -1,11 +1,9 @@
 //! Tests with refused memory for allocations as long as a batch or an entry.
 
-use super::{bytes_of, entry, test_waiter, LinkTestHost};
+use super::*;
 use crate::allocator::faulty::{with_refused_allocations, RefusedAllocations};
 use crate::allocator::MAX_RESERVE_ALLOCATION;
-use crate::cache::entry::wire::{decode_cache_entry, EncodedEntry};
-use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
-use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::entry::wire::decode_cache_entry;
 
 /// Runs `run` with each long allocation refused in turn, until none is refused.
 fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocations)) {
@@ -24,40 +22,37 @@ fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocatio
 }
 
 #[test]
-fn batch_lookup_without_memory_is_woken_at_once() {
-    let keys: Vec<_> = (0..2000u64)
-        .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
-        .collect();
+fn found_entry_without_memory_is_a_miss() {
+    let long = entry_with_payload(vec![b'p'; 2 * MAX_RESERVE_ALLOCATION]);
     each(|step| {
-        let mut host = LinkTestHost::with_greeted_owner();
-        let is_sent = host.link().lookup_batch_at_owner(
-            keys.clone(),
-            &super::SPACE,
-            test_waiter(5),
-            host.now,
-        );
-        assert!(is_sent);
-        // the connection is open: it sends at once
-        host.run();
-        host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-        assert_eq!(host.woken(), [5]);
-        host.sent.clear();
-        assert!(host.link().lookup_batch_at_owner(
-            keys.clone(),
-            &super::SPACE,
-            test_waiter(6),
-            host.now
-        ));
-        let (shared, link, now) = (&host.shared, host.link(), host.now);
+        let mut host = LinkTestHost::with_session();
+        host.look_up_for_waiter(1, true);
+        let id = host.take_id();
+        let reply = OwnerMessage::Found {
+            id,
+            generation: 0,
+            entry: found_entry(&long),
+        };
+        let bytes = host.frame_of(&[reply]);
         let refusals = step(&mut || {
-            link.send_and_expire_requests(shared, now);
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let mut taken = 0;
+                let is_open = host.link().pass_read_buffer(|room| {
+                    taken = room.len().min(rest.len());
+                    room[..taken].copy_from_slice(&rest[..taken]);
+                });
+                if !is_open {
+                    // the host closes it
+                    host.link().handle_connection_closed(&host.shared, host.now);
+                    return;
+                }
+                host.link().report_read_bytes(&host.shared, taken, host.now);
+                rest = &rest[taken..];
+            }
         });
-        if refusals.all > 0 {
-            assert_eq!(host.woken(), [6]);
-        } else {
-            host.run();
-            assert_eq!(host.sent.len(), 1);
-        }
+        assert_eq!(host.woken(), [1]);
+        assert_eq!(host.answer(1).is_none(), refusals.all > 0);
     });
 }
 

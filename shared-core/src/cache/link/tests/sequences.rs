@@ -1,5 +1,7 @@
 //! Tests of random sequences of steps: no request waits forever.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -10,7 +12,7 @@ enum Step {
     Leave(usize),
     Reply(usize, usize),
     Event(usize),
-    Close(usize),
+    Close,
     Pass(u64),
     Claim(usize),
     Refuse(bool),
@@ -20,13 +22,33 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => any::<bool>().prop_map(Step::Want),
         1 => any::<usize>().prop_map(Step::Leave),
-        4 => (1usize..3, 0usize..6).prop_map(|(slot, kind)| Step::Reply(slot, kind)),
+        4 => (any::<usize>(), 0usize..6).prop_map(|(which, kind)| Step::Reply(which, kind)),
         2 => (0usize..5).prop_map(Step::Event),
-        1 => (0usize..3).prop_map(Step::Close),
+        1 => Just(Step::Close),
         2 => (1u64..30).prop_map(Step::Pass),
         3 => any::<usize>().prop_map(Step::Claim),
         1 => any::<bool>().prop_map(Step::Refuse),
     ]
+}
+
+/// Opens the session if the link has requested it, and returns the numbers of new lookups.
+fn serve_requests(host: &mut LinkTestHost) -> Vec<u32> {
+    let messages = host.take_messages();
+    if messages
+        .iter()
+        .any(|it| matches!(it, ProcessMessage::Hello(_)))
+        && host.is_open
+    {
+        host.last_event = 0;
+        let welcome = OwnerMessage::Welcome {
+            session: 1,
+            generation: 0,
+            event: 0,
+        };
+        host.send(welcome);
+        host.send_lease(9999);
+    }
+    messages.iter().filter_map(request_id).collect()
 }
 
 proptest! {
@@ -34,9 +56,10 @@ proptest! {
     /// other process fetches, and at once when the owner is gone.
     #[test]
     fn waiting_requests_are_always_woken(steps in prop::collection::vec(step(), 0..80)) {
-        let mut host = LinkTestHost::with_greeted_owner();
+        let mut host = LinkTestHost::with_session();
         let mut waiting: BTreeSet<WaitingRequestId> = BTreeSet::new();
         let mut tokens = Vec::new();
+        let mut ids = Vec::new();
         for (n, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Want(leases) => {
@@ -52,37 +75,37 @@ proptest! {
                         host.run();
                     }
                 }
-                Step::Reply(slot, kind) => {
-                    if !host.open.contains(&slot) {
+                Step::Reply(which, kind) => {
+                    ids.extend(serve_requests(&mut host));
+                    if !host.is_open || ids.is_empty() {
                         continue;
                     }
-                    let reply = [
-                        found(),
-                        missing("granted"),
-                        missing("pending"),
-                        b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
-                        b"rubbish\r\n\r\n".to_vec(),
-                        DONE.to_vec(),
-                    ];
-                    host.receive(slot, &reply[kind]);
+                    let id = ids[which % ids.len()];
+                    match kind {
+                        0 => host.send(found(id)),
+                        1 => host.send(missing(id, LeaseReply::Granted)),
+                        2 => host.send(missing(id, LeaseReply::Pending)),
+                        3 => host.send(missing(id, LeaseReply::NoLease)),
+                        4 => host.receive(b"rubbish rubbish rubbish"),
+                        _ => host.send(OwnerMessage::BatchEnd { id, generation: 0 }),
+                    }
                 }
                 Step::Event(kind) => {
-                    if !host.link().is_owner_reachable() {
+                    ids.extend(serve_requests(&mut host));
+                    if !host.is_open {
                         continue;
                     }
-                    let key = "07".repeat(32);
                     match kind {
-                        0 => host.event("filled", &key),
-                        1 => host.event("given-up", &key),
-                        2 => host.event("purge", &format!("{{\"generation\":{n}}}")),
-                        3 => host.event("lease", "{\"until\":9999}"),
-                        _ => host.event("hello", "nonsense"),
+                        0 => host.event(SessionEvent::Filled(KEY)),
+                        1 => host.event(SessionEvent::LeaseReleased(KEY)),
+                        2 => host.purge_event(n as u64, None),
+                        3 => host.send_lease(9999),
+                        _ => host.send(OwnerMessage::Welcome { session: 9, generation: 0, event: 0 }),
                     }
                 }
-                Step::Close(slot) => {
-                    if host.open.contains(&slot) {
-                        host.break_connection(slot);
-                        host.run();
+                Step::Close => {
+                    if host.is_open {
+                        host.break_connection();
                     }
                 }
                 Step::Pass(milliseconds) => host.pass(milliseconds),
@@ -94,8 +117,7 @@ proptest! {
                             tokens.push(token);
                         }
                     } else if let Some(token) = tokens.pop() {
-                        host.shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
-                        host.run();
+                        host.finish_without_response(token);
                     }
                 }
                 Step::Refuse(refuses) => host.refuses = refuses,
@@ -105,8 +127,8 @@ proptest! {
         }
         // the owner ends for good: all requests are woken
         host.refuses = true;
-        for slot in host.open.clone() {
-            host.break_connection(slot);
+        if host.is_open {
+            host.break_connection();
         }
         host.run();
         host.pass(25);

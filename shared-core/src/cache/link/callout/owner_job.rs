@@ -23,7 +23,6 @@ pub(super) enum QueuedOwnerRequest {
         keys: Vec<CacheKey>,
         waiter: WaitingRequestId,
         due: u64,
-        generation: u64,
     },
     Store {
         key: CacheKey,
@@ -32,7 +31,6 @@ pub(super) enum QueuedOwnerRequest {
         if_final: Option<FinalityUpgrade>,
     },
     ReleaseLease(CacheKey),
-    Acknowledge(u64),
     /// A block above the head was shown to a client.
     ShowBlock(CacheNamespace, ShownBlock),
     /// What an operator wants to be purged.
@@ -41,16 +39,7 @@ pub(super) enum QueuedOwnerRequest {
         /// `None`: it has gone, and the purge is done all the same.
         waiter: Option<WaitingRequestId>,
         due: u64,
-        /// How often it was sent.
-        sent: u8,
     },
-    /// What it knows of itself.
-    Status {
-        waiter: WaitingRequestId,
-        due: u64,
-    },
-    /// The event stream.
-    Listen,
     /// Whoever asked has gone on, perhaps for this key to the node.
     Expired(Option<CacheKey>),
 }
@@ -63,13 +52,9 @@ pub(super) struct LookupJob {
     pub(super) leases: bool,
     /// When its time is over, in milliseconds of the host's clock.
     pub(super) due: u64,
-    /// The last purge that was known when it was sent.
-    pub(super) generation: u64,
     /// What another process fetches is of no use here: its lease is not asked
     /// for.
     pub(super) waits_in_vain: bool,
-    /// An event came before the answer that it belongs to.
-    pub(super) missed_event: bool,
 }
 
 impl LookupJob {
@@ -83,13 +68,26 @@ impl QueuedOwnerRequest {
     /// Nobody waits for it under that name any more.
     pub(super) fn forget_waiter(&mut self, gone: WaitingRequestId) {
         match self {
-            Self::LookUps { waiter, .. } | Self::Status { waiter, .. } if *waiter == gone => {
+            Self::LookUps { waiter, .. } if *waiter == gone => {
                 *self = Self::Expired(None);
             }
             // it is done all the same
             Self::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
             _ => {}
         }
+    }
+
+    /// When whoever waits for it goes on without it.
+    pub(super) fn reply_deadline(&self) -> Option<u64> {
+        match self {
+            Self::LookUp(look_up) => Some(look_up.due),
+            Self::LookUps { due, .. } | Self::Purge { due, .. } => Some(*due),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_late(&self, now: u64) -> bool {
+        self.reply_deadline().is_some_and(|due| due <= now)
     }
 
     /// What is sent; `None`: there is no way to, perhaps for want of memory.
@@ -115,15 +113,10 @@ impl QueuedOwnerRequest {
                 if_final,
             } => OwnerRequest::store_request(key, entry, about, if_final.as_ref(), process, now)?,
             Self::ReleaseLease(key) => OwnerRequest::release_lease_request(key, process),
-            Self::Acknowledge(generation) => {
-                OwnerRequest::purge_acknowledgement_request(*generation, process)
-            }
             Self::ShowBlock(namespace, sighting) => {
                 OwnerRequest::shown_block_report(namespace, *sighting)
             }
             Self::Purge { body, .. } => OwnerRequest::purge_request(body)?,
-            Self::Status { .. } => OwnerRequest::status_request(),
-            Self::Listen => OwnerRequest::owner_event_stream_request(process),
             Self::Expired(_) => return None,
         })
     }

@@ -1,5 +1,5 @@
 //! The messages between a process and the owner (docs/owner-protocol.md). A
-//! [`OwnerLink`](super::OwnerLink) writes them as HTTP/1.1; a host that makes callouts receives
+//! script writes them as HTTP/1.1; a host that makes callouts receives
 //! method, target, headers and body.
 
 use std::borrow::Cow;
@@ -39,8 +39,6 @@ pub struct OwnerRequest {
     pub body: Vec<u8>,
     /// Second part of the body, which is shared with an entry.
     pub rest: Option<SharedBytes>,
-    /// Whether the response is the event stream.
-    pub is_endless: bool,
 }
 
 impl OwnerRequest {
@@ -51,7 +49,6 @@ impl OwnerRequest {
             fields: Vec::new(),
             body: Vec::new(),
             rest: None,
-            is_endless: false,
         }
     }
 
@@ -152,15 +149,6 @@ impl OwnerRequest {
         Self::new("DELETE", target)
     }
 
-    /// Creates an acknowledgement of a purge.
-    pub fn purge_acknowledgement_request(generation: u64, process: &str) -> Self {
-        let target = format!("/v1/acknowledgements?process={process}");
-        Self {
-            body: generation.to_string().into(),
-            ..Self::new("POST", target)
-        }
-    }
-
     /// Creates a report of a block of the chain behind that namespace that was shown to a client.
     pub fn shown_block_report(namespace: &CacheNamespace, sighting: ShownBlock) -> Self {
         let (namespace, height) = (const_hex::encode(namespace), sighting.height);
@@ -169,26 +157,13 @@ impl OwnerRequest {
         Self::new("POST", target)
     }
 
-    /// Creates a purge, with a body of [`purge_request`](super::purge_request). Returns `None` if
+    /// Creates a purge, with a body of [`purge_request`](crate::cache::link::purge_request). Returns `None` if
     /// memory is refused.
     pub fn purge_request(body: &str) -> Option<Self> {
         Some(Self {
             body: try_copy_bytes(body.as_bytes())?,
             ..Self::new("POST", "/v1/purges".into())
         })
-    }
-
-    /// Creates a query for the owner's status, `GET /v1/status`.
-    pub fn status_request() -> Self {
-        Self::new("GET", "/v1/status".into())
-    }
-
-    /// Creates the request for the event stream.
-    pub fn owner_event_stream_request(process: &str) -> Self {
-        Self {
-            is_endless: true,
-            ..Self::new("GET", format!("/v1/events?process={process}"))
-        }
     }
 
     /// Whether the request has a body and a length.
@@ -311,7 +286,7 @@ impl OwnerReply {
 ///
 /// # Errors
 /// [`OwnerProtocolError`].
-pub(super) fn parse_decimal(value: &[u8]) -> Result<u64, OwnerProtocolError> {
+pub(in crate::cache::link) fn parse_decimal(value: &[u8]) -> Result<u64, OwnerProtocolError> {
     let text = std::str::from_utf8(value).map_err(|_| OwnerProtocolError)?;
     text.parse().map_err(|_| OwnerProtocolError)
 }

@@ -1,0 +1,271 @@
+//! The begin and the loss of the session, the owner's events, and the send leases.
+
+use std::sync::atomic::Ordering;
+
+use super::found_entries::resolve_lookup_as_miss;
+use super::jobs::OwnerJob;
+use super::owner_health::OwnerReachability;
+use super::session::{SessionLoss, SessionStage, SessionState};
+use super::{purge, LinkState, OwnerLink, MAX_PURGE_SENDS};
+use crate::cache::chain::ChainState;
+use crate::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason, SessionEvent};
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::ProcessCacheState;
+use crate::cache::CacheKey;
+use crate::lock::lock_ignoring_poison;
+use crate::time_constants::memory_lease;
+
+/// Lower bound of generations that no owner has: theirs begin with the time.
+const MIN_UNOWNED_GENERATION: u64 = 1 << 63;
+
+impl OwnerLink {
+    /// Reports that no owner listens: a connection was refused that was attempted after
+    /// `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. It is called before
+    /// [`handle_connection_opened`](Self::handle_connection_opened). Entries in memory may be sent
+    /// for a while then, although no owner permits it: no owner could report a purge as done.
+    pub fn handle_connection_refused(&self, shared: &ProcessCacheState, monotonic: u64) {
+        let mut state = lock_ignoring_poison(&self.state);
+        if state.session.is_open() {
+            return;
+        }
+        if !state.session.is_alone {
+            state.session.is_alone = true;
+            // no owner reports their changes
+            for (_, chain) in self.chains.snapshot_chains() {
+                chain.discard_owner_state();
+            }
+        }
+        if !self.permits_sending_from_memory(monotonic) {
+            // an owner may have existed meanwhile, and purged
+            let generation = self.purge_generation().max(MIN_UNOWNED_GENERATION) + 1;
+            self.generation.store(generation, Ordering::Release);
+            shared.purge_hot_tier(None);
+        }
+        // an owner that has just begun to listen reports a purge as done only after that time
+        let until = monotonic.saturating_add(memory_lease());
+        self.until.fetch_max(until, Ordering::AcqRel);
+    }
+
+    /// Handles a message of the owner.
+    ///
+    /// # Errors
+    /// [`SessionLoss`]: the connection has to be closed.
+    pub(super) fn handle_message(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        message: OwnerMessage,
+        now: u64,
+    ) -> Result<(), SessionLoss> {
+        let stage = state.session.stage;
+        match message {
+            OwnerMessage::Welcome {
+                generation, event, ..
+            } if stage == SessionStage::Requested => {
+                self.begin_session(state, shared, generation, event);
+                Ok(())
+            }
+            OwnerMessage::Refused(reason) => {
+                if reason == RefusalReason::ClockDiffers {
+                    state.session.unusable = Some(OwnerReachability::OtherClock);
+                }
+                Err(SessionLoss)
+            }
+            _ if stage != SessionStage::Open => Err(SessionLoss),
+            OwnerMessage::Welcome { .. } => Err(SessionLoss),
+            OwnerMessage::SendLease { until, after, .. } => {
+                self.accept_send_lease(state, until, after);
+                Ok(())
+            }
+            OwnerMessage::Event { number, event } => {
+                self.handle_event(state, shared, number, event, now);
+                Ok(())
+            }
+            reply => {
+                state.breaker.record_reply();
+                self.handle_reply(state, shared, reply, now)
+            }
+        }
+    }
+
+    fn begin_session(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        generation: u64,
+        event: u64,
+    ) {
+        let session = &mut state.session;
+        if !session.was_open || generation != self.purge_generation() {
+            shared.purge_hot_tier(None);
+        }
+        for (_, chain) in self.chains.snapshot_chains() {
+            chain.discard_owner_state();
+        }
+        *session = SessionState {
+            stage: SessionStage::Open,
+            attempt: session.attempt,
+            was_open: true,
+            applied_event: event,
+            acknowledged_event: event,
+            reported_chains: Some(Vec::new()),
+            ..SessionState::default()
+        };
+        state.connection.record_session_opened();
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// Uses a send lease as soon as the events before it are in effect.
+    fn accept_send_lease(&self, state: &mut LinkState, until: u64, after: u64) {
+        state.session.coming_lease = Some((until, after));
+        self.use_coming_lease(state);
+    }
+
+    fn use_coming_lease(&self, state: &mut LinkState) {
+        let session = &mut state.session;
+        let Some((until, after)) = session.coming_lease else {
+            return;
+        };
+        if session.applied_event < after {
+            return;
+        }
+        session.coming_lease = None;
+        self.until.store(until, Ordering::Release);
+        // all chains that it follows came before
+        if let Some(reported) = session.reported_chains.take() {
+            self.chains.retain_chains_of_namespaces(&reported);
+        }
+    }
+
+    /// Applies an event, unless it was applied before or the one before it is missing.
+    fn handle_event(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        number: u64,
+        event: SessionEvent,
+        now: u64,
+    ) {
+        if state.session.applied_event.checked_add(1) != Some(number) {
+            return;
+        }
+        match event {
+            SessionEvent::Purge { generation, key } => {
+                // responses in flight are older than the purge, from here on
+                self.generation.store(generation, Ordering::Release);
+                shared.purge_hot_tier(key);
+                state.session.has_unacknowledged_purge = true;
+            }
+            SessionEvent::Filled(key) => self.handle_fetch_end(state, shared, &key, false, now),
+            SessionEvent::LeaseReleased(key) => {
+                self.handle_fetch_end(state, shared, &key, true, now);
+            }
+            SessionEvent::Chain {
+                namespace,
+                state: news,
+            } => {
+                let unknown = || ChainState::new_without_blocks(news.heights, 0);
+                self.chains
+                    .get_or_add_chain(namespace, unknown)
+                    .apply_owner_state(*news);
+                if let Some(reported) = &mut state.session.reported_chains {
+                    reported.push(namespace);
+                }
+            }
+        }
+        state.session.applied_event = number;
+        self.use_coming_lease(state);
+    }
+
+    /// Repeats the lookup that waits for the fetch of another process, which has ended.
+    fn handle_fetch_end(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        key: &CacheKey,
+        is_without_entry: bool,
+        now: u64,
+    ) {
+        if let Some(mut lookup) = state.pending.remove(key) {
+            // the next fetch of another process is not waited for: it would be no better than all
+            // processes at once
+            lookup.waits_in_vain |= is_without_entry;
+            self.queue_lookup(state, shared, lookup, self.lookup_deadline(now));
+        }
+        state.jobs.mark_missed_event(key);
+    }
+
+    /// Fails or repeats all requests, because the session is lost. The send lease continues.
+    pub(super) fn handle_session_lost(&self, state: &mut LinkState, shared: &ProcessCacheState) {
+        state.session.stage = SessionStage::Closed;
+        state.session.coming_lease = None;
+        state.shown_blocks.clear();
+        state.store_in_parts = None;
+        state.partial_replies.drop_all_bodies().for_each(drop);
+        state.breaker.record_reply();
+        for (_, lookup) in std::mem::take(&mut state.pending) {
+            resolve_lookup_as_miss(shared, lookup.token, lookup.leases, |_| {});
+        }
+        let jobs: Vec<_> = state.jobs.remove_all_jobs().collect();
+        for open in jobs {
+            match open.job {
+                OwnerJob::Purge { sent, .. } if sent < MAX_PURGE_SENDS => {
+                    if let Err(job) = state.jobs.add_job(open.job, open.due) {
+                        self.fail_job(state, shared, job);
+                    }
+                }
+                job => self.fail_job(state, shared, job),
+            }
+        }
+        // the leases of the process end with its session
+        state.background.clear();
+    }
+
+    /// Ends requests that have timed out.
+    pub(super) fn expire_late_jobs(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        now: u64,
+    ) {
+        while let Some(late) = state.jobs.take_late_job(now) {
+            if matches!(late, OwnerJob::Lookup(_) | OwnerJob::BatchLookup { .. }) {
+                state.breaker.record_late_lookup(now);
+            }
+            self.fail_job(state, shared, late);
+        }
+    }
+
+    /// Fails a request without a reply.
+    pub(super) fn fail_job(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        job: OwnerJob,
+    ) {
+        match job {
+            OwnerJob::Lookup(lookup) => {
+                let background = &mut state.background;
+                resolve_lookup_as_miss(shared, lookup.token, lookup.leases, |key| {
+                    background.push_release(key);
+                });
+            }
+            OwnerJob::BatchLookup { waiter, .. } | OwnerJob::Status { waiter } => {
+                shared.wake_waiters([waiter]);
+            }
+            OwnerJob::Purge {
+                waiter: Some(waiter),
+                sent,
+                ..
+            } => {
+                if sent == 0 {
+                    state
+                        .unclaimed
+                        .insert_admin_reply(waiter, purge::unreachable_reply());
+                }
+                shared.wake_waiters([waiter]);
+            }
+            OwnerJob::Purge { .. } | OwnerJob::TimedOut(_) => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Entries that the owner has sent, and the ends of lookups.
+
+use std::sync::Arc;
+
+use crate::cache::chain::NamespaceChains;
+use crate::cache::entry::{wire, CacheEntry};
+use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
+use crate::cache::process::ProcessCacheState;
+use crate::cache::resource::other_format_key;
+use crate::cache::CacheKey;
+use crate::memory;
+
+/// A serialized entry, and its times in milliseconds.
+pub(super) struct ReceivedEntry {
+    pub(super) bytes: Vec<u8>,
+    /// Remaining lifetime.
+    pub(super) fresh: u64,
+    /// Time since the request was sent to the node.
+    pub(super) age: u64,
+}
+
+/// Decodes an entry that the owner has sent, and stores it in the hot tier. Returns `None` if it is
+/// invalid or does not hold any more, or memory is short.
+pub(super) fn accept_received_entry(
+    shared: &ProcessCacheState,
+    chains: &NamespaceChains,
+    key: &CacheKey,
+    received: ReceivedEntry,
+    now: u64,
+) -> Option<Arc<CacheEntry>> {
+    // while memory is short nothing is stored
+    if memory::is_memory_short() {
+        return None;
+    }
+    let ReceivedEntry { bytes, fresh, age } = received;
+    let Some(entry) = wire::decode_owned_entry(bytes, now, age, fresh) else {
+        shared.count_invalid_entry();
+        return None;
+    };
+    // it may depend on a head that is not known here yet, or on one that was replaced
+    let entry = entry.with_owner_chain_dependency(chains)?;
+    if let Some(dependency) = entry.chain_dependency() {
+        dependency.record_entry_from_owner();
+    }
+    // a block that was seen here may be on its way to the owner
+    let entry = Some(entry).filter(CacheEntry::is_valid_on_chain)?;
+    let hot = shared.hot_tier();
+    let entry = match hot.and_then(|hot| hot.get_fresh_or_stale(&other_format_key(key))) {
+        Some(_) => entry.mark_for_format_comparison(),
+        None => entry,
+    };
+    let entry = Arc::new(entry);
+    if let Some(hot) = hot {
+        hot.insert_newest(*key, &entry);
+    }
+    Some(entry)
+}
+
+/// Ends a lookup without an entry: the node is queried. Passes the keys of leases that nobody needs
+/// any more to `release`.
+pub(super) fn resolve_lookup_as_miss(
+    shared: &ProcessCacheState,
+    token: FlightLeadership,
+    leases: bool,
+    release: impl FnMut(CacheKey),
+) {
+    if leases {
+        shared.wake_waiters(shared.flights.hand_over_leadership(token));
+        shared.wake_waiters(shared.flights.take_released_batches());
+    } else {
+        shared.wake_waiters(
+            shared
+                .flights
+                .finish_flight(token, FlightOutcome::NotShareable),
+        );
+    }
+    shared
+        .flights
+        .take_returnable_leases()
+        .into_iter()
+        .for_each(release);
+}
+
+/// Handles a lease that was granted after its lookup had timed out: it belongs to the flight of the
+/// key, or is released.
+pub(super) fn keep_or_release_late_lease(
+    shared: &ProcessCacheState,
+    key: CacheKey,
+    release: impl FnOnce(CacheKey),
+) {
+    if !shared.flights.record_flight_lease(&key) {
+        release(key);
+    }
+}

@@ -1,0 +1,243 @@
+//! What the exchanges of the process request of the owner.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::background_queue::QueuedStore;
+use super::found_entries::resolve_lookup_as_miss;
+use super::jobs::{LookupJob, OwnerJob};
+use super::{
+    purge, LinkState, OwnerAdminReply, OwnerLink, PURGE_PATIENCE_MS, PURGE_TIMEOUT_MS,
+    STATUS_TIMEOUT_MS,
+};
+use crate::cache::chain::{NamespaceChains, ShownBlock};
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
+use crate::cache::entry::CacheEntry;
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
+use crate::cache::process::flights::FlightLeadership;
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::wake::WaitingRequestId;
+use crate::cache::process::ProcessCacheState;
+use crate::cache::{CacheKey, CacheNamespace};
+use crate::lock::lock_ignoring_poison;
+
+/// Maximum number of shown blocks that wait to be reported. Further ones are dropped: the owner
+/// learns them by its own polls.
+const MAX_SHOWN_BLOCKS: usize = 256;
+
+impl OwnerClient for OwnerLink {
+    fn is_owner_reachable(&self) -> bool {
+        lock_ignoring_poison(&self.state).accepts_lookups()
+    }
+
+    fn lookup_at_owner(
+        &self,
+        key: CacheKey,
+        token: FlightLeadership,
+        _namespace: &CacheNamespace,
+        leases: bool,
+        in_vain: bool,
+        now: u64,
+    ) -> Result<(), FlightLeadership> {
+        let mut state = lock_ignoring_poison(&self.state);
+        if !state.accepts_lookups() || state.breaker.is_open(now) {
+            return Err(token);
+        }
+        let lookup = LookupJob {
+            key,
+            token,
+            leases,
+            waits_in_vain: in_vain,
+            missed_event: false,
+        };
+        let due = self.lookup_deadline(now);
+        match state.jobs.add_job(OwnerJob::Lookup(lookup), due) {
+            Ok(()) => {
+                state.connection.schedule_tick(due);
+                self.wake_driver();
+                Ok(())
+            }
+            Err(OwnerJob::Lookup(lookup)) => Err(lookup.token),
+            // it returns the same job
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn lookup_batch_at_owner(
+        &self,
+        mut keys: Vec<CacheKey>,
+        _: &CacheNamespace,
+        waiter: WaitingRequestId,
+        now: u64,
+    ) -> bool {
+        let mut state = lock_ignoring_poison(&self.state);
+        if !state.accepts_lookups() || state.breaker.is_open(now) {
+            return false;
+        }
+        // entries beyond the limit are fetched
+        keys.truncate(MAX_BATCH_KEYS);
+        if keys.is_empty() {
+            return false;
+        }
+        let lookup = OwnerJob::BatchLookup {
+            keys,
+            waiter,
+            entries: Vec::new(),
+            generation: None,
+        };
+        self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now))
+    }
+
+    fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
+        let mut state = lock_ignoring_poison(&self.state);
+        let found = state
+            .unclaimed
+            .take_found_entries(waiter, self.purge_generation());
+        found.unwrap_or_else(|| {
+            state.jobs.forget_waiter(waiter);
+            Vec::new()
+        })
+    }
+
+    fn store_at_owner(
+        &self,
+        key: CacheKey,
+        entry: Arc<CacheEntry>,
+        about: StoredEntryAttributes,
+        if_final: Option<FinalityUpgrade>,
+    ) {
+        let mut state = lock_ignoring_poison(&self.state);
+        if state.session.is_open() {
+            state.background.push_store(QueuedStore {
+                key,
+                entry,
+                about: Box::new(about),
+                if_final,
+            });
+            self.wake_driver();
+        }
+    }
+
+    fn release_lease(&self, key: CacheKey) {
+        let mut state = lock_ignoring_poison(&self.state);
+        if state.session.is_open() {
+            state.background.push_release(key);
+            self.wake_driver();
+        }
+    }
+
+    fn report_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
+        let mut state = lock_ignoring_poison(&self.state);
+        let blocks = &mut state.shown_blocks;
+        if blocks.len() >= MAX_SHOWN_BLOCKS || blocks.try_reserve(1).is_err() {
+            return;
+        }
+        if state.session.is_open() {
+            state.shown_blocks.push_back((*namespace, sighting));
+            self.wake_driver();
+        }
+    }
+
+    fn permits_sending_from_memory(&self, monotonic: u64) -> bool {
+        monotonic < self.until.load(Ordering::Acquire)
+    }
+
+    fn purge_generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn followed_chains(&self) -> &NamespaceChains {
+        &self.chains
+    }
+
+    fn purge_at_owner(
+        &self,
+        query: &[u8],
+        own: Option<&[u8]>,
+        waiter: WaitingRequestId,
+        now: u64,
+    ) -> Option<OwnerAdminReply> {
+        purge::send_purge_from_query(query, own, |body| self.queue_purge(body, waiter, now))
+    }
+
+    fn query_owner_status(&self, waiter: WaitingRequestId, now: u64) -> bool {
+        let mut state = lock_ignoring_poison(&self.state);
+        let due = now.saturating_add(STATUS_TIMEOUT_MS);
+        state.session.is_open()
+            && self.add_awaited_job(&mut state, OwnerJob::Status { waiter }, due)
+    }
+
+    fn claim_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
+        let mut state = lock_ignoring_poison(&self.state);
+        let reply = state.unclaimed.take_admin_reply(waiter);
+        if reply.is_none() {
+            state.jobs.forget_waiter(waiter);
+        }
+        reply
+    }
+}
+
+impl OwnerLink {
+    /// Sends a purge, with a body of [`purge_request`](super::purge_request). `waiter` is woken when
+    /// the purge is in effect everywhere or has failed, and
+    /// [claims](OwnerClient::claim_admin_reply) the reply. Returns `false` if memory is refused.
+    pub fn queue_purge(&self, scope: String, waiter: WaitingRequestId, now: u64) -> bool {
+        let mut state = lock_ignoring_poison(&self.state);
+        let patience = match state.session.is_open() {
+            true => PURGE_TIMEOUT_MS,
+            false => PURGE_PATIENCE_MS,
+        };
+        let purge = OwnerJob::Purge {
+            scope,
+            waiter: Some(waiter),
+            sent: 0,
+        };
+        self.add_awaited_job(&mut state, purge, now.saturating_add(patience))
+    }
+
+    fn add_awaited_job(&self, state: &mut LinkState, job: OwnerJob, due: u64) -> bool {
+        let is_added = state.jobs.add_job(job, due).is_ok();
+        if is_added {
+            state.connection.schedule_tick(due);
+            self.wake_driver();
+        }
+        is_added
+    }
+
+    /// Queues a lookup once more.
+    pub(super) fn queue_lookup(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        lookup: LookupJob,
+        due: u64,
+    ) {
+        match state.jobs.add_job(OwnerJob::Lookup(lookup), due) {
+            Ok(()) => state.connection.schedule_tick(due),
+            Err(job) => self.fail_job(state, shared, job),
+        }
+    }
+
+    /// Ends a lookup without an entry.
+    pub(super) fn end_lookup_as_miss(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        lookup: LookupJob,
+    ) {
+        let background = &mut state.background;
+        resolve_lookup_as_miss(shared, lookup.token, lookup.leases, |key| {
+            background.push_release(key);
+        });
+    }
+}
+
+impl LinkState {
+    /// Whether lookups are accepted: the session is open, or it was requested for the first time
+    /// since the last one, so that it opens within moments.
+    fn accepts_lookups(&self) -> bool {
+        let is_opening = self.session.is_open_or_requested() && self.connection.has_not_failed();
+        self.session.is_open() || is_opening
+    }
+}

@@ -1,0 +1,240 @@
+//! Requests as messages of the next frame.
+
+use super::background_queue::{QueuedStore, StoreInParts};
+use super::jobs::{LookupJob, OwnerJob};
+use super::{LinkState, OwnerLink, PURGE_TIMEOUT_MS};
+use crate::cache::entry::wire::EncodedEntry;
+use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
+use crate::cache::owner_protocol::message_body::MessageBody;
+use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
+use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest, StoreRequest};
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::ProcessCacheState;
+
+/// Duration of the requested leases in milliseconds: some calls take a node that long. A lease ends
+/// with the session of its process.
+const LEASE_MS: u32 = 60_000;
+
+impl LinkState {
+    /// Whether messages wait to be sent.
+    pub(super) fn has_messages_to_send(&self) -> bool {
+        if self.session.needs_session_request() {
+            return true;
+        }
+        if !self.session.is_open() {
+            return self.session.is_open_or_requested() && self.jobs.has_unsent_jobs();
+        }
+        self.session.has_urgent_acknowledgement()
+            || !self.shown_blocks.is_empty()
+            || self.jobs.has_unsent_jobs()
+            || self.store_in_parts.is_some()
+            || !self.background.is_empty()
+    }
+
+    /// Appends a message to a frame that has room. Returns `false` if memory is refused or the
+    /// message is too long.
+    fn append(frame: &mut OutgoingFrame, message: &ProcessMessage) -> bool {
+        message.append_to_frame(frame).is_ok()
+    }
+}
+
+impl OwnerLink {
+    /// Takes the next frame: the messages that wait, those first for which somebody waits. Returns
+    /// `None` if there are none, or memory is refused.
+    pub(super) fn take_frame(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        max_frame: usize,
+        now: u64,
+    ) -> Option<OutgoingFrame> {
+        if !state.has_messages_to_send() {
+            return None;
+        }
+        let mut frame = OutgoingFrame::new(max_frame)?;
+        self.append_session_request(state, &mut frame, now);
+        if state.session.is_open() {
+            self.append_acknowledgement(state, &mut frame);
+            append_shown_blocks(state, &mut frame);
+            append_releases(state, &mut frame);
+        }
+        if state.session.is_open_or_requested() {
+            self.append_jobs(state, shared, &mut frame, now);
+        }
+        if state.session.is_open() {
+            append_part(state, &mut frame);
+            append_stores(state, &mut frame, now);
+        }
+        (frame.message_count() > 0).then_some(frame)
+    }
+
+    fn append_session_request(&self, state: &mut LinkState, frame: &mut OutgoingFrame, now: u64) {
+        if state.session.take_session_request() {
+            let request = SessionRequest {
+                process: self.process.clone(),
+                attempt: state.session.attempt,
+                clock: now,
+                polls: false,
+            };
+            LinkState::append(frame, &ProcessMessage::Hello(request));
+        }
+    }
+
+    fn append_acknowledgement(&self, state: &mut LinkState, frame: &mut OutgoingFrame) {
+        if let Some(event) = state.session.take_acknowledgement() {
+            let generation = self.purge_generation();
+            LinkState::append(frame, &ProcessMessage::Applied { event, generation });
+        }
+    }
+
+    /// Appends the requests for which somebody waits. Those for which memory is refused fail.
+    fn append_jobs(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        frame: &mut OutgoingFrame,
+        now: u64,
+    ) {
+        while frame.has_room() {
+            let Some((id, open)) = state.jobs.next_unsent_job() else {
+                return;
+            };
+            let message = match &mut open.job {
+                OwnerJob::Lookup(lookup) => Some(lookup_message(id, lookup)),
+                OwnerJob::BatchLookup { keys, .. } => {
+                    let keys = std::mem::take(keys);
+                    Some(ProcessMessage::BatchLookup { id, keys })
+                }
+                OwnerJob::Purge { scope, sent, .. } => {
+                    if *sent == 0 {
+                        open.due = now.saturating_add(PURGE_TIMEOUT_MS);
+                    }
+                    *sent += 1;
+                    MessageBody::try_copy_from(scope.as_bytes())
+                        .map(|scope| ProcessMessage::Purge { id, scope })
+                }
+                OwnerJob::Status { .. } => Some(ProcessMessage::Status { id }),
+                OwnerJob::TimedOut(_) => continue,
+            };
+            let is_appended = message.is_some_and(|message| LinkState::append(frame, &message));
+            if !is_appended {
+                if let Some(job) = state.jobs.remove_job(id) {
+                    self.fail_job(state, shared, job);
+                }
+            }
+        }
+    }
+}
+
+fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {
+    let requests_lease = lookup.leases && !lookup.waits_in_vain;
+    ProcessMessage::Lookup {
+        id,
+        key: lookup.key,
+        lease: requests_lease.then_some(LEASE_MS),
+    }
+}
+
+fn append_shown_blocks(state: &mut LinkState, frame: &mut OutgoingFrame) {
+    while frame.has_room() {
+        let Some((namespace, sighting)) = state.shown_blocks.pop_front() else {
+            return;
+        };
+        let message = ProcessMessage::ShowBlock {
+            namespace,
+            sighting,
+        };
+        LinkState::append(frame, &message);
+    }
+}
+
+/// Appends the leases to be released. One for which memory is refused ends by its time.
+fn append_releases(state: &mut LinkState, frame: &mut OutgoingFrame) {
+    while frame.has_room() {
+        let Some(key) = state.background.pop_release() else {
+            return;
+        };
+        LinkState::append(frame, &ProcessMessage::Release(key));
+    }
+}
+
+/// Appends the entries to be stored, until one is so long that it is sent in parts. The lease of one
+/// that can't be sent is released.
+fn append_stores(state: &mut LinkState, frame: &mut OutgoingFrame, now: u64) {
+    while frame.has_room() && state.store_in_parts.is_none() {
+        let Some(store) = state.background.pop_store() else {
+            return;
+        };
+        let key = store.key;
+        let id = state.jobs.next_id();
+        let is_appended = store_message(store, id, now).is_some_and(|(message, in_parts)| {
+            state.store_in_parts = in_parts;
+            LinkState::append(frame, &message)
+        });
+        if !is_appended {
+            state.store_in_parts = None;
+            state.background.push_release(key);
+        }
+    }
+}
+
+/// Returns the message that stores an entry, and what has to follow it. Returns `None` if the entry
+/// has expired, or memory is refused.
+fn store_message(
+    store: QueuedStore,
+    id: u32,
+    now: u64,
+) -> Option<(ProcessMessage, Option<StoreInParts>)> {
+    let about_entry = store.entry.response_metadata();
+    let fresh = about_entry.expires_at.checked_sub(now)?;
+    let age = now.saturating_sub(about_entry.stored_at);
+    let body = MessageBody::from(EncodedEntry::from_entry(&store.entry)?);
+    let total = body.byte_length();
+    let (id, entry, in_parts) = if total <= MAX_BODY_BYTES {
+        (0, body, None)
+    } else {
+        let first = body.slice_body(0..MAX_BODY_BYTES)?;
+        let rest = StoreInParts {
+            id,
+            key: store.key,
+            body,
+            sent: MAX_BODY_BYTES,
+        };
+        (id, first, Some(rest))
+    };
+    let message = ProcessMessage::Store(Box::new(StoreRequest {
+        id,
+        key: store.key,
+        about: *store.about,
+        fresh,
+        age,
+        if_final: store.if_final,
+        total: total as u64,
+        entry,
+    }));
+    Some((message, in_parts))
+}
+
+/// Appends the next part of a long entry. Each frame has one, so that requests go between them.
+fn append_part(state: &mut LinkState, frame: &mut OutgoingFrame) {
+    if !frame.has_room() {
+        return;
+    }
+    let Some(store) = &mut state.store_in_parts else {
+        return;
+    };
+    let end = store.body.byte_length().min(store.sent + MAX_BODY_BYTES);
+    let part = store.body.slice_body(store.sent..end);
+    let id = store.id;
+    let is_appended =
+        part.is_some_and(|bytes| LinkState::append(frame, &ProcessMessage::Chunk { id, bytes }));
+    store.sent = end;
+    if !is_appended {
+        // the owner drops what it has of the entry when the lease is released
+        let key = store.key;
+        state.store_in_parts = None;
+        state.background.push_release(key);
+    } else if end == store.body.byte_length() {
+        state.store_in_parts = None;
+    }
+}

@@ -1,0 +1,149 @@
+//! The state of the session, and whether an owner that has opened it replies.
+
+use super::owner_health::OwnerReachability;
+use crate::cache::owner_protocol::protocol_error::ProtocolError;
+use crate::cache::CacheNamespace;
+
+/// Number of events in effect that the owner was not told of, from which on they are acknowledged
+/// although no other message waits. The owner keeps them until then.
+const MAX_UNACKNOWLEDGED_EVENTS: u64 = 1_000;
+
+/// Number of lookups in a row that time out until no further ones are sent.
+const SILENT_LOOKUPS: u8 = 3;
+
+/// Time for which no lookups are sent then, in milliseconds.
+const SILENCE_PAUSE_MS: u64 = 250;
+
+/// The session of this process at the owner.
+#[derive(Debug, Default)]
+pub(super) struct SessionState {
+    pub(super) stage: SessionStage,
+    /// Number of the last session request.
+    pub(super) attempt: u32,
+    /// Whether any owner has opened a session.
+    pub(super) was_open: bool,
+    /// Whether no owner exists, as far as is known.
+    pub(super) is_alone: bool,
+    /// Number of the last event that is in effect.
+    pub(super) applied_event: u64,
+    /// Number of the last event that the owner was told of.
+    pub(super) acknowledged_event: u64,
+    /// Whether a purge is in effect that the owner was not told of.
+    pub(super) has_unacknowledged_purge: bool,
+    /// End of a send lease, and the number of the event that has to be in effect before.
+    pub(super) coming_lease: Option<(u64, u64)>,
+    /// Chains that the owner has reported since the session began, until it has reported all.
+    pub(super) reported_chains: Option<Vec<CacheNamespace>>,
+    /// The reason why the last session could not be opened, if the owner is no owner for this
+    /// process.
+    pub(super) unusable: Option<OwnerReachability>,
+}
+
+/// The progress of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SessionStage {
+    #[default]
+    Closed,
+    /// The request for a session has to be sent.
+    Unsent,
+    /// The request was sent.
+    Requested,
+    Open,
+}
+
+/// The error of a message that ends the session.
+pub(super) struct SessionLoss;
+
+impl SessionState {
+    /// Has a session requested with the next frame.
+    pub(super) fn request_session(&mut self) {
+        self.stage = SessionStage::Unsent;
+    }
+
+    /// Whether the session has to be requested; it has been, afterwards.
+    pub(super) fn take_session_request(&mut self) -> bool {
+        let is_unsent = self.stage == SessionStage::Unsent;
+        if is_unsent {
+            self.stage = SessionStage::Requested;
+            self.attempt += 1;
+        }
+        is_unsent
+    }
+
+    /// Whether the session has to be requested.
+    pub(super) fn needs_session_request(&self) -> bool {
+        self.stage == SessionStage::Unsent
+    }
+
+    /// Whether the session is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.stage == SessionStage::Open
+    }
+
+    /// Whether the session is open or was requested.
+    pub(super) fn is_open_or_requested(&self) -> bool {
+        self.stage != SessionStage::Closed
+    }
+
+    /// How the owner is reachable, for the log.
+    pub(super) fn reachability(&self) -> OwnerReachability {
+        match self.unusable {
+            _ if self.is_open() => OwnerReachability::Reachable,
+            Some(unusable) => unusable,
+            None => OwnerReachability::Silent,
+        }
+    }
+
+    /// Records bytes that no owner of this version sends.
+    pub(super) fn record_protocol_error(&mut self, error: ProtocolError) {
+        if matches!(
+            error,
+            ProtocolError::UnknownPreface | ProtocolError::OtherVersion(_)
+        ) {
+            self.unusable = Some(OwnerReachability::OtherVersion);
+        }
+    }
+
+    /// Whether the owner has to be told of events although no other message waits.
+    pub(super) fn has_urgent_acknowledgement(&self) -> bool {
+        let unacknowledged = self.applied_event - self.acknowledged_event;
+        self.has_unacknowledged_purge || unacknowledged >= MAX_UNACKNOWLEDGED_EVENTS
+    }
+
+    /// Takes the number of the last event that is in effect, if the owner was not told of it.
+    pub(super) fn take_acknowledgement(&mut self) -> Option<u64> {
+        let is_due = self.acknowledged_event < self.applied_event;
+        self.acknowledged_event = self.applied_event;
+        self.has_unacknowledged_purge = false;
+        is_due.then_some(self.applied_event)
+    }
+}
+
+/// Stops lookups at an owner that is connected and does not reply.
+#[derive(Debug, Default)]
+pub(super) struct SilentOwnerBreaker {
+    /// Number of lookups that have timed out since the last reply.
+    late: u8,
+    /// End of the pause, in milliseconds of the host's clock.
+    paused_until: u64,
+}
+
+impl SilentOwnerBreaker {
+    /// Records a reply.
+    pub(super) fn record_reply(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Records a lookup that has timed out.
+    pub(super) fn record_late_lookup(&mut self, now: u64) {
+        self.late = self.late.saturating_add(1);
+        if self.late >= SILENT_LOOKUPS {
+            self.paused_until = now.saturating_add(SILENCE_PAUSE_MS);
+        }
+    }
+
+    /// Whether no lookup is sent at `now`.
+    pub(super) fn is_open(&self, now: u64) -> bool {
+        now < self.paused_until
+    }
+}

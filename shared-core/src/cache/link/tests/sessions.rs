@@ -1,0 +1,348 @@
+//! Tests of the begin and the end of sessions, send leases, and the order of events.
+
+use super::*;
+use crate::cache::link::OwnerHealthChange;
+use crate::cache::owner_protocol::owner_message::RefusalReason;
+use crate::cache::owner_protocol::process_message::SessionRequest;
+
+/// Returns the number of entries that the process may still use.
+fn usable(host: &LinkTestHost) -> usize {
+    let keys = (0..3).map(|n| [n; 32]).chain([KEY]);
+    keys.filter(|key| host.is_hot(*key)).count()
+}
+
+fn session_requests(host: &mut LinkTestHost) -> Vec<SessionRequest> {
+    let messages = host.take_messages().into_iter();
+    let requests = messages.filter_map(|message| match message {
+        ProcessMessage::Hello(request) => Some(request),
+        _ => None,
+    });
+    requests.collect()
+}
+
+#[test]
+fn connections_begin_with_session_requests_of_rising_numbers() {
+    let mut host = LinkTestHost::new();
+    for attempt in 1..4 {
+        host.run();
+        let expected = SessionRequest {
+            process: OwnerClientName::new("w-1").unwrap(),
+            attempt,
+            clock: host.now,
+            polls: false,
+        };
+        assert_eq!(session_requests(&mut host), [expected]);
+        host.reconnect();
+    }
+}
+
+#[test]
+fn lookups_are_sent_while_the_first_session_is_requested() {
+    let mut host = LinkTestHost::new();
+    host.run();
+    host.look_up_for_waiter(1, true);
+    let [hello, lookup] = &host.take_messages()[..] else {
+        panic!("two messages are expected");
+    };
+    assert!(matches!(hello, ProcessMessage::Hello(_)));
+    let id = request_id(lookup).unwrap();
+    let welcome = OwnerMessage::Welcome {
+        session: 1,
+        generation: 9,
+        event: 0,
+    };
+    let reply = OwnerMessage::Found {
+        id,
+        generation: 9,
+        entry: found_entry(&entry()),
+    };
+    host.send_together(&[welcome, reply]);
+    assert_eq!(host.woken(), [1]);
+    assert!(host.answer(1).is_some() && host.is_hot(KEY));
+    // after a failure an owner is expected only when it has opened a session
+    host.reconnect();
+    host.look_up_for_waiter(2, true);
+    assert!(host.lead(2).is_some());
+}
+
+#[test]
+fn purge_empties_the_memory_and_is_acknowledged() {
+    let mut host = LinkTestHost::with_session();
+    for n in 0..3 {
+        host.insert_into_hot_tier([n; 32], entry().with_stored_time_and_ttl(0, 10_000));
+    }
+    host.purge_event(1, Some([1; 32]));
+    assert_eq!((usable(&host), host.link().purge_generation()), (2, 1));
+    let applied = |event, generation| ProcessMessage::Applied { event, generation };
+    assert_eq!(host.take_messages(), [applied(1, 1)]);
+    host.purge_event(2, None);
+    assert_eq!((usable(&host), host.link().purge_generation()), (0, 2));
+    assert_eq!(host.take_messages(), [applied(2, 2)]);
+}
+
+#[test]
+fn other_events_are_acknowledged_with_the_next_message_or_in_time() {
+    let mut host = LinkTestHost::with_session();
+    host.event(SessionEvent::Filled([1; 32]));
+    assert!(host.take_messages().is_empty());
+    host.look_up_for_waiter(1, true);
+    let expected = ProcessMessage::Applied {
+        event: 1,
+        generation: 0,
+    };
+    assert_eq!(host.take_messages()[0], expected);
+    for _ in 0..1_000 {
+        host.event(SessionEvent::Filled([1; 32]));
+    }
+    let expected = ProcessMessage::Applied {
+        event: 1_001,
+        generation: 0,
+    };
+    assert_eq!(host.take_messages(), [expected]);
+}
+
+#[test]
+fn repeated_and_early_events_have_no_effect() {
+    let mut host = LinkTestHost::with_session();
+    host.purge_event(1, None);
+    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 10_000));
+    for (number, generation) in [(1, 1), (3, 3)] {
+        let event = SessionEvent::Purge {
+            generation,
+            key: None,
+        };
+        host.send(OwnerMessage::Event { number, event });
+        assert!(host.is_hot(KEY), "{number}");
+    }
+    host.purge_event(2, None);
+    assert!(!host.is_hot(KEY));
+}
+
+#[test]
+fn memory_is_used_until_the_send_lease_ends() {
+    let mut host = LinkTestHost::with_session();
+    let permits = |host: &LinkTestHost, at| host.link().permits_sending_from_memory(at);
+    assert!(permits(&host, 4999) && !permits(&host, 5000));
+    host.send_lease(6000);
+    assert!(permits(&host, 5999));
+    // the session has ended: its last lease remains valid
+    host.refuses = true;
+    host.break_connection();
+    assert!(permits(&host, 5999) && !host.link().is_owner_reachable());
+}
+
+#[test]
+fn send_lease_is_used_after_the_events_before_it() {
+    let mut host = LinkTestHost::with_session();
+    host.send(OwnerMessage::SendLease {
+        until: 6000,
+        after: 1,
+        generation: 1,
+    });
+    assert!(!host.link().permits_sending_from_memory(5000));
+    host.purge_event(1, None);
+    assert!(host.link().permits_sending_from_memory(5999));
+}
+
+#[test]
+fn memory_is_used_while_no_owner_listens() {
+    let mut host = LinkTestHost::new();
+    host.refuses = true;
+    host.run();
+    assert!(!host.link().permits_sending_from_memory(7_000));
+    host.link().handle_connection_refused(&host.shared, 7_000);
+    assert!(
+        host.link().permits_sending_from_memory(7_999)
+            && !host.link().permits_sending_from_memory(8_000)
+    );
+    let generation = host.link().purge_generation();
+    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 1 << 40));
+    host.link().handle_connection_refused(&host.shared, 7_900);
+    assert!(host.link().permits_sending_from_memory(8_899));
+    assert_eq!(
+        (usable(&host), host.link().purge_generation()),
+        (1, generation)
+    );
+    // for a moment no connection was attempted: an owner may have existed, and purged
+    host.link().handle_connection_refused(&host.shared, 8_900);
+    assert!(host.link().permits_sending_from_memory(9_899));
+    assert_eq!(usable(&host), 0);
+    // earlier responses are not stored, neither here nor by the owner
+    assert!(host.link().purge_generation() > generation);
+}
+
+#[test]
+fn refused_connection_has_no_effect_while_a_session_is_open() {
+    let host = LinkTestHost::with_session();
+    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(host.now, 10_000));
+    host.link().handle_connection_refused(&host.shared, 9_000);
+    assert!(host.is_hot(KEY) && host.link().purge_generation() == 0);
+    assert!(!host.link().permits_sending_from_memory(5_000));
+}
+
+#[test]
+fn memory_is_used_after_the_owner_has_ended() {
+    let mut host = LinkTestHost::with_session();
+    chains::send_chain_event(&mut host, 100);
+    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 1 << 40));
+    host.insert_into_hot_tier([1; 32], chains::tip(&host, 5000, 100));
+    assert_eq!(usable(&host), 2);
+    // as long as it listens it is present
+    host.link().handle_connection_refused(&host.shared, 4_000);
+    assert!(!host.link().permits_sending_from_memory(5_000));
+    host.refuses = true;
+    host.break_connection();
+    host.link().handle_connection_refused(&host.shared, 4_500);
+    // the state of the chain is not known any more
+    assert_eq!(usable(&host), 1);
+    assert!(host.link().permits_sending_from_memory(5_400));
+    let chain = || host.link().chains.get(&SPACE).unwrap();
+    let mark = chain().chain_mark_at_dispatch();
+    assert!(!mark.is_known && mark.last_final.is_none());
+    // once, and not at each refused connection
+    host.link().handle_connection_refused(&host.shared, 4_700);
+    assert_eq!(chain().chain_mark_at_dispatch().epoch, mark.epoch);
+}
+
+#[test]
+fn generation_of_another_owner_replaces_the_known_one() {
+    let mut host = LinkTestHost::with_session();
+    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 10_000));
+    for (generation, left) in [(0, 1), (3, 0)] {
+        host.reconnect();
+        host.open_session(generation, 9000);
+        assert_eq!(
+            (usable(&host), host.link().purge_generation()),
+            (left, generation)
+        );
+    }
+}
+
+#[test]
+fn connection_to_an_absent_owner_is_retried_at_intervals() {
+    let host = LinkTestHost::new();
+    let (mut tries, mut now, mut next) = (0, 1_000, 0);
+    while now < 61_000 {
+        match host.link().next_action() {
+            Some(LinkAction::Tick) => next = host.link().tick(&host.shared, now),
+            Some(LinkAction::Connect) => {
+                tries += 1;
+                host.link()
+                    .handle_connection_opened(&host.shared, false, now);
+            }
+            Some(action) => panic!("{action:?}"),
+            None => {
+                now += next;
+                next = host.link().tick(&host.shared, now);
+            }
+        }
+    }
+    // after 20 ms at first, for a second
+    assert!((250..320).contains(&tries), "{tries}");
+}
+
+#[test]
+fn silent_session_is_closed_after_a_timeout() {
+    let mut host = LinkTestHost::with_session();
+    host.pass(1_499);
+    assert!(host.link().is_owner_reachable());
+    host.refuses = true;
+    host.pass(1);
+    assert!(!host.link().is_owner_reachable() && !host.is_open);
+}
+
+#[test]
+fn bytes_of_another_protocol_or_version_close_the_connection_and_are_reported() {
+    for bytes in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"SZL\x03"] {
+        let mut host = LinkTestHost::new();
+        host.run();
+        for _ in 0..4 {
+            host.receive(bytes);
+            assert!(!host.is_open && !host.link().is_owner_reachable());
+            assert_eq!(host.link().take_owner_health_change(host.now), None);
+            host.pass(RETRY);
+        }
+        let change = host.link().take_owner_health_change(host.now + 3_000);
+        assert_eq!(change, Some(OwnerHealthChange::Replaced));
+        host.open_session(0, 5000);
+        let change = host.link().take_owner_health_change(host.now);
+        assert_eq!(change, Some(OwnerHealthChange::Up));
+    }
+}
+
+#[test]
+fn refusals_close_the_connection_and_other_clocks_are_reported() {
+    let changes = [
+        (RefusalReason::ClockDiffers, OwnerHealthChange::OtherClock),
+        (RefusalReason::TooManyProcesses, OwnerHealthChange::Down),
+    ];
+    for (reason, expected) in changes {
+        let mut host = LinkTestHost::new();
+        host.run();
+        host.send(OwnerMessage::Refused(reason));
+        assert!(!host.is_open);
+        assert_eq!(host.link().take_owner_health_change(host.now), None);
+        let change = host.link().take_owner_health_change(host.now + 3_000);
+        assert_eq!(change, Some(expected));
+    }
+}
+
+#[test]
+fn messages_out_of_place_close_the_connection() {
+    let welcome = || OwnerMessage::Welcome {
+        session: 2,
+        generation: 0,
+        event: 0,
+    };
+    // before the session is open
+    for message in [
+        found(1),
+        OwnerMessage::BatchEnd {
+            id: 1,
+            generation: 0,
+        },
+    ] {
+        let mut host = LinkTestHost::new();
+        host.run();
+        host.send(message);
+        assert!(!host.is_open);
+    }
+    let mut host = LinkTestHost::with_session();
+    host.send(welcome());
+    assert!(!host.is_open);
+    // messages before invalid bytes are in effect
+    let mut host = LinkTestHost::with_session();
+    let event = SessionEvent::Purge {
+        generation: 4,
+        key: None,
+    };
+    let mut bytes = host.frame_of(&[OwnerMessage::Event { number: 1, event }]);
+    bytes.extend([0xff; 8]);
+    host.receive(&bytes);
+    assert!(!host.is_open && host.link().purge_generation() == 4);
+}
+
+#[test]
+fn driver_is_woken_once_for_several_requests() {
+    let driver = Arc::new(WokenRequestQueue::default());
+    let shared = ProcessCacheState::default();
+    let name = OwnerClientName::new("w-1").unwrap();
+    let link = OwnerLink::new(name, OwnerLinkLimits::default());
+    let link = link.attach_driver_waker(driver.clone(), 5);
+    // the first tick needs no waker
+    let first = (link.next_action(), driver.next_woken_id());
+    assert_eq!(first, (Some(LinkAction::Tick), None));
+    link.tick(&shared, 0);
+    assert_eq!(link.next_action(), Some(LinkAction::Connect));
+    link.handle_connection_opened(&shared, true, 0);
+    assert_eq!(link.next_action(), Some(LinkAction::Write));
+    assert_eq!(link.next_action(), None);
+    for waiter in [1, 2] {
+        assert!(link.queue_purge("{}".into(), test_waiter(waiter), 0));
+    }
+    let woken = (driver.next_woken_id(), driver.next_woken_id());
+    assert_eq!(woken, (Some(5), None));
+    assert_eq!(link.next_action(), None);
+    assert!(link.queue_purge("{}".into(), test_waiter(3), 0));
+    assert_eq!(driver.next_woken_id(), Some(5));
+}
