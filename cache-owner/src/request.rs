@@ -60,6 +60,8 @@ pub enum OwnerHttpRequest {
     Acknowledge(OwnerClientName),
     /// Open the event stream.
     Events(OwnerClientName),
+    /// Handle the frame in the body, which is a callout of a process that polls.
+    Frames,
     /// Query the status of the owner.
     Status(StatusReportFormat),
 }
@@ -135,6 +137,10 @@ pub fn decode_owner_request(head: &Parts) -> Result<OwnerHttpRequest, ProblemDet
     let query = QueryParameters::parse_query(head.uri.query())?;
     let nowhere = |detail| ProblemDetails::new(StatusCode::NOT_FOUND, detail);
     let path = head.uri.path();
+    if (path, &head.method) == ("/v2/frames", &Method::POST) {
+        query.check_names(&[])?;
+        return Ok(OwnerHttpRequest::Frames);
+    }
     let path = path
         .strip_prefix("/v1/")
         .ok_or_else(|| nowhere("paths of this version of the protocol begin with /v1/"))?;

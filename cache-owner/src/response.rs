@@ -209,6 +209,12 @@ pub fn purge_response(purged: CompletedPurge) -> Response<OwnerResponseBody> {
     response
 }
 
+/// Creates the response to a callout that carries frames.
+pub fn frames_response(answer: Vec<u8>) -> Response<OwnerResponseBody> {
+    let body = OwnerResponseBody::from_bytes(answer);
+    response_with_type(StatusCode::OK, "application/vnd.sszip.frames", body)
+}
+
 /// Creates the response whose body is a process's event stream.
 pub fn event_stream_response(stream: OwnerEventStream) -> Response<OwnerResponseBody> {
     let body = OwnerResponseBody::Events(Box::new(stream));

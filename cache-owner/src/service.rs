@@ -14,6 +14,9 @@ use sszip_core::status::StatusReportFormat;
 use crate::clock::read_clocks;
 use crate::engine::{CompletedPurge, OwnerExecutionError, OwnerRequestExecutor};
 use crate::events::OwnerEventStream;
+use crate::frames::callout::answer_callout;
+use crate::frames::envelope::MAX_CALLOUT_BYTES;
+use crate::frames::polled_session::PolledSessions;
 use crate::peer::LeaseDeliveryMonitor;
 use crate::request::{self, ChainStateRequest, OwnerHttpRequest, ProblemDetails};
 use crate::request_bodies::{RequestBodyLimits, RequestBodyReader};
@@ -28,6 +31,8 @@ pub struct OwnerHttpService {
     started: u64,
     /// Number of open connections.
     pub connections: AtomicUsize,
+    /// Sessions of the processes that poll.
+    pub polled: PolledSessions,
 }
 
 impl OwnerHttpService {
@@ -38,6 +43,7 @@ impl OwnerHttpService {
             bodies: RequestBodyReader::new(limits),
             started: read_clocks().monotonic,
             connections: AtomicUsize::new(0),
+            polled: PolledSessions::default(),
         }
     }
 
@@ -94,7 +100,7 @@ impl OwnerHttpService {
 
     /// Executes a decoded request, and returns its response.
     async fn execute_owner_request(
-        &self,
+        self: &Arc<Self>,
         request: OwnerHttpRequest,
         peer: &LeaseDeliveryMonitor,
         body: &mut Incoming,
@@ -188,6 +194,14 @@ impl OwnerHttpService {
                 })?;
                 let stream = OwnerEventStream::new(Arc::clone(engine), stream, waker);
                 Ok(response::event_stream_response(stream))
+            }
+            OwnerHttpRequest::Frames => {
+                let body = self
+                    .bodies
+                    .read_limited_body(body, MAX_CALLOUT_BYTES)
+                    .await?;
+                let answer = answer_callout(self, &body).await?;
+                Ok(response::frames_response(answer))
             }
             OwnerHttpRequest::Status(format) => Ok(response::status_response(
                 format,

@@ -32,6 +32,7 @@ OWNER_MESSAGES = {
     0x4B: ("batch_end", {"generation": "u"}),
     0x4C: ("admin_reply", {"status": "u", "total": "u"}),
     0x4D: ("chunk", {}),
+    0x4E: ("late_reply", {"number": "u", "messages": "u"}),
 }
 
 
@@ -256,3 +257,51 @@ class Session(Connection):
             self.received.remove(one)
             self.lease = one
         return self.lease
+
+
+def envelope(role, process, session=0, number=0, applied=0, wait=0):
+    name = process.encode()
+    numbers = session.to_bytes(8, "little") + number.to_bytes(4, "little")
+    return bytes([role, len(name)]) + name + numbers + applied.to_bytes(8, "little") + wait.to_bytes(4, "little")
+
+
+class PolledSession:
+    """A process that sends its frames in callouts."""
+
+    def __init__(self, daemon, process, *more):
+        self.daemon = daemon
+        self.process = process
+        self.numbers = itertools.count(1)
+        self.session = 0
+        while True:
+            self.first = self.data(hello(process, next(Session.attempts), polls=True), *more)
+            if self.first[0].name == "welcome":
+                break
+            # as in Session
+            assert REASONS[self.first[0].reason] == "clock differs"
+        self.session = self.first[0].session
+        self.generation = self.first[0].generation
+        self.applied = max((one.number for one in self.first if hasattr(one, "number")), default=0)
+
+    def call(self, role, messages=(), **fields):
+        """The messages of the answer; `None` if it has no frame."""
+        head = envelope(role, self.process, self.session, **fields)
+        answer = self.daemon.request("POST", "/v2/frames", PREFACE + head + (frame(*messages) if messages else b""))
+        assert answer.status == 200, answer.body
+        assert answer.fields["content-type"] == "application/vnd.sszip.frames"
+        assert answer.body[:4] == PREFACE
+        if len(answer.body) == 4:
+            return None
+        assert int.from_bytes(answer.body[4:8], "little") == len(answer.body) - 8
+        return list(parse_frame(answer.body[8:]))
+
+    def data(self, *messages, **fields):
+        """The answer to messages, whose number is one above the last."""
+        fields = {"number": next(self.numbers), "applied": getattr(self, "applied", 0)} | fields
+        return self.call(0, messages, **fields)
+
+    def poll(self, wait=20_000, **fields):
+        return self.call(1, **{"applied": self.applied, "wait": wait} | fields)
+
+    def bulk(self, *messages):
+        return self.call(2, messages)

@@ -1,5 +1,6 @@
 //! An open session of the owner: its messages, its waker, and its end.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sszip_core::cache::owner::session::OwnerSession;
@@ -86,6 +87,17 @@ impl OpenSession {
         Ok(())
     }
 
+    /// Records that the events up to a number are in effect in the process. Call
+    /// [`finish_messages`](Self::finish_messages) afterwards.
+    ///
+    /// # Errors
+    /// [`SessionEnd`].
+    pub(super) fn acknowledge_events(&mut self, event: u64) -> Result<(), SessionEnd> {
+        self.has_acknowledged = true;
+        let owner = &self.service.engine.owner;
+        owner.acknowledge_session_events(&mut self.session, event)
+    }
+
     /// Replies to the requests whose tasks are complete. Call
     /// [`finish_messages`](Self::finish_messages) afterwards.
     pub(super) fn complete_tasks(&mut self, completed: Vec<CompletedTask>, now: ClockReading) {
@@ -120,6 +132,12 @@ impl OpenSession {
             true => engine.process_due_leases_and_purges(),
             false => engine.wake_lookups_and_streams(),
         }
+    }
+}
+
+impl fmt::Debug for OpenSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.session.fmt(f)
     }
 }
 

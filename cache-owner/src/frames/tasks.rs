@@ -1,7 +1,9 @@
 //! The tasks of a session that may wait for a disk or another process, or take much CPU.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use hyper::StatusCode;
 use sszip_core::cache::owner::processes::OwnerClientName;
 use sszip_core::cache::owner::session::OwnerSession;
 use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionLookup};
@@ -18,7 +20,6 @@ use crate::engine::{OwnerRequestExecutor, INLINE_CHECK_BYTES};
 use crate::request::{ProblemDetails, PutRequest, MAX_SMALL_BODY_BYTES};
 use crate::response;
 use crate::service::OwnerHttpService;
-use hyper::StatusCode;
 
 /// Maximum number of lookups that one task reads from the store, one after the other.
 const MAX_TASK_READS: usize = 16;
@@ -84,6 +85,14 @@ impl SessionTasks {
         &mut self,
     ) -> Option<Result<Vec<CompletedTask>, JoinError>> {
         self.running.join_next().await
+    }
+
+    /// The results of the next complete task; `None` if no task runs.
+    pub(super) fn poll_completed_tasks(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Vec<CompletedTask>, JoinError>>> {
+        self.running.poll_join_next(context)
     }
 
     /// Starts tasks of a session. Lookups are read from the store some at a time.

@@ -11,6 +11,7 @@
 //! | [`session`]       | sessions: output, acknowledgements, long bodies      |
 //! | [`session_tasks`] | messages of a process, and the tasks they need       |
 //! | `session_lookups` | the lookups among them                               |
+//! | `session_polls`   | sessions whose processes poll for events             |
 //! | [`memory_tier`]   | entries in memory, within a number of bytes          |
 //! | [`disk`]          | the store interface of the owner                     |
 //! | [`chain_updates`] | publication of chain states to the processes         |
@@ -30,6 +31,7 @@ pub mod processes;
 mod record;
 pub mod session;
 mod session_lookups;
+mod session_polls;
 pub mod session_tasks;
 pub mod state;
 pub mod store;

@@ -9,6 +9,7 @@ use crate::hash_keys::HashMap;
 use std::collections::BTreeMap;
 
 use super::event_queue::OwnerEventQueue;
+pub use super::event_queue::QueuedEvent;
 use crate::cache::owner_event::OwnerEvent;
 pub use crate::cache::owner_protocol::client_name::OwnerClientName;
 use crate::cache::CacheKey;
@@ -251,17 +252,48 @@ impl ProcessTable {
         &self,
         session: OwnerEventStreamId,
         number: u64,
-    ) -> Option<(u64, OwnerEvent)> {
+    ) -> Option<(u64, QueuedEvent)> {
         let process = self.by_name.get(self.streams.get(&session)?)?;
         let (number, event) = process.queue.event_after(number)?;
         Some((number, event.clone()))
     }
 
-    /// Removes the events of a session up to `number`, which are in effect in its process. Returns
-    /// `false` if there was no such event.
+    /// Whether a session has events after that number.
+    pub fn has_event_after(&self, session: OwnerEventStreamId, number: u64) -> bool {
+        let process = self.streams.get(&session);
+        let process = process.and_then(|name| self.by_name.get(name));
+        process.is_some_and(|process| process.queue.last_number() > number)
+    }
+
+    /// Removes the events of a session up to `number`, which are in effect in its process, and
+    /// acknowledges the purges among them. Returns `false` if there was no such event.
     pub fn acknowledge_session_events(&mut self, session: OwnerEventStreamId, number: u64) -> bool {
-        self.process_of_stream(session)
-            .is_none_or(|process| process.queue.remove_through(number))
+        let Some(name) = self.streams.get(&session) else {
+            return true;
+        };
+        let Some(process) = self.by_name.get_mut(name) else {
+            return true;
+        };
+        let Some(generation) = process.queue.remove_through(number) else {
+            return false;
+        };
+        if generation > 0 {
+            remove_from_purges(&mut self.purges, name, generation);
+        }
+        true
+    }
+
+    /// Queues a reply among the events of a session, and returns its number; `None` if the session
+    /// was closed or is too far behind.
+    pub fn queue_late_reply(&mut self, session: OwnerEventStreamId) -> Option<u64> {
+        let process = self.process_of_stream(session)?;
+        if process.queue.event_count() > MAX_QUEUED_EVENTS {
+            return None;
+        }
+        process.queue.push_event(QueuedEvent::LateReply);
+        let number = process.queue.last_number();
+        self.woken.push(session);
+        Some(number)
     }
 
     /// Time at which the next send lease of a session is due, in monotonic milliseconds.
@@ -302,7 +334,7 @@ impl ProcessTable {
         };
         // one event more than allowed marks the excess
         if process.queue.event_count() <= MAX_QUEUED_EVENTS {
-            process.queue.push_event(event);
+            process.queue.push_event(QueuedEvent::Owner(event));
             self.woken.push(stream);
         }
     }
@@ -347,9 +379,7 @@ impl ProcessTable {
         if generation > self.purge_generation {
             return Err(NoSuchPurge);
         }
-        for (_, waiting) in self.purges.range_mut(..=generation) {
-            waiting.untils.remove(name);
-        }
+        remove_from_purges(&mut self.purges, name, generation);
         Ok(())
     }
 
@@ -403,6 +433,17 @@ impl ProcessTable {
     fn remove_processes_past_lease(&mut self, now: u64) {
         self.by_name
             .retain(|_, process| process.stream.is_some() || process.until >= now);
+    }
+}
+
+/// Ends the wait of purges up to `generation` for a process.
+fn remove_from_purges(
+    purges: &mut BTreeMap<u64, PendingPurge>,
+    name: &OwnerClientName,
+    generation: u64,
+) {
+    for (_, waiting) in purges.range_mut(..=generation) {
+        waiting.untils.remove(name);
     }
 }
 

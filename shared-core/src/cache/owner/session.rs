@@ -11,12 +11,16 @@
 use std::collections::VecDeque;
 
 use super::clock::ClockReading;
-use super::processes::{GrantedSendLease, OwnerClientName, OwnerEventStreamId, TooManyProcesses};
+use super::processes::{
+    GrantedSendLease, OwnerClientName, OwnerEventStreamId, ProcessTable, QueuedEvent,
+    TooManyProcesses,
+};
+use super::session_polls::{append_late_reply, PolledReplies};
 use super::state::Owner;
 use crate::bytes::SharedBytes;
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::owner_protocol::body_assembler::BodyAssembler;
-use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
+use crate::cache::owner_protocol::frame::{MAX_BODY_BYTES, MAX_CALLOUT_FRAME_BYTES};
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::outgoing_frame::{FrameAppendError, OutgoingFrame};
 use crate::cache::owner_protocol::owner_message::{
@@ -29,6 +33,10 @@ use crate::time_constants::memory_lease;
 
 /// Maximum number of bytes of entries that a session has to send. Further lookups find nothing.
 const MAX_OUTPUT_BYTES: usize = 64 << 20;
+
+/// Maximum length of an entry that is sent in a callout, in bytes: the frame has its parts, and a
+/// send lease.
+const MAX_POLLED_ENTRY_BYTES: usize = MAX_CALLOUT_FRAME_BYTES - (256 << 10);
 
 /// Bytes by which a serialized entry may exceed the configured maximum: its head.
 const ENTRY_HEAD_BYTES: u64 = 64 << 10;
@@ -50,6 +58,8 @@ pub struct OwnerSession {
     bulk: VecDeque<OwnerMessage>,
     /// Bytes of the bodies in both queues.
     output_bytes: usize,
+    /// The replies of a session that polls, in place of both queues.
+    pub(super) polled: Option<PolledReplies>,
     /// Number of the last event that was put into a frame.
     sent_event: u64,
     /// Number of tasks that will complete a request.
@@ -73,9 +83,20 @@ impl OwnerSession {
         self.sent_event
     }
 
+    /// Whether the states of all chains and a send lease were put into frames.
+    pub(super) fn has_sent_state(&self) -> bool {
+        self.has_sent_state
+    }
+
     /// Whether messages other than events and send leases wait to be sent.
     pub fn has_replies(&self) -> bool {
-        self.welcome.is_some() || !self.output.is_empty() || !self.bulk.is_empty()
+        self.welcome.is_some()
+            || !self.output.is_empty()
+            || !self.bulk.is_empty()
+            || self
+                .polled
+                .as_ref()
+                .is_some_and(PolledReplies::has_new_replies)
     }
 
     /// Number of bytes of memory that the queued messages occupy, approximately.
@@ -87,7 +108,16 @@ impl OwnerSession {
 
     /// Queues a reply without an entry.
     pub(super) fn queue_reply(&mut self, reply: OwnerMessage) {
+        self.queue_reply_parts(reply, Vec::new());
+    }
+
+    /// Queues a reply, and the chunks that follow it.
+    fn queue_reply_parts(&mut self, reply: OwnerMessage, rest: Vec<OwnerMessage>) {
+        if let Some(polled) = &mut self.polled {
+            return polled.queue_new_reply(reply, rest);
+        }
         self.output.push_back(reply);
+        self.bulk.extend(rest);
     }
 
     /// Queues the reply to a lookup that has found an entry, or that nothing was found if its bytes
@@ -100,12 +130,12 @@ impl OwnerSession {
                 lease: LeaseReply::NoLease,
             });
         };
-        self.queue_reply(OwnerMessage::Found {
+        let reply = OwnerMessage::Found {
             id,
             generation,
             entry,
-        });
-        self.bulk.extend(rest);
+        };
+        self.queue_reply_parts(reply, rest);
     }
 
     /// Queues the reply to a batch lookup. Entries whose bytes can't be buffered are left out.
@@ -121,16 +151,25 @@ impl OwnerSession {
             let Some((entry, rest)) = self.buffer_entry(id, &entry) else {
                 continue;
             };
-            reply.push(OwnerMessage::BatchFound {
+            let found = OwnerMessage::BatchFound {
                 id,
                 generation,
                 key,
                 entry,
-            });
+            };
+            if let Some(polled) = &mut self.polled {
+                polled.queue_new_reply(found, rest);
+                continue;
+            }
+            reply.push(found);
             has_chunks |= !rest.is_empty();
             reply.extend(rest);
         }
-        reply.push(OwnerMessage::BatchEnd { id, generation });
+        let end = OwnerMessage::BatchEnd { id, generation };
+        if self.polled.is_some() {
+            return self.queue_reply(end);
+        }
+        reply.push(end);
         // chunks name the lookup only: they must follow their own entry
         match has_chunks {
             true => self.bulk.extend(reply),
@@ -143,13 +182,18 @@ impl OwnerSession {
         let length = body.len();
         let (body, rest) = split_body(id, SharedBytes::from(body));
         self.output_bytes = self.output_bytes.saturating_add(length);
-        self.queue_reply(OwnerMessage::AdminReply {
+        let reply = OwnerMessage::AdminReply {
             id,
             status,
             total: length as u64,
             body,
-        });
-        self.bulk.extend(rest);
+        };
+        self.queue_reply_parts(reply, rest);
+    }
+
+    /// Records that messages with bodies of this length together are not buffered any more.
+    pub(super) fn release_output_bytes(&mut self, length: usize) {
+        self.output_bytes = self.output_bytes.saturating_sub(length);
     }
 
     /// Copies the bytes of an entry into a reply, and into the chunks that follow it. Returns `None`
@@ -161,7 +205,8 @@ impl OwnerSession {
     ) -> Option<(FoundEntry, Vec<OwnerMessage>)> {
         let length = entry.bytes.len();
         let output_bytes = self.output_bytes.checked_add(length)?;
-        if output_bytes > MAX_OUTPUT_BYTES {
+        let is_too_long = self.polled.is_some() && length > MAX_POLLED_ENTRY_BYTES;
+        if output_bytes > MAX_OUTPUT_BYTES || is_too_long {
             return None;
         }
         let (bytes, rest) = split_body(id, SharedBytes::try_copy_from(entry.bytes)?);
@@ -202,7 +247,7 @@ fn split_body(id: u32, bytes: SharedBytes) -> (MessageBody, Vec<OwnerMessage>) {
 }
 
 /// Length of the body of a queued message in bytes.
-fn body_length(message: &OwnerMessage) -> usize {
+pub(super) fn body_length(message: &OwnerMessage) -> usize {
     match message {
         OwnerMessage::Found { entry, .. } | OwnerMessage::BatchFound { entry, .. } => {
             entry.bytes.byte_length()
@@ -264,6 +309,7 @@ impl Owner {
             output: VecDeque::new(),
             bulk: VecDeque::new(),
             output_bytes: 0,
+            polled: request.polls.then(PolledReplies::default),
             sent_event: 0,
             open_tasks: 0,
             stores: BodyAssembler::new(max_entry.saturating_add(ENTRY_HEAD_BYTES)),
@@ -320,23 +366,35 @@ impl Owner {
         frame: &mut OutgoingFrame,
         now: ClockReading,
     ) -> Result<(), SessionFrameEnd> {
-        if let Some(welcome) = &session.welcome {
-            welcome.append_to_frame(frame)?;
-            session.welcome = None;
-        }
-        if !session.has_sent_state {
-            self.append_events(session, from, true, frame, now)?;
-            session.has_sent_state = true;
-            session.append_replies(frame)?;
-        } else {
+        if session.has_sent_state {
             session.append_replies(frame)?;
             self.append_events(session, from, always, frame, now)?;
+        } else {
+            self.append_state(session, frame, now)?;
+            session.append_replies(frame)?;
         }
         session.append_bulk(frame)
     }
 
+    /// Appends the first messages of a session: that it is open, the states of all chains, and a
+    /// send lease.
+    pub(super) fn append_state(
+        &self,
+        session: &mut OwnerSession,
+        frame: &mut OutgoingFrame,
+        now: ClockReading,
+    ) -> Result<(), SessionFrameEnd> {
+        if let Some(welcome) = &session.welcome {
+            welcome.append_to_frame(frame)?;
+            session.welcome = None;
+        }
+        self.append_events(session, session.sent_event, true, frame, now)?;
+        session.has_sent_state = true;
+        Ok(())
+    }
+
     /// Appends the events of a session and its next send lease.
-    fn append_events(
+    pub(super) fn append_events(
         &self,
         session: &mut OwnerSession,
         from: u64,
@@ -353,8 +411,13 @@ impl Owner {
         while let Some((number, event)) =
             processes.session_event_after(session.stream, session.sent_event)
         {
-            if let Some(event) = session_event(event) {
-                OwnerMessage::Event { number, event }.append_to_frame(frame)?;
+            match event {
+                QueuedEvent::Owner(event) => {
+                    if let Some(event) = session_event(event) {
+                        OwnerMessage::Event { number, event }.append_to_frame(frame)?;
+                    }
+                }
+                QueuedEvent::LateReply => append_late_reply(session, number, frame)?,
             }
             session.sent_event = number;
         }
@@ -362,22 +425,32 @@ impl Owner {
         if !always && due.is_none_or(|due| now.monotonic < due) {
             return Ok(());
         }
-        let lease = processes.grant_send_lease(session.stream, now.monotonic);
-        if let Some(GrantedSendLease {
+        append_send_lease(processes, session, frame, now)
+    }
+}
+
+/// Grants a send lease to a session, and appends it.
+pub(super) fn append_send_lease(
+    processes: &mut ProcessTable,
+    session: &OwnerSession,
+    frame: &mut OutgoingFrame,
+    now: ClockReading,
+) -> Result<(), SessionFrameEnd> {
+    let lease = processes.grant_send_lease(session.stream, now.monotonic);
+    if let Some(GrantedSendLease {
+        until,
+        after,
+        generation,
+    }) = lease
+    {
+        let message = OwnerMessage::SendLease {
             until,
             after,
             generation,
-        }) = lease
-        {
-            let message = OwnerMessage::SendLease {
-                until,
-                after,
-                generation,
-            };
-            message.append_to_frame(frame)?;
-        }
-        Ok(())
+        };
+        message.append_to_frame(frame)?;
     }
+    Ok(())
 }
 
 /// The error of a session that was replaced or is too far behind.
@@ -386,7 +459,7 @@ impl Owner {
 pub struct SessionEnded;
 
 /// The reason why no further message is added to a frame.
-enum SessionFrameEnd {
+pub(super) enum SessionFrameEnd {
     /// The message that was not added has to be sent in the next frame.
     Full,
     /// The session has ended.

@@ -65,10 +65,12 @@ impl Owner {
         now: ClockReading,
     ) -> Option<OwnerTask> {
         session.open_tasks = session.open_tasks.saturating_sub(1);
-        match hit {
+        let task = match hit {
             Some(hit) => reply_to_hit(session, lookup, hit, now),
             None => self.reply_to_miss(session, lookup, now),
-        }
+        };
+        self.number_late_replies(session);
+        task
     }
 
     /// Replies that no entry was found, with the decision about the lease; or with an entry that was
@@ -174,7 +176,9 @@ impl Owner {
         now: ClockReading,
     ) -> Vec<OwnerTask> {
         session.open_tasks = session.open_tasks.saturating_sub(1);
-        reply_to_batch(session, id, generation, found, now)
+        let tasks = reply_to_batch(session, id, generation, found, now);
+        self.number_late_replies(session);
+        tasks
     }
 }
 

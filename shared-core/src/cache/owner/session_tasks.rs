@@ -171,18 +171,35 @@ impl Owner {
     /// the process of a session.
     fn acknowledge_session(
         &self,
-        session: &OwnerSession,
+        session: &mut OwnerSession,
         event: u64,
         generation: u64,
     ) -> Result<(), SessionEnd> {
-        let mut shared = lock_ignoring_poison(&self.shared);
-        let processes = &mut shared.processes;
-        if !processes.acknowledge_session_events(session.stream(), event) {
-            return Err(SessionEnd::UnknownEvent);
-        }
-        processes
+        self.acknowledge_session_events(session, event)?;
+        lock_ignoring_poison(&self.shared)
+            .processes
             .acknowledge_purges(session.process(), generation)
             .map_err(|_| SessionEnd::UnknownEvent)
+    }
+
+    /// Records that the events up to `event`, the purges among them, are in effect in the process of
+    /// a session. Purges may be complete afterwards.
+    ///
+    /// # Errors
+    /// [`SessionEnd::UnknownEvent`].
+    pub fn acknowledge_session_events(
+        &self,
+        session: &mut OwnerSession,
+        event: u64,
+    ) -> Result<(), SessionEnd> {
+        let is_known = lock_ignoring_poison(&self.shared)
+            .processes
+            .acknowledge_session_events(session.stream(), event);
+        if !is_known {
+            return Err(SessionEnd::UnknownEvent);
+        }
+        session.remove_late_replies(event);
+        Ok(())
     }
 
     /// Ends a lease of a session. A session that was closed or replaced has none: the lease may be
@@ -206,6 +223,7 @@ impl Owner {
     ) {
         session.open_tasks = session.open_tasks.saturating_sub(1);
         session.queue_admin_reply(id, status, body);
+        self.number_late_replies(session);
     }
 
     /// Begins to receive an entry, and stores it if it is complete.

@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use super::frame::{
-    FRAME_HEADER_BYTES, LENGTH_FIELD_BYTES, MAX_BODY_BYTES, MAX_FRAME_MESSAGES,
-    MESSAGE_HEADER_BYTES, SOFT_FRAME_BYTES,
+    FRAME_HEADER_BYTES, LENGTH_FIELD_BYTES, MAX_BODY_BYTES, MAX_CALLOUT_FRAME_BYTES,
+    MAX_FRAME_MESSAGES, MESSAGE_HEADER_BYTES, SOFT_FRAME_BYTES,
 };
 use super::message_body::{MessageBody, SharedRange};
 use crate::bytes::{try_extend, try_push};
@@ -55,13 +55,25 @@ pub struct OutgoingFrame {
     pieces: Vec<FramePiece>,
     byte_length: usize,
     message_count: u16,
+    /// Length from which on no further message is added, in bytes.
+    soft_limit: usize,
     max_frame: usize,
 }
 
 impl OutgoingFrame {
     /// Creates a frame without messages that gets at most `max_frame` bytes, without its length
-    /// field. Returns `None` if memory is refused.
+    /// field, and no further message after [`SOFT_FRAME_BYTES`]. Returns `None` if memory is refused.
     pub fn new(max_frame: usize) -> Option<Self> {
+        Self::with_soft_limit(SOFT_FRAME_BYTES, max_frame)
+    }
+
+    /// Creates a frame of a callout without messages. It gets as many messages as the maximum length
+    /// permits. Returns `None` if memory is refused.
+    pub fn for_callout() -> Option<Self> {
+        Self::with_soft_limit(MAX_CALLOUT_FRAME_BYTES, MAX_CALLOUT_FRAME_BYTES)
+    }
+
+    fn with_soft_limit(soft_limit: usize, max_frame: usize) -> Option<Self> {
         let mut first = Vec::new();
         try_extend(&mut first, &[0; FRAME_HEADER_BYTES])?;
         let mut pieces = Vec::new();
@@ -70,6 +82,7 @@ impl OutgoingFrame {
             pieces,
             byte_length: FRAME_HEADER_BYTES,
             message_count: 0,
+            soft_limit,
             max_frame,
         })
     }
@@ -87,6 +100,14 @@ impl OutgoingFrame {
     /// Length of the whole frame in bytes.
     pub fn byte_length(&self) -> usize {
         self.byte_length
+    }
+
+    /// Whether a number of messages fits into the frame, whose bodies have `body_bytes` together.
+    pub fn has_room_for(&self, messages: usize, body_bytes: usize) -> bool {
+        let heads = messages.saturating_mul(MESSAGE_HEADER_BYTES + MAX_SENT_HEAD_BYTES);
+        let length = heads.saturating_add(body_bytes);
+        usize::from(self.message_count).saturating_add(messages) <= usize::from(MAX_FRAME_MESSAGES)
+            && self.byte_length.saturating_add(length) <= self.soft_limit.min(self.max_frame)
     }
 
     /// Returns the bytes of the frame as the pieces that have to be sent in this order.
@@ -156,7 +177,7 @@ impl OutgoingFrame {
             0 if fits => Ok(()),
             0 => Err(FrameAppendError::TooLong),
             MAX_FRAME_MESSAGES.. => Err(FrameAppendError::Full),
-            _ if fits && self.byte_length < SOFT_FRAME_BYTES => Ok(()),
+            _ if fits && self.byte_length < self.soft_limit => Ok(()),
             _ => Err(FrameAppendError::Full),
         }
     }

@@ -30,6 +30,7 @@ mod kind {
     pub(super) const BATCH_END: u8 = 0x4b;
     pub(super) const ADMIN_REPLY: u8 = 0x4c;
     pub(super) const CHUNK: u8 = 0x4d;
+    pub(super) const LATE_REPLY: u8 = 0x4e;
 }
 
 /// A message from the owner to a process.
@@ -154,6 +155,12 @@ pub enum SessionEvent {
         generation: u64,
         /// Key of a purge of one entry.
         key: Option<CacheKey>,
+    },
+    /// The messages that follow in the same frame are a reply that was late, in a session that
+    /// polls. They are no events themselves.
+    LateReply {
+        /// Number of the messages.
+        messages: u16,
     },
 }
 
@@ -294,7 +301,7 @@ impl OwnerMessage {
                     generation,
                 }
             }
-            kind::FILLED | kind::LEASE_RELEASED | kind::CHAIN | kind::PURGE => {
+            kind::FILLED | kind::LEASE_RELEASED | kind::CHAIN | kind::PURGE | kind::LATE_REPLY => {
                 let (number, event) = SessionEvent::decode_numbered_event(message)?;
                 Self::Event { number, event }
             }
@@ -376,6 +383,9 @@ impl SessionEvent {
             Self::Purge { generation, key } => {
                 frame.append_message(kind::PURGE, 0, &(number, generation, key), none)
             }
+            Self::LateReply { messages } => {
+                frame.append_message(kind::LATE_REPLY, 0, &(number, messages), none)
+            }
         }
     }
 
@@ -389,6 +399,10 @@ impl SessionEvent {
         if message.kind == kind::PURGE {
             let (number, generation, key) = parse_head_without_id(message)?;
             return Ok((number, Self::Purge { generation, key }));
+        }
+        if message.kind == kind::LATE_REPLY {
+            let (number, messages) = parse_head_without_id(message)?;
+            return Ok((number, Self::LateReply { messages }));
         }
         let (number, key) = parse_head_without_id(message)?;
         let event = match message.kind {

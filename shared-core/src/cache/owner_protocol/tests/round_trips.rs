@@ -69,6 +69,7 @@ fn session_event() -> impl Strategy<Value = SessionEvent> {
         }),
         (any::<u64>(), any::<Option<[u8; 32]>>())
             .prop_map(|(generation, key)| SessionEvent::Purge { generation, key }),
+        any::<u16>().prop_map(|messages| SessionEvent::LateReply { messages }),
     ]
 }
 

@@ -1,0 +1,298 @@
+//! Callouts that carry frames (`POST /v2/frames`), of processes that cannot keep a connection.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use sszip_core::cache::owner::session_tasks::SessionEnd;
+use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::owner_protocol::frame::{FrameMessages, MAX_CALLOUT_FRAME_BYTES, PREFACE};
+use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
+use sszip_core::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason};
+use sszip_core::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest};
+use sszip_core::cache::owner_protocol::protocol_error::ProtocolError;
+use sszip_core::lock::lock_ignoring_poison;
+use tokio::time::sleep;
+
+use super::envelope::{CalloutEnvelope, CalloutRole, EnvelopeError};
+use super::polled_session::{ActiveCallout, PolledSessionState};
+use crate::clock::read_clocks;
+use crate::request::ProblemDetails;
+use crate::service::OwnerHttpService;
+
+/// Maximum time until the answer to a poll, in milliseconds.
+const MAX_POLL_MS: u32 = 60_000;
+
+/// The answer to a callout.
+enum CalloutAnswer {
+    /// A frame.
+    Frame(OutgoingFrame),
+    /// Nothing: a later callout was handled before, or the session has ended as requested.
+    Empty,
+    /// The session is unknown or was refused.
+    Refused(RefusalReason),
+}
+
+/// The reason why a session ends in a callout.
+enum CalloutEnd {
+    /// The process ends it.
+    Goodbye,
+    /// A message is invalid.
+    Invalid,
+}
+
+impl From<ProtocolError> for CalloutEnd {
+    fn from(_: ProtocolError) -> Self {
+        Self::Invalid
+    }
+}
+
+impl From<SessionEnd> for CalloutEnd {
+    fn from(end: SessionEnd) -> Self {
+        match end {
+            SessionEnd::Goodbye => Self::Goodbye,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+impl From<EnvelopeError> for ProblemDetails {
+    fn from(error: EnvelopeError) -> Self {
+        let status = match error {
+            // as an owner that does not know callouts
+            EnvelopeError::Protocol(ProtocolError::OtherVersion(_)) => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// Answers a callout, whose body is the preface, an envelope and a frame. Returns the preface, and a
+/// frame in most cases.
+///
+/// # Errors
+/// [`ProblemDetails`]: the body is invalid.
+pub(crate) async fn answer_callout(
+    service: &Arc<OwnerHttpService>,
+    body: &[u8],
+) -> Result<Vec<u8>, ProblemDetails> {
+    let envelope = CalloutEnvelope::decode_body(body)?;
+    let answer = match (envelope.session, envelope.role) {
+        (0, CalloutRole::Data { number }) => open_session(service, envelope, number)?,
+        (session, role) => match service.polled.find_session(session, &envelope.process) {
+            None => refusal(service),
+            Some(callout) => match role {
+                CalloutRole::Poll { wait } => {
+                    answer_poll(service, callout, envelope.applied, wait).await
+                }
+                CalloutRole::Data { .. } | CalloutRole::Bulk => {
+                    answer_messages(service, &callout, envelope)
+                }
+            },
+        },
+    };
+    encode_answer(answer)
+        .ok_or_else(|| ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, "out of memory"))
+}
+
+/// The refusal of a callout without an open session.
+fn refusal(service: &OwnerHttpService) -> CalloutAnswer {
+    CalloutAnswer::Refused(match service.engine.is_stopping() {
+        true => RefusalReason::Stopping,
+        false => RefusalReason::UnknownSession,
+    })
+}
+
+/// Opens the session that the first message requests, and handles the other messages.
+fn open_session(
+    service: &Arc<OwnerHttpService>,
+    envelope: CalloutEnvelope<'_>,
+    number: u32,
+) -> Result<CalloutAnswer, ProblemDetails> {
+    let mut messages = envelope.messages.ok_or(EnvelopeError::Frame)?;
+    let first = messages.next().ok_or(EnvelopeError::Frame)?;
+    let first = ProcessMessage::decode_message(&first.map_err(EnvelopeError::from)?)
+        .map_err(EnvelopeError::from)?;
+    let request = match first {
+        Some(ProcessMessage::Hello(request)) if request.process == envelope.process => request,
+        _ => return Err(EnvelopeError::Envelope.into()),
+    };
+    let request = SessionRequest {
+        polls: true,
+        ..request
+    };
+    let now = read_clocks();
+    Ok(
+        match service.polled.open_session(service, &request, number, now) {
+            Ok(callout) => {
+                let state = &mut *lock_ignoring_poison(&callout.0.state);
+                handle_messages(service, &callout, state, 0, messages, now)
+            }
+            Err(reason) => CalloutAnswer::Refused(reason),
+        },
+    )
+}
+
+/// Handles the messages of a callout, and answers it at once.
+fn answer_messages(
+    service: &OwnerHttpService,
+    callout: &ActiveCallout,
+    envelope: CalloutEnvelope<'_>,
+) -> CalloutAnswer {
+    let state = &mut *lock_ignoring_poison(&callout.0.state);
+    if let CalloutRole::Data { number } = envelope.role {
+        if number <= state.last_data {
+            return CalloutAnswer::Empty;
+        }
+        state.last_data = number;
+    }
+    match envelope.messages {
+        Some(messages) => handle_messages(
+            service,
+            callout,
+            state,
+            envelope.applied,
+            messages,
+            read_clocks(),
+        ),
+        None => CalloutAnswer::Empty,
+    }
+}
+
+fn handle_messages(
+    service: &OwnerHttpService,
+    callout: &ActiveCallout,
+    state: &mut PolledSessionState,
+    applied: u64,
+    messages: FrameMessages<'_>,
+    now: ClockReading,
+) -> CalloutAnswer {
+    let handled = receive_messages(state, applied, messages, now);
+    callout.0.finish_messages(state);
+    let Some(open) = &mut state.open else {
+        return refusal(service);
+    };
+    let answer = match (handled, OutgoingFrame::for_callout()) {
+        (Ok(()), Some(frame)) => service
+            .engine
+            .owner
+            .take_data_answer(&mut open.session, frame, now)
+            .map_or_else(|_| refusal(service), CalloutAnswer::Frame),
+        // the process does not get its replies: as if the answer were lost
+        (Ok(()), None) => return CalloutAnswer::Empty,
+        (Err(CalloutEnd::Goodbye), _) => CalloutAnswer::Empty,
+        (Err(CalloutEnd::Invalid), _) => refusal(service),
+    };
+    if !matches!(answer, CalloutAnswer::Frame(_)) {
+        callout.0.end_locked_session(state);
+    }
+    // late replies of this answer, and events of other sessions
+    service.engine.wake_lookups_and_streams();
+    answer
+}
+
+fn receive_messages(
+    state: &mut PolledSessionState,
+    applied: u64,
+    messages: FrameMessages<'_>,
+    now: ClockReading,
+) -> Result<(), CalloutEnd> {
+    let Some(open) = &mut state.open else {
+        return Ok(());
+    };
+    open.acknowledge_events(applied)?;
+    for message in messages {
+        if let Some(message) = ProcessMessage::decode_message(&message?)? {
+            open.receive_message(message, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers a poll when the session has events or late replies after the number `applied`, after a
+/// time, or when another poll comes: the transport of this one may hang.
+async fn answer_poll(
+    service: &OwnerHttpService,
+    callout: ActiveCallout,
+    applied: u64,
+    wait: u32,
+) -> CalloutAnswer {
+    let owner = &service.engine.owner;
+    let session = &callout.0;
+    let turn = {
+        let state = &mut *lock_ignoring_poison(&session.state);
+        let acknowledged = match &mut state.open {
+            Some(open) => open.acknowledge_events(applied),
+            None => return refusal(service),
+        };
+        session.finish_messages(state);
+        if acknowledged.is_err() {
+            session.end_locked_session(state);
+            return refusal(service);
+        }
+        state.poll_count += 1;
+        session.changed.notify_waiters();
+        state.poll_count
+    };
+    let wait = Duration::from_millis(wait.min(MAX_POLL_MS).into());
+    let mut timer = pin!(sleep(wait));
+    loop {
+        let mut answer = None;
+        let is_elapsed = timer.is_elapsed();
+        session
+            .wait_for_change(timer.as_mut(), || {
+                let state = &mut *lock_ignoring_poison(&session.state);
+                answer = match &mut state.open {
+                    None => Some(refusal(service)),
+                    Some(open)
+                        if is_elapsed
+                            || state.poll_count != turn
+                            || owner.has_output_after(&open.session, applied) =>
+                    {
+                        let frame = OutgoingFrame::for_callout();
+                        let frame = frame.map(|frame| {
+                            owner.take_poll_answer(&mut open.session, applied, frame, read_clocks())
+                        });
+                        Some(match frame {
+                            Some(Ok(frame)) => CalloutAnswer::Frame(frame),
+                            Some(Err(_)) => {
+                                session.end_locked_session(state);
+                                refusal(service)
+                            }
+                            None => CalloutAnswer::Empty,
+                        })
+                    }
+                    Some(_) => None,
+                };
+                answer.is_some()
+            })
+            .await;
+        if let Some(answer) = answer {
+            return answer;
+        }
+    }
+}
+
+/// The bytes of an answer. Returns `None` if memory is refused.
+fn encode_answer(answer: CalloutAnswer) -> Option<Vec<u8>> {
+    let frame = match answer {
+        CalloutAnswer::Empty => return Some(PREFACE.to_vec()),
+        CalloutAnswer::Frame(frame) => frame,
+        CalloutAnswer::Refused(reason) => {
+            let mut frame = OutgoingFrame::new(MAX_CALLOUT_FRAME_BYTES)?;
+            let refusal = OwnerMessage::Refused(reason);
+            refusal.append_to_frame(&mut frame).ok()?;
+            frame
+        }
+    };
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(PREFACE.len() + frame.byte_length())
+        .ok()?;
+    bytes.extend_from_slice(&PREFACE);
+    for piece in frame.pieces() {
+        bytes.extend_from_slice(piece);
+    }
+    Some(bytes)
+}
