@@ -11,6 +11,7 @@ use crate::cache::store::StoreWriteOutageReason;
 mod following;
 mod forms;
 mod inactive;
+mod polls;
 mod sessions;
 
 const KEY: CacheKey = [7; 32];

@@ -5,7 +5,7 @@ use super::*;
 use crate::cache::owner::session::{OwnerSession, SessionEnded};
 use crate::cache::owner::session_tasks::{OwnerTask, SessionEnd};
 use crate::cache::owner_protocol::frame::{
-    split_first_frame, MAX_BODY_BYTES, MAX_CONNECTION_FRAME_BYTES,
+    split_first_frame, MAX_BODY_BYTES, MAX_CALLOUT_FRAME_BYTES, MAX_CONNECTION_FRAME_BYTES,
 };
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
@@ -14,9 +14,9 @@ use crate::cache::owner_protocol::owner_message::{
 };
 use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest, StoreRequest};
 
-const MAX_ENTRY: u64 = 1 << 20;
+pub(super) const MAX_ENTRY: u64 = 1 << 20;
 
-fn request(process: &str, attempt: u32, clock: u64) -> SessionRequest {
+pub(super) fn request(process: &str, attempt: u32, clock: u64) -> SessionRequest {
     SessionRequest {
         process: name(process),
         attempt,
@@ -39,15 +39,20 @@ fn take_messages_after(
 ) -> Result<Vec<OwnerMessage>, SessionEnded> {
     let frame = OutgoingFrame::new(MAX_CONNECTION_FRAME_BYTES).unwrap();
     let frame = owner.take_session_frame(session, from, false, frame, at(now))?;
-    if frame.message_count() == 0 {
-        return Ok(Vec::new());
+    match frame.message_count() {
+        0 => Ok(Vec::new()),
+        _ => Ok(decode_frame(&frame)),
     }
+}
+
+/// The messages of a frame.
+pub(super) fn decode_frame(frame: &OutgoingFrame) -> Vec<OwnerMessage> {
     let bytes = frame.try_join_pieces().unwrap();
-    let (messages, _) = split_first_frame(&bytes, MAX_CONNECTION_FRAME_BYTES)
+    let (messages, _) = split_first_frame(&bytes, MAX_CALLOUT_FRAME_BYTES)
         .unwrap()
         .unwrap();
     let decode = |raw| OwnerMessage::decode_message(&raw).unwrap().unwrap();
-    Ok(messages.map(|raw| decode(raw.unwrap())).collect())
+    messages.map(|raw| decode(raw.unwrap())).collect()
 }
 
 /// The messages of the next frame of a connection.
@@ -61,9 +66,13 @@ fn receive(owner: &Owner, session: &mut OwnerSession, message: ProcessMessage) -
 }
 
 fn lookup(id: u32) -> ProcessMessage {
+    lookup_key(id, KEY)
+}
+
+pub(super) fn lookup_key(id: u32, key: CacheKey) -> ProcessMessage {
     ProcessMessage::Lookup {
         id,
-        key: KEY,
+        key,
         lease: Some(1_000),
     }
 }
@@ -82,7 +91,7 @@ fn store(id: u32, total: usize, first_part: usize) -> ProcessMessage {
     }))
 }
 
-fn missing(id: u32, lease: LeaseReply) -> OwnerMessage {
+pub(super) fn missing(id: u32, lease: LeaseReply) -> OwnerMessage {
     OwnerMessage::Missing {
         id,
         generation: 5,
