@@ -1,5 +1,5 @@
-//! Requests to the owner: any head and body, and sequences of valid requests compared with a
-//! model that stores all entries.
+//! Requests to the owner: any head and body, and sequences of valid requests and of messages in
+//! sessions, compared with a model that stores all entries.
 #![no_main]
 
 use std::collections::HashMap;
@@ -20,6 +20,11 @@ use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_owner::request::PutRequest;
 use sszip_owner::request::{self, OwnerHttpRequest};
+
+#[path = "owner/sessions.rs"]
+mod sessions;
+
+use sessions::{SessionModels, SessionStep};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -66,6 +71,7 @@ enum Step {
     Pass {
         time: u16,
     },
+    Session(u8, SessionStep),
 }
 
 /// A store without limits.
@@ -286,6 +292,8 @@ impl OwnerModel {
                     self.streams.push(stream);
                 }
             }
+            // its frames are the sessions' steps
+            OwnerHttpRequest::Frames => {}
             OwnerHttpRequest::Status(format) => {
                 drop(format.format_owner_report(self.owner.owner_status_json()))
             }
@@ -304,6 +312,7 @@ fuzz_target!(|steps: Vec<Step>| {
         streams: Vec::new(),
         purges: Vec::new(),
     };
+    let mut sessions = SessionModels::default();
     for step in steps {
         let generation = world.owner.owner_store().purge_generation();
         let (method, path, fields, body) = match step {
@@ -323,6 +332,10 @@ fuzz_target!(|steps: Vec<Step>| {
                     fields,
                     body,
                 )
+            }
+            Step::Session(index, step) => {
+                sessions.act(&world.owner, index, step, world.now);
+                continue;
             }
             Step::LookUp { key, lease, time } => {
                 let query = lease.map_or(String::new(), |process| {
