@@ -27,8 +27,6 @@ use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use sszip_core::cache::owner_protocol::owner_message::RefusalReason;
 use sszip_core::cache::owner_protocol::process_message::ProcessMessage;
 use sszip_core::cache::owner_protocol::protocol_error::ProtocolError;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::unix::ReadHalf;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinError;
@@ -36,6 +34,7 @@ use tokio::time::{sleep, Instant};
 
 use super::open_session::OpenSession;
 use super::output::ConnectionOutput;
+use super::socket::{FrameSocket, SocketRoom};
 use super::tasks::{CompletedTask, SessionTasks};
 use crate::clock::read_clocks;
 use crate::service::OwnerHttpService;
@@ -76,6 +75,10 @@ pub async fn serve_frame_connection(
     idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
+    // an error is the system's, and the client connects again
+    let Ok(socket) = FrameSocket::new(socket) else {
+        return;
+    };
     let mut connection = FrameConnection::new(socket, service, idle);
     let stopped = pin!(wait_for_stop(&mut stop));
     let served = async {
@@ -114,7 +117,9 @@ enum ConnectionEnd {
 
 /// A connection, and the session of its process once it is open.
 struct FrameConnection<'a> {
-    socket: UnixStream,
+    socket: FrameSocket,
+    /// Waits for room in the socket, if output is left.
+    room: Option<SocketRoom>,
     service: &'a Arc<OwnerHttpService>,
     decoder: FrameDecoder,
     session: Option<OpenSession>,
@@ -146,9 +151,10 @@ enum Wakeup {
 }
 
 impl<'a> FrameConnection<'a> {
-    fn new(socket: UnixStream, service: &'a Arc<OwnerHttpService>, idle: Duration) -> Self {
+    fn new(socket: FrameSocket, service: &'a Arc<OwnerHttpService>, idle: Duration) -> Self {
         Self {
             socket,
+            room: None,
             service,
             decoder: FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES),
             session: None,
@@ -213,10 +219,9 @@ impl<'a> FrameConnection<'a> {
             decoder,
             session,
             tasks,
-            output,
+            room,
             ..
         } = self;
-        let (mut reader, writer) = socket.split();
         let waker = session.as_ref().map(|open| &open.waker);
         let woken = poll_fn(|context| match waker {
             Some(waker) => waker.poll_woken(context),
@@ -230,11 +235,11 @@ impl<'a> FrameConnection<'a> {
             }
             () = woken => Ok(Wakeup::Events),
             () = timer, if is_timer_set => Ok(Wakeup::Continue),
-            writable = writer.writable(), if !output.is_empty() => {
-                writable?;
+            Some(has_room) = wait_for_room(room.as_ref()) => {
+                has_room?;
                 Ok(Wakeup::Continue)
             }
-            received = poll_fn(|context| poll_receive(&mut reader, decoder, context)), if reads => {
+            received = poll_fn(|context| poll_receive(socket, decoder, context)), if reads => {
                 received?;
                 Ok(Wakeup::Continue)
             }
@@ -317,12 +322,16 @@ impl<'a> FrameConnection<'a> {
             self.take_frames()?;
             let written = self.output.write_to_socket(&self.socket)?;
             if !self.output.is_empty() {
+                if self.room.is_none() {
+                    // registered after the write: room in the meantime is reported
+                    self.room = Some(self.socket.watch_room()?);
+                }
                 if written > 0 || self.blocked_since.is_none() {
                     self.blocked_since = Some(read_clocks().monotonic);
                 }
                 return Ok(());
             }
-            self.blocked_since = None;
+            (self.blocked_since, self.room) = (None, None);
             let has_replies = |open: &OpenSession| open.session.has_replies();
             if written == 0 || !self.session.as_ref().is_some_and(has_replies) {
                 return Ok(());
@@ -390,18 +399,25 @@ impl<'a> FrameConnection<'a> {
     }
 }
 
+/// Waits until the socket has room; not at all if no output is left.
+async fn wait_for_room(room: Option<&SocketRoom>) -> Option<Result<(), Error>> {
+    match room {
+        Some(room) => Some(room.wait_for_room().await),
+        None => None,
+    }
+}
+
 /// Reads bytes into the decoder.
 fn poll_receive(
-    reader: &mut ReadHalf<'_>,
+    socket: &FrameSocket,
     decoder: &mut FrameDecoder,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), ConnectionEnd>> {
     READ_BUFFER.with_borrow_mut(|buffer| {
-        let mut buffer = ReadBuf::new(buffer);
-        ready!(Pin::new(reader).poll_read(context, &mut buffer))?;
-        match buffer.filled() {
-            [] => Poll::Ready(Err(Error::from(ErrorKind::UnexpectedEof).into())),
-            received => Poll::Ready(Ok(decoder.receive_bytes(received)?)),
+        let length = ready!(socket.poll_read(context, buffer))?;
+        match buffer.get(..length) {
+            None | Some([]) => Poll::Ready(Err(Error::from(ErrorKind::UnexpectedEof).into())),
+            Some(received) => Poll::Ready(Ok(decoder.receive_bytes(received)?)),
         }
     })
 }

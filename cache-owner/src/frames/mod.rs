@@ -6,6 +6,7 @@
 //! | module             | concern                                       |
 //! |--------------------|-----------------------------------------------|
 //! | [`connection`]     | a connection that carries frames              |
+//! | `socket`           | its socket                                    |
 //! | `output`           | bytes that wait to be written to a connection |
 //! | `callout`          | callouts that carry frames                    |
 //! | `envelope`         | the bodies of callouts                        |
@@ -19,4 +20,5 @@ pub(crate) mod envelope;
 mod open_session;
 mod output;
 pub mod polled_session;
+mod socket;
 mod tasks;

@@ -1,13 +1,14 @@
 //! The bytes that wait to be written to a connection.
 
 use std::collections::VecDeque;
-use std::io::{Error, ErrorKind, IoSlice};
+use std::io::{Error, IoSlice};
 use std::iter::once;
 
 use sszip_core::cache::owner_protocol::frame::{MAX_CONNECTION_FRAME_BYTES, PREFACE};
 use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use sszip_core::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason};
-use tokio::net::UnixStream;
+
+use super::socket::FrameSocket;
 
 /// Maximum number of pieces of one write.
 const MAX_WRITE_PIECES: usize = 64;
@@ -65,20 +66,18 @@ impl ConnectionOutput {
     ///
     /// # Errors
     /// The error of the system.
-    pub(super) fn write_to_socket(&mut self, socket: &UnixStream) -> Result<usize, Error> {
+    pub(super) fn write_to_socket(&mut self, socket: &FrameSocket) -> Result<usize, Error> {
         let mut total = 0;
         while !self.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_WRITE_PIECES];
             let count = self.fill_slices(&mut slices);
             let slices = slices.get(..count).unwrap_or_default();
-            match socket.try_write_vectored(slices) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(length) => {
+            match socket.write_vectored(slices)? {
+                0 => break,
+                length => {
                     self.remove_written_bytes(length);
                     total += length;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
             }
         }
         Ok(total)
