@@ -28,7 +28,7 @@ const MAX_POLL_MS: u32 = 60_000;
 enum CalloutAnswer {
     /// A frame.
     Frame(OutgoingFrame),
-    /// Nothing: a later callout was handled before, or the session has ended as requested.
+    /// The preface alone: a later callout was handled before, or the process has ended the session.
     Empty,
     /// The session is unknown or was refused.
     Refused(RefusalReason),

@@ -6,7 +6,7 @@
 //!   └──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A process that does not read delays no other process: its requests are not read while its output waits, and
+//! A process that does not read delays no other: its requests are not read while its output waits, and
 //! its connection is closed after the idle timeout.
 
 use std::cell::RefCell;
@@ -140,7 +140,7 @@ struct FrameConnection<'a> {
     has_unhandled_frames: bool,
 }
 
-/// The event that a connection has waited for.
+/// The event for which a connection has waited.
 enum Wakeup {
     /// Bytes were received, output can be written, or a time has come.
     Continue,

@@ -51,8 +51,12 @@ impl PolledReplies {
     /// Removes the late replies up to a number. Returns the length of their bodies in bytes.
     fn remove_through(&mut self, number: u64) -> usize {
         let mut length = 0;
-        while let Some((_, reply)) = self.late.pop_front_if(|(late, _)| *late <= number) {
+        while let Some((late, reply)) = self.late.front() {
+            if *late > number {
+                break;
+            }
             length += reply.body_bytes;
+            self.late.pop_front();
         }
         length
     }
