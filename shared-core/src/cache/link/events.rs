@@ -58,6 +58,10 @@ impl OwnerLink {
         now: u64,
     ) -> Result<(), SessionLoss> {
         let stage = state.session.stage;
+        if let Some(left) = state.session.repeated_messages.checked_sub(1) {
+            state.session.repeated_messages = left;
+            return Ok(());
+        }
         match message {
             OwnerMessage::Welcome {
                 generation, event, ..
@@ -147,6 +151,9 @@ impl OwnerLink {
         now: u64,
     ) {
         if state.session.applied_event.checked_add(1) != Some(number) {
+            if let SessionEvent::LateReply { messages } = event {
+                state.session.repeated_messages = messages;
+            }
             return;
         }
         match event {
@@ -160,6 +167,8 @@ impl OwnerLink {
             SessionEvent::LeaseReleased(key) => {
                 self.handle_fetch_end(state, shared, &key, true, now);
             }
+            // its messages follow
+            SessionEvent::LateReply { .. } => {}
             SessionEvent::Chain {
                 namespace,
                 state: news,

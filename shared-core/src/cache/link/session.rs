@@ -34,6 +34,8 @@ pub(super) struct SessionState {
     pub(super) coming_lease: Option<(u64, u64)>,
     /// Chains that the owner has reported since the session began, until it has reported all.
     pub(super) reported_chains: Option<Vec<CacheNamespace>>,
+    /// Number of messages that follow and are a late reply which was handled before.
+    pub(super) repeated_messages: u16,
     /// The reason why the last session could not be opened, if the owner is no owner for this
     /// process.
     pub(super) unusable: Option<OwnerReachability>,

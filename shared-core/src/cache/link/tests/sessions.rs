@@ -119,6 +119,30 @@ fn repeated_and_early_events_have_no_effect() {
 }
 
 #[test]
+fn late_reply_is_handled_once_although_its_event_is_repeated() {
+    let mut host = LinkTestHost::with_session();
+    host.look_up_for_waiter(1, true);
+    let id = host.take_id();
+    let late = |number| {
+        let event = SessionEvent::LateReply { messages: 1 };
+        OwnerMessage::Event { number, event }
+    };
+    // an event of a lost poll is missing
+    host.send_together(&[late(2), found(id)]);
+    assert!(host.woken().is_empty());
+    host.send_together(&[late(1), missing(id, LeaseReply::Granted)]);
+    assert_eq!(host.woken(), [1]);
+    let token = host.lead(1).unwrap();
+    host.look_up_keys(2..3);
+    let id = host.take_id();
+    // the reply is repeated, and another one follows
+    host.send_together(&[late(1), missing(id, LeaseReply::Granted), found(id)]);
+    assert_eq!(host.woken(), [2]);
+    assert!(host.answer(2).is_some());
+    host.finish_without_response(token);
+}
+
+#[test]
 fn memory_is_used_until_the_send_lease_ends() {
     let mut host = LinkTestHost::with_session();
     let permits = |host: &LinkTestHost, at| host.link().permits_sending_from_memory(at);
