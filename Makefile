@@ -64,11 +64,11 @@ build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-
 	cargo build --release --package replay-node
 	cargo build --release --package sszip-envoy
 	@scripts/build-nginx-module debian
-	@install -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox)" \
+	@install -C -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox)" \
 		build/envoy/sszip_envoy.wasm
-	@install -D -t build/envoy "$(CARGO_TARGET_DIR)/release/libsszip_envoy.so" \
+	@install -C -D -t build/envoy "$(CARGO_TARGET_DIR)/release/libsszip_envoy.so" \
 		"$(CARGO_TARGET_DIR)/release/libsszip_owner.so"
-	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
+	@install -C -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
 		"$(CARGO_TARGET_DIR)/release/sszip-cached" \
 		"$(CARGO_TARGET_DIR)/release/sszip"
 
@@ -114,11 +114,11 @@ tested-crates: setup
 
 tested: tested-crates ## builds for the tests: compiled quickly, with fault injection
 	@scripts/build-nginx-module debian --tested
-	@install -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox-tested)" \
+	@install -C -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox-tested)" \
 		$(TESTED)/envoy/sszip_envoy.wasm
-	@install -D -t $(TESTED)/envoy "$(CARGO_TARGET_DIR)/debug/libsszip_envoy.so" \
+	@install -C -D -t $(TESTED)/envoy "$(CARGO_TARGET_DIR)/debug/libsszip_envoy.so" \
 		"$(CARGO_TARGET_DIR)/debug/libsszip_owner.so"
-	@install -D -t $(TESTED)/bin "$(CARGO_TARGET_DIR)/debug/replay-node" \
+	@install -C -D -t $(TESTED)/bin "$(CARGO_TARGET_DIR)/debug/replay-node" \
 		"$(CARGO_TARGET_DIR)/debug/sszip-cached" "$(CARGO_TARGET_DIR)/debug/sszip"
 
 unit: tested-crates ## the Rust tests, the C ABI's among them
