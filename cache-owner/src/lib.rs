@@ -13,6 +13,7 @@
 //! | [`server`]          | connections                                       |
 //! | [`service`]         | HTTP requests as calls of the engine              |
 //! | [`engine`]          | the rules, with threads for calls that wait       |
+//! | [`operations`]      | engine, purges and status for all interfaces      |
 //! | [`lease_waits`]     | lookups that wait for another process's lease     |
 //! | [`peer`]            | the client of a connection                        |
 //! | [`request_bodies`]  | request bodies, within limits                     |
@@ -43,6 +44,7 @@ pub mod lease_waits;
 pub mod log;
 pub mod open_gate;
 pub mod open_store;
+pub mod operations;
 pub mod owner_lifecycle;
 pub mod peer;
 pub mod recompressor;

@@ -87,7 +87,7 @@ pub async fn serve_connections(
         }
     }
     drop(listener);
-    service.engine.end_streams_and_lease_waits();
+    service.operations.engine.end_streams_and_lease_waits();
     let all = async { while connections.join_next().await.is_some() {} };
     // connections that have not ended by then are dropped with the set
     let _ = timeout(STOP_LIMIT, all).await;
@@ -100,7 +100,10 @@ async fn serve_connection(
     idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
-    service.connections.fetch_add(1, Ordering::Relaxed);
+    service
+        .operations
+        .connections
+        .fetch_add(1, Ordering::Relaxed);
     let first_bytes = tokio::select! {
         first_bytes = timeout(idle, read_first_bytes(&mut socket)) => first_bytes,
         () = wait_for_stop(&mut stop) => Ok(Vec::new()),
@@ -108,13 +111,16 @@ async fn serve_connection(
     match first_bytes {
         Err(Elapsed { .. }) => {}
         Ok(first_bytes) if is_frame_connection(&first_bytes) => {
-            serve_frame_connection(socket, &first_bytes, &service, idle, stop).await;
+            serve_frame_connection(socket, &first_bytes, &service.operations, idle, stop).await;
         }
         Ok(first_bytes) => {
             serve_http_connection(socket, first_bytes, &service, idle, stop).await;
         }
     }
-    service.connections.fetch_sub(1, Ordering::Relaxed);
+    service
+        .operations
+        .connections
+        .fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Reads the first bytes of a connection, until they show whether it carries frames. Returns fewer
@@ -160,6 +166,6 @@ async fn serve_http_connection(
         }
     }
     if let Some((key, process)) = peer.take_unread_lease() {
-        service.engine.release_lease(&key, &process);
+        service.operations.engine.release_lease(&key, &process);
     }
 }

@@ -1,7 +1,6 @@
 //! The HTTP service: requests as calls of the engine, and their outcomes as responses.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -9,14 +8,14 @@ use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::state::EntryRejection;
-use sszip_core::status::StatusReportFormat;
 
 use crate::clock::read_clocks;
-use crate::engine::{CompletedPurge, OwnerExecutionError, OwnerRequestExecutor};
+use crate::engine::OwnerRequestExecutor;
 use crate::events::OwnerEventStream;
 use crate::frames::callout::answer_callout;
 use crate::frames::envelope::MAX_CALLOUT_BYTES;
 use crate::frames::polled_session::PolledSessions;
+use crate::operations::OwnerOperations;
 use crate::peer::LeaseDeliveryMonitor;
 use crate::request::{self, ChainStateRequest, OwnerHttpRequest, ProblemDetails};
 use crate::request_bodies::{RequestBodyLimits, RequestBodyReader};
@@ -25,24 +24,18 @@ use crate::response::{self, OwnerResponseBody};
 /// The HTTP service of an owner: it decodes each request, calls the engine, and encodes the
 /// response.
 pub struct OwnerHttpService {
-    /// The engine that the requests call.
-    pub engine: Arc<OwnerRequestExecutor>,
+    /// The operations that the requests call.
+    pub operations: Arc<OwnerOperations>,
     bodies: RequestBodyReader,
-    started: u64,
-    /// Number of open connections.
-    pub connections: AtomicUsize,
-    /// Sessions of the processes that poll.
-    pub polled: PolledSessions,
+    polled: PolledSessions,
 }
 
 impl OwnerHttpService {
     /// Creates the HTTP service of an engine.
     pub fn new(engine: Arc<OwnerRequestExecutor>, limits: RequestBodyLimits) -> Self {
         Self {
-            engine,
+            operations: Arc::new(OwnerOperations::new(engine, limits.max_entry as u64)),
             bodies: RequestBodyReader::new(limits),
-            started: read_clocks().monotonic,
-            connections: AtomicUsize::new(0),
             polled: PolledSessions::default(),
         }
     }
@@ -60,7 +53,7 @@ impl OwnerHttpService {
         let (head, mut body) = request.into_parts();
         // first: an entry may be newer than a purge that the response does not report, but never
         // older than a purge that it reports
-        let generation = self.engine.purge_generation();
+        let generation = self.operations.engine.purge_generation();
         let about = request::decode_chain_query(&head.headers);
         let read = about.and_then(|about| Ok((request::decode_owner_request(&head)?, about)));
         let (answer, about) = match read {
@@ -86,7 +79,10 @@ impl OwnerHttpService {
             let with_state = |about: ChainStateRequest| {
                 (
                     about,
-                    self.engine.owner.published_chain_state(&about.namespace),
+                    self.operations
+                        .engine
+                        .owner
+                        .published_chain_state(&about.namespace),
                 )
             };
             response::set_owner_reply_headers(
@@ -100,12 +96,12 @@ impl OwnerHttpService {
 
     /// Executes a decoded request, and returns its response.
     async fn execute_owner_request(
-        self: &Arc<Self>,
+        &self,
         request: OwnerHttpRequest,
         peer: &LeaseDeliveryMonitor,
         body: &mut Incoming,
     ) -> Result<Response<OwnerResponseBody>, ProblemDetails> {
-        let engine = &self.engine;
+        let engine = &self.operations.engine;
         match request {
             OwnerHttpRequest::LookUp { key, lease } => {
                 let (generation, found) = engine.lookup_and_wait(key, lease.as_ref()).await?;
@@ -159,7 +155,7 @@ impl OwnerHttpService {
                     .bodies
                     .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
                     .await?;
-                let purged = self.purge_by_json(&body).await?;
+                let purged = self.operations.purge_by_json(&body).await?;
                 Ok(response::purge_response(purged))
             }
             OwnerHttpRequest::Acknowledge(process) => {
@@ -200,63 +196,14 @@ impl OwnerHttpService {
                     .bodies
                     .read_limited_body(body, MAX_CALLOUT_BYTES)
                     .await?;
-                let answer = answer_callout(self, &body).await?;
+                let answer = answer_callout(&self.operations, &self.polled, &body).await?;
                 Ok(response::frames_response(answer))
             }
             OwnerHttpRequest::Status(format) => Ok(response::status_response(
                 format,
-                self.format_status(format),
+                self.operations.format_status(format),
             )),
         }
-    }
-
-    /// Purges the entries in the scope of a JSON object, and suspends or resumes their namespaces.
-    pub(crate) async fn purge_by_json(
-        &self,
-        body: &[u8],
-    ) -> Result<CompletedPurge, ProblemDetails> {
-        let engine = &self.engine;
-        let scope = request::parse_purge_scope(body)?;
-        let suspends = request::parse_wrong_chain_namespace(body);
-        if let Some(namespace) = suspends {
-            engine.owner.suspend_namespace(namespace, read_clocks());
-            engine.wake_lookups_and_streams();
-        }
-        let purged = engine.purge_entries(scope.clone()).await?;
-        if suspends.is_none() {
-            engine.owner.resume_namespaces(&scope);
-            engine.wake_lookups_and_streams();
-        }
-        Ok(purged)
-    }
-
-    /// Returns the status of the owner. All values are in memory: the status of an owner whose disk
-    /// hangs is available.
-    pub(crate) fn format_status(&self, format: StatusReportFormat) -> String {
-        let engine = &self.engine;
-        let status = engine.owner.owner_status_json();
-        let uptime = read_clocks().monotonic.saturating_sub(self.started);
-        let connections = self.connections.load(Ordering::Relaxed);
-        let counts = (connections, engine.waits.waiting_lookup_count());
-        let status = response::complete_owner_status(status, &engine.chains, uptime, counts);
-        format.format_owner_report(status)
-    }
-
-    /// Maximum length of an entry in bytes.
-    pub(crate) fn max_entry(&self) -> u64 {
-        self.bodies.limits.max_entry as u64
-    }
-}
-
-impl From<OwnerExecutionError> for ProblemDetails {
-    fn from(failure: OwnerExecutionError) -> Self {
-        let status = match failure {
-            OwnerExecutionError::Disk(_) => StatusCode::INSUFFICIENT_STORAGE,
-            OwnerExecutionError::Broken(_) | OwnerExecutionError::Closed(_) => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
-        };
-        Self::new(status, failure.to_string())
     }
 }
 

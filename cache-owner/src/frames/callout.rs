@@ -16,10 +16,10 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::time::sleep;
 
 use super::envelope::{CalloutEnvelope, CalloutRole, EnvelopeError};
-use super::polled_session::{ActiveCallout, PolledSessionState};
+use super::polled_session::{ActiveCallout, PolledSessionState, PolledSessions};
 use crate::clock::read_clocks;
+use crate::operations::OwnerOperations;
 use crate::request::ProblemDetails;
-use crate::service::OwnerHttpService;
 
 /// Maximum time until the answer to a poll, in milliseconds.
 const MAX_POLL_MS: u32 = 60_000;
@@ -74,20 +74,21 @@ impl From<EnvelopeError> for ProblemDetails {
 /// # Errors
 /// [`ProblemDetails`]: the body is invalid.
 pub(crate) async fn answer_callout(
-    service: &Arc<OwnerHttpService>,
+    operations: &Arc<OwnerOperations>,
+    polled: &PolledSessions,
     body: &[u8],
 ) -> Result<Vec<u8>, ProblemDetails> {
     let envelope = CalloutEnvelope::decode_body(body)?;
     let answer = match (envelope.session, envelope.role) {
-        (0, CalloutRole::Data { number }) => open_session(service, envelope, number)?,
-        (session, role) => match service.polled.find_session(session, &envelope.process) {
-            None => refusal(service),
+        (0, CalloutRole::Data { number }) => open_session(operations, polled, envelope, number)?,
+        (session, role) => match polled.find_session(session, &envelope.process) {
+            None => refusal(operations),
             Some(callout) => match role {
                 CalloutRole::Poll { wait } => {
-                    answer_poll(service, callout, envelope.applied, wait).await
+                    answer_poll(operations, callout, envelope.applied, wait).await
                 }
                 CalloutRole::Data { .. } | CalloutRole::Bulk => {
-                    answer_messages(service, &callout, envelope)
+                    answer_messages(operations, &callout, envelope)
                 }
             },
         },
@@ -97,8 +98,8 @@ pub(crate) async fn answer_callout(
 }
 
 /// The refusal of a callout without an open session.
-fn refusal(service: &OwnerHttpService) -> CalloutAnswer {
-    CalloutAnswer::Refused(match service.engine.is_stopping() {
+fn refusal(operations: &OwnerOperations) -> CalloutAnswer {
+    CalloutAnswer::Refused(match operations.engine.is_stopping() {
         true => RefusalReason::Stopping,
         false => RefusalReason::UnknownSession,
     })
@@ -106,7 +107,8 @@ fn refusal(service: &OwnerHttpService) -> CalloutAnswer {
 
 /// Opens the session that the first message requests, and handles the other messages.
 fn open_session(
-    service: &Arc<OwnerHttpService>,
+    operations: &Arc<OwnerOperations>,
+    polled: &PolledSessions,
     envelope: CalloutEnvelope<'_>,
     number: u32,
 ) -> Result<CalloutAnswer, ProblemDetails> {
@@ -124,10 +126,10 @@ fn open_session(
     };
     let now = read_clocks();
     Ok(
-        match service.polled.open_session(service, &request, number, now) {
+        match polled.open_session(operations, &request, number, now) {
             Ok(callout) => {
                 let state = &mut *lock_ignoring_poison(&callout.0.state);
-                handle_messages(service, &callout, state, 0, messages, now)
+                handle_messages(operations, &callout, state, 0, messages, now)
             }
             Err(reason) => CalloutAnswer::Refused(reason),
         },
@@ -136,7 +138,7 @@ fn open_session(
 
 /// Handles the messages of a callout, and answers it at once.
 fn answer_messages(
-    service: &OwnerHttpService,
+    operations: &OwnerOperations,
     callout: &ActiveCallout,
     envelope: CalloutEnvelope<'_>,
 ) -> CalloutAnswer {
@@ -149,7 +151,7 @@ fn answer_messages(
     }
     match envelope.messages {
         Some(messages) => handle_messages(
-            service,
+            operations,
             callout,
             state,
             envelope.applied,
@@ -161,7 +163,7 @@ fn answer_messages(
 }
 
 fn handle_messages(
-    service: &OwnerHttpService,
+    operations: &OwnerOperations,
     callout: &ActiveCallout,
     state: &mut PolledSessionState,
     applied: u64,
@@ -171,24 +173,24 @@ fn handle_messages(
     let handled = receive_messages(state, applied, messages, now);
     callout.0.finish_messages(state);
     let Some(open) = &mut state.open else {
-        return refusal(service);
+        return refusal(operations);
     };
     let answer = match (handled, OutgoingFrame::for_callout()) {
-        (Ok(()), Some(frame)) => service
+        (Ok(()), Some(frame)) => operations
             .engine
             .owner
             .take_data_answer(&mut open.session, frame, now)
-            .map_or_else(|_| refusal(service), CalloutAnswer::Frame),
+            .map_or_else(|_| refusal(operations), CalloutAnswer::Frame),
         // the process does not get its replies: as if the answer were lost
         (Ok(()), None) => return CalloutAnswer::Empty,
         (Err(CalloutEnd::Goodbye), _) => CalloutAnswer::Empty,
-        (Err(CalloutEnd::Invalid), _) => refusal(service),
+        (Err(CalloutEnd::Invalid), _) => refusal(operations),
     };
     if !matches!(answer, CalloutAnswer::Frame(_)) {
         callout.0.end_locked_session(state);
     }
     // late replies of this answer, and events of other sessions
-    service.engine.wake_lookups_and_streams();
+    operations.engine.wake_lookups_and_streams();
     answer
 }
 
@@ -213,23 +215,23 @@ fn receive_messages(
 /// Answers a poll when the session has events or late replies after the number `applied`, after a
 /// time, or when another poll comes: the transport of this one may hang.
 async fn answer_poll(
-    service: &OwnerHttpService,
+    operations: &OwnerOperations,
     callout: ActiveCallout,
     applied: u64,
     wait: u32,
 ) -> CalloutAnswer {
-    let owner = &service.engine.owner;
+    let owner = &operations.engine.owner;
     let session = &callout.0;
     let turn = {
         let state = &mut *lock_ignoring_poison(&session.state);
         let acknowledged = match &mut state.open {
             Some(open) => open.acknowledge_events(applied),
-            None => return refusal(service),
+            None => return refusal(operations),
         };
         session.finish_messages(state);
         if acknowledged.is_err() {
             session.end_locked_session(state);
-            return refusal(service);
+            return refusal(operations);
         }
         state.poll_count += 1;
         session.changed.notify_waiters();
@@ -244,7 +246,7 @@ async fn answer_poll(
             .wait_for_change(timer.as_mut(), || {
                 let state = &mut *lock_ignoring_poison(&session.state);
                 answer = match &mut state.open {
-                    None => Some(refusal(service)),
+                    None => Some(refusal(operations)),
                     Some(open)
                         if is_elapsed
                             || state.poll_count != turn
@@ -258,7 +260,7 @@ async fn answer_poll(
                             Some(Ok(frame)) => CalloutAnswer::Frame(frame),
                             Some(Err(_)) => {
                                 session.end_locked_session(state);
-                                refusal(service)
+                                refusal(operations)
                             }
                             None => CalloutAnswer::Empty,
                         })

@@ -37,7 +37,7 @@ use super::output::ConnectionOutput;
 use super::socket::{FrameSocket, SocketRoom};
 use super::tasks::{CompletedTask, SessionTasks};
 use crate::clock::read_clocks;
-use crate::service::OwnerHttpService;
+use crate::operations::OwnerOperations;
 use crate::stop::wait_for_stop;
 
 /// Maximum bytes of one read.
@@ -71,7 +71,7 @@ pub fn is_frame_connection(first_bytes: &[u8]) -> bool {
 pub async fn serve_frame_connection(
     socket: UnixStream,
     first_bytes: &[u8],
-    service: &Arc<OwnerHttpService>,
+    operations: &Arc<OwnerOperations>,
     idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -79,7 +79,7 @@ pub async fn serve_frame_connection(
     let Ok(socket) = FrameSocket::new(socket) else {
         return;
     };
-    let mut connection = FrameConnection::new(socket, service, idle);
+    let mut connection = FrameConnection::new(socket, operations, idle);
     let stopped = pin!(wait_for_stop(&mut stop));
     let served = async {
         connection.decoder.receive_bytes(first_bytes)?;
@@ -120,7 +120,7 @@ struct FrameConnection<'a> {
     socket: FrameSocket,
     /// Waits for room in the socket, if output is left.
     room: Option<SocketRoom>,
-    service: &'a Arc<OwnerHttpService>,
+    operations: &'a Arc<OwnerOperations>,
     decoder: FrameDecoder,
     session: Option<OpenSession>,
     tasks: SessionTasks,
@@ -151,11 +151,11 @@ enum Wakeup {
 }
 
 impl<'a> FrameConnection<'a> {
-    fn new(socket: FrameSocket, service: &'a Arc<OwnerHttpService>, idle: Duration) -> Self {
+    fn new(socket: FrameSocket, operations: &'a Arc<OwnerOperations>, idle: Duration) -> Self {
         Self {
             socket,
             room: None,
-            service,
+            operations,
             decoder: FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES),
             session: None,
             tasks: SessionTasks::default(),
@@ -302,7 +302,7 @@ impl<'a> FrameConnection<'a> {
             let ProcessMessage::Hello(request) = message else {
                 return Err(ConnectionEnd::NoSession);
             };
-            match OpenSession::open(self.service, &request, now) {
+            match OpenSession::open(self.operations, &request, now) {
                 Ok(open) => {
                     self.session = Some(open);
                     self.lease_due = 0;
@@ -353,7 +353,7 @@ impl<'a> FrameConnection<'a> {
         if !self.has_events && !is_lease_due && !open.session.has_replies() {
             return Ok(());
         }
-        let owner = &self.service.engine.owner;
+        let owner = &self.operations.engine.owner;
         while self.output.byte_length() < WRITE_BYTES {
             // without memory it is tried again at the next send lease
             let Some(frame) = OutgoingFrame::new(MAX_CONNECTION_FRAME_BYTES) else {

@@ -13,12 +13,12 @@ use sszip_core::lock::lock_ignoring_poison;
 use super::tasks::{CompletedTask, SessionTasks};
 use crate::clock::read_clocks;
 use crate::event_waker::EventWaker;
-use crate::service::OwnerHttpService;
+use crate::operations::OwnerOperations;
 
 /// A session of one process. Dropping it closes the session, and releases the leases of the
 /// process.
 pub(super) struct OpenSession {
-    service: Arc<OwnerHttpService>,
+    operations: Arc<OwnerOperations>,
     pub(super) session: OwnerSession,
     /// Woken when the session has new events.
     pub(super) waker: Arc<EventWaker>,
@@ -35,11 +35,11 @@ impl OpenSession {
     /// # Errors
     /// [`RefusalReason`].
     pub(super) fn open(
-        service: &Arc<OwnerHttpService>,
+        operations: &Arc<OwnerOperations>,
         request: &SessionRequest,
         now: ClockReading,
     ) -> Result<Self, RefusalReason> {
-        let engine = &service.engine;
+        let engine = &operations.engine;
         if engine.is_stopping() {
             return Err(RefusalReason::Stopping);
         }
@@ -49,13 +49,13 @@ impl OpenSession {
             let mut wakers = lock_ignoring_poison(&engine.streams);
             let session = engine
                 .owner
-                .open_session(request, service.max_entry(), now)?;
+                .open_session(request, operations.max_entry(), now)?;
             wakers.insert(session.stream(), Arc::clone(&waker));
             session
         };
         engine.wake_lookups_and_streams();
         Ok(Self {
-            service: Arc::clone(service),
+            operations: Arc::clone(operations),
             session,
             waker,
             tasks: Vec::new(),
@@ -81,7 +81,7 @@ impl OpenSession {
             ProcessMessage::Applied { .. } => self.has_acknowledged = true,
             _ => {}
         }
-        let owner = &self.service.engine.owner;
+        let owner = &self.operations.engine.owner;
         let tasks = owner.receive_message(&mut self.session, message, now)?;
         self.tasks.extend(tasks);
         Ok(())
@@ -94,7 +94,7 @@ impl OpenSession {
     /// [`SessionEnd`].
     pub(super) fn acknowledge_events(&mut self, event: u64) -> Result<(), SessionEnd> {
         self.has_acknowledged = true;
-        let owner = &self.service.engine.owner;
+        let owner = &self.operations.engine.owner;
         owner.acknowledge_session_events(&mut self.session, event)
     }
 
@@ -107,7 +107,7 @@ impl OpenSession {
                     self.record_lease_request(time, now);
                 }
             }
-            let owner = &self.service.engine.owner;
+            let owner = &self.operations.engine.owner;
             self.tasks
                 .extend(task.complete_request(owner, &mut self.session, now));
         }
@@ -121,10 +121,10 @@ impl OpenSession {
     /// Starts the tasks of the messages that were handled, and notifies all that wait for their
     /// effects.
     pub(super) fn finish_messages(&mut self, tasks: &mut SessionTasks) {
-        let engine = &self.service.engine;
+        let engine = &self.operations.engine;
         if !self.tasks.is_empty() {
             let new = std::mem::take(&mut self.tasks);
-            tasks.start_tasks(&self.service, self.session.process(), new);
+            tasks.start_tasks(&self.operations, self.session.process(), new);
         }
         let lease_end = std::mem::replace(&mut self.earliest_lease_end, u64::MAX);
         engine.alarm.wake_if_later_than(lease_end);
@@ -143,7 +143,7 @@ impl fmt::Debug for OpenSession {
 
 impl Drop for OpenSession {
     fn drop(&mut self) {
-        let engine = &self.service.engine;
+        let engine = &self.operations.engine;
         lock_ignoring_poison(&engine.streams).remove(&self.session.stream());
         engine.owner.close_session(&self.session, read_clocks());
         engine.wake_lookups_and_streams();

@@ -20,11 +20,11 @@ use super::open_session::OpenSession;
 use super::tasks::SessionTasks;
 use crate::clock::read_clocks;
 use crate::event_waker::EventWaker;
-use crate::service::OwnerHttpService;
+use crate::operations::OwnerOperations;
 
 /// The sessions of the processes that poll, by number. A session lives as long as its task.
 #[derive(Debug, Default)]
-pub struct PolledSessions(Mutex<HashMap<u64, Weak<PolledSession>>>);
+pub struct PolledSessions(Arc<Mutex<HashMap<u64, Weak<PolledSession>>>>);
 
 /// A session of a process that polls.
 #[derive(Debug)]
@@ -71,13 +71,16 @@ impl PolledSessions {
     /// [`RefusalReason`].
     pub(super) fn open_session(
         &self,
-        service: &Arc<OwnerHttpService>,
+        operations: &Arc<OwnerOperations>,
         request: &SessionRequest,
         data: u32,
         now: ClockReading,
     ) -> Result<ActiveCallout, RefusalReason> {
-        let open = OpenSession::open(service, request, now)?;
-        let number = service.engine.owner.session_number(open.session.stream());
+        let open = OpenSession::open(operations, request, now)?;
+        let number = operations
+            .engine
+            .owner
+            .session_number(open.session.stream());
         let session = Arc::new(PolledSession {
             process: request.process.clone(),
             state: Mutex::new(PolledSessionState {
@@ -92,10 +95,11 @@ impl PolledSessions {
             work: Notify::new(),
         });
         lock_ignoring_poison(&self.0).insert(number, Arc::downgrade(&session));
-        let (service, running) = (Arc::clone(service), Arc::clone(&session));
+        let (operations, running) = (Arc::clone(operations), Arc::clone(&session));
+        let sessions = Arc::clone(&self.0);
         tokio::spawn(async move {
-            running.run_session(&service).await;
-            lock_ignoring_poison(&service.polled.0).remove(&number);
+            running.run_session(&operations).await;
+            lock_ignoring_poison(&sessions).remove(&number);
         });
         Ok(ActiveCallout(session))
     }
@@ -118,8 +122,8 @@ impl PolledSessions {
 impl PolledSession {
     /// Completes tasks and wakes polls until the session has ended: by its process, by a newer
     /// session, by the owner's end, or because no callout has come for the time of a send lease.
-    async fn run_session(&self, service: &OwnerHttpService) {
-        let engine = &service.engine;
+    async fn run_session(&self, operations: &OwnerOperations) {
+        let engine = &operations.engine;
         let Some(waker) = lock_ignoring_poison(&self.state).waker() else {
             return;
         };

@@ -17,9 +17,9 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::clock::read_clocks;
 use crate::engine::{OwnerRequestExecutor, INLINE_CHECK_BYTES};
+use crate::operations::OwnerOperations;
 use crate::request::{ProblemDetails, PutRequest, MAX_SMALL_BODY_BYTES};
 use crate::response;
-use crate::service::OwnerHttpService;
 
 /// Maximum number of lookups that one task reads from the store, one after the other.
 const MAX_TASK_READS: usize = 16;
@@ -98,11 +98,11 @@ impl SessionTasks {
     /// Starts tasks of a session. Lookups are read from the store some at a time.
     pub(super) fn start_tasks(
         &mut self,
-        service: &Arc<OwnerHttpService>,
+        operations: &Arc<OwnerOperations>,
         process: &OwnerClientName,
         tasks: Vec<OwnerTask>,
     ) {
-        let engine = &service.engine;
+        let engine = &operations.engine;
         let mut reads = Vec::new();
         for task in tasks {
             match task {
@@ -136,17 +136,19 @@ impl SessionTasks {
                 OwnerTask::FinishStore(stored) => engine.finish_accepted_entry(stored),
                 OwnerTask::WriteEntry(key, entry) => engine.check_and_store_entry(key, entry, true),
                 OwnerTask::Purge { id, scope } => {
-                    let service = Arc::clone(service);
+                    let operations = Arc::clone(operations);
                     self.running
-                        .spawn(async move { vec![purge(&service, id, scope).await] });
+                        .spawn(async move { vec![purge(&operations, id, scope).await] });
                 }
                 OwnerTask::Status { id } => {
-                    let service = Arc::clone(service);
+                    let operations = Arc::clone(operations);
                     self.running.spawn(async move {
                         vec![CompletedTask::Admin {
                             id,
                             status: StatusCode::OK.as_u16(),
-                            body: service.format_status(StatusReportFormat::Json).into_bytes(),
+                            body: operations
+                                .format_status(StatusReportFormat::Json)
+                                .into_bytes(),
                         }]
                     });
                 }
@@ -227,9 +229,11 @@ fn put_request(store: StoreRequest, process: &OwnerClientName) -> PutRequest {
 }
 
 /// Purges the entries in the scope of a JSON object.
-async fn purge(service: &OwnerHttpService, id: u32, scope: MessageBody) -> CompletedTask {
+async fn purge(operations: &OwnerOperations, id: u32, scope: MessageBody) -> CompletedTask {
     let purged = match scope.into_joined_bytes() {
-        Some(scope) if scope.len() <= MAX_SMALL_BODY_BYTES => service.purge_by_json(&scope).await,
+        Some(scope) if scope.len() <= MAX_SMALL_BODY_BYTES => {
+            operations.purge_by_json(&scope).await
+        }
         Some(_) => Err(ProblemDetails::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("the body is longer than {MAX_SMALL_BODY_BYTES} bytes"),

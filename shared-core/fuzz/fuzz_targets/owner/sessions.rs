@@ -172,7 +172,9 @@ impl SessionModel {
                     match message {
                         Err(_) => return false,
                         // the model knows the bodies of all entries
-                        Ok(None | Some(ProcessMessage::Store(_) | ProcessMessage::Chunk { .. })) => {}
+                        Ok(
+                            None | Some(ProcessMessage::Store(_) | ProcessMessage::Chunk { .. }),
+                        ) => {}
                         Ok(Some(message)) => {
                             if !self.receive(owner, message, now) {
                                 return false;
@@ -226,7 +228,9 @@ impl SessionModel {
                 }
                 OwnerTask::FinishStore(stored) => {
                     if stored.is_to_be_stored {
-                        owner.write_to_store(&stored.key, &stored.entry, now).unwrap();
+                        owner
+                            .write_to_store(&stored.key, &stored.entry, now)
+                            .unwrap();
                     }
                 }
                 OwnerTask::StoreLong(store, body) => {
@@ -274,7 +278,10 @@ impl SessionModel {
         let mut last = None;
         let mut late = 0;
         for message in messages {
-            match OwnerMessage::decode_message(&message.unwrap()).unwrap().unwrap() {
+            match OwnerMessage::decode_message(&message.unwrap())
+                .unwrap()
+                .unwrap()
+            {
                 OwnerMessage::Event { number, event } => {
                     assert!(last.is_none_or(|last| number == last + 1) && late == 0);
                     last = Some(number);

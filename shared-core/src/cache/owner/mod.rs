@@ -9,6 +9,7 @@
 //! | [`processes`]     | events, send leases, purges                          |
 //! | `event_queue`     | the numbered events of one process                   |
 //! | [`session`]       | sessions: output, acknowledgements, long bodies      |
+//! | `polled_replies`  | replies of sessions that poll, and late ones         |
 //! | [`session_tasks`] | messages of a process, and the tasks they need       |
 //! | `session_lookups` | the lookups among them                               |
 //! | `session_polls`   | sessions whose processes poll for events             |
@@ -27,6 +28,7 @@ pub mod entry_updates;
 mod event_queue;
 pub mod leases;
 pub mod memory_tier;
+mod polled_replies;
 pub mod processes;
 mod record;
 pub mod session;

@@ -11,11 +11,11 @@
 use std::collections::VecDeque;
 
 use super::clock::ClockReading;
+use super::polled_replies::{append_late_reply, body_length, PolledReplies, SessionFrameEnd};
 use super::processes::{
     GrantedSendLease, OwnerClientName, OwnerEventStreamId, ProcessTable, QueuedEvent,
     TooManyProcesses,
 };
-use super::session_polls::{append_late_reply, PolledReplies};
 use super::state::Owner;
 use crate::bytes::SharedBytes;
 use crate::cache::owner_event::OwnerEvent;
@@ -246,18 +246,6 @@ fn split_body(id: u32, bytes: SharedBytes) -> (MessageBody, Vec<OwnerMessage>) {
     (part(0).unwrap_or_default(), chunks.collect())
 }
 
-/// Length of the body of a queued message in bytes.
-pub(super) fn body_length(message: &OwnerMessage) -> usize {
-    match message {
-        OwnerMessage::Found { entry, .. } | OwnerMessage::BatchFound { entry, .. } => {
-            entry.bytes.byte_length()
-        }
-        OwnerMessage::AdminReply { body, .. } => body.byte_length(),
-        OwnerMessage::Chunk { bytes, .. } => bytes.byte_length(),
-        _ => 0,
-    }
-}
-
 /// Returns the event of a session for an event of the owner; `None` for the events that only an
 /// event stream has.
 fn session_event(event: OwnerEvent) -> Option<SessionEvent> {
@@ -417,7 +405,9 @@ impl Owner {
                         OwnerMessage::Event { number, event }.append_to_frame(frame)?;
                     }
                 }
-                QueuedEvent::LateReply => append_late_reply(session, number, frame)?,
+                QueuedEvent::LateReply => {
+                    append_late_reply(session.polled.as_ref(), number, frame)?;
+                }
             }
             session.sent_event = number;
         }
@@ -457,20 +447,6 @@ pub(super) fn append_send_lease(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session has ended")]
 pub struct SessionEnded;
-
-/// The reason why no further message is added to a frame.
-pub(super) enum SessionFrameEnd {
-    /// The message that was not added has to be sent in the next frame.
-    Full,
-    /// The session has ended.
-    Ended,
-}
-
-impl From<FrameAppendError> for SessionFrameEnd {
-    fn from(_: FrameAppendError) -> Self {
-        Self::Full
-    }
-}
 
 impl OwnerSession {
     /// Appends the replies that wait.

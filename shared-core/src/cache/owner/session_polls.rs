@@ -6,61 +6,12 @@
 //! them. So a lost poll loses neither an event nor a granted lease, and two polls that overtake each
 //! other deliver each of them once.
 
-use std::collections::VecDeque;
-
 use super::clock::ClockReading;
-use super::session::{append_send_lease, body_length, OwnerSession, SessionEnded, SessionFrameEnd};
+use super::polled_replies::{append_reply, SessionFrameEnd};
+use super::session::{append_send_lease, OwnerSession, SessionEnded};
 use super::state::Owner;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
-use crate::cache::owner_protocol::owner_message::{OwnerMessage, SessionEvent};
 use crate::lock::lock_ignoring_poison;
-
-/// The replies of a session that polls.
-#[derive(Debug, Default)]
-pub(super) struct PolledReplies {
-    /// Replies that have no number yet, in their order.
-    new: VecDeque<PolledReply>,
-    /// Late replies that are not acknowledged.
-    late: VecDeque<(u64, PolledReply)>,
-}
-
-/// A reply with its chunks, which are sent in one frame.
-#[derive(Debug)]
-struct PolledReply {
-    messages: Vec<OwnerMessage>,
-    body_bytes: usize,
-}
-
-impl PolledReplies {
-    /// Queues a reply and the chunks that follow it.
-    pub(super) fn queue_new_reply(&mut self, reply: OwnerMessage, rest: Vec<OwnerMessage>) {
-        let mut messages = vec![reply];
-        messages.extend(rest);
-        let body_bytes = messages.iter().map(body_length).sum();
-        self.new.push_back(PolledReply {
-            messages,
-            body_bytes,
-        });
-    }
-
-    /// Whether replies wait that have no number.
-    pub(super) fn has_new_replies(&self) -> bool {
-        !self.new.is_empty()
-    }
-
-    /// Removes the late replies up to a number. Returns the length of their bodies in bytes.
-    fn remove_through(&mut self, number: u64) -> usize {
-        let mut length = 0;
-        while let Some((late, reply)) = self.late.front() {
-            if *late > number {
-                break;
-            }
-            length += reply.body_bytes;
-            self.late.pop_front();
-        }
-        length
-    }
-}
 
 impl OwnerSession {
     /// Whether the process polls for events.
@@ -89,44 +40,6 @@ impl OwnerSession {
         }
         Ok(())
     }
-}
-
-/// Appends a reply to a frame, or nothing of it if it does not fit.
-fn append_reply(reply: &PolledReply, frame: &mut OutgoingFrame) -> Result<(), SessionFrameEnd> {
-    if !frame.has_room_for(reply.messages.len(), reply.body_bytes) {
-        return Err(SessionFrameEnd::Full);
-    }
-    for message in &reply.messages {
-        // if memory is refused, the rest of the reply is absent: its request ends by its time
-        message.append_to_frame(frame)?;
-    }
-    Ok(())
-}
-
-/// Appends the late reply with a number, which is complete or absent.
-pub(super) fn append_late_reply(
-    session: &OwnerSession,
-    number: u64,
-    frame: &mut OutgoingFrame,
-) -> Result<(), SessionFrameEnd> {
-    let late = session.polled.iter().flat_map(|polled| &polled.late);
-    let reply = late
-        .filter(|(late, _)| *late == number)
-        .map(|(_, reply)| reply)
-        .next();
-    let (count, body_bytes) =
-        reply.map_or((0, 0), |reply| (reply.messages.len(), reply.body_bytes));
-    if !frame.has_room_for(count + 1, body_bytes) {
-        return Err(SessionFrameEnd::Full);
-    }
-    let event = SessionEvent::LateReply {
-        messages: u16::try_from(count).unwrap_or(u16::MAX),
-    };
-    OwnerMessage::Event { number, event }.append_to_frame(frame)?;
-    for message in reply.iter().flat_map(|reply| &reply.messages) {
-        message.append_to_frame(frame)?;
-    }
-    Ok(())
 }
 
 impl Owner {
