@@ -101,15 +101,37 @@ fn main() -> Result<(), Box<dyn Error>> {
         .zip(&ids)
         .map(|((entry, result), id)| answer(entry, result, id).trim_ascii_end().to_vec())
         .collect();
+    let gate = CompressionGate {
+        min_length: 1024,
+        level: 1,
+    };
+    write_small_batch(&directory, gate)?;
     for count in [1, 2, 10, batch.len()] {
-        let gate = CompressionGate {
-            min_length: 1024,
-            level: 1,
-        };
         let body = assemble_gzip_batch(&elements[..count], gate).ok_or("no memory")?;
         let plain = [b"[", &answers[..count].join(&b","[..])[..], b"]"].concat();
         write(&directory, &format!("batch-{count}"), &body, &plain)?;
     }
+    Ok(())
+}
+
+/// Writes a batch of a hundred small responses, whose text is compressed as a whole.
+fn write_small_batch(directory: &Path, gate: CompressionGate) -> Result<(), Box<dyn Error>> {
+    let mut stored = Vec::new();
+    let mut answers = Vec::new();
+    for n in 0..100usize {
+        let result = generate_json_like_text(n * n % 200 + n % 10 / 9 * 1500);
+        let place = ResponseIdPosition::BeforeResult;
+        let entry = Arc::new(entry(place, "", &result, if n % 10 == 9 { 1 } else { 0 })?);
+        answers.push(answer(&entry, &result, &n.to_string()));
+        stored.push((entry, n.to_string()));
+    }
+    let elements = stored
+        .iter()
+        .map(|(entry, id)| (entry, id.as_bytes()).into());
+    let elements: Vec<BatchResponseElement> = elements.collect();
+    let body = assemble_gzip_batch(&elements, gate).ok_or("no memory")?;
+    let plain = [b"[", &answers.join(&b","[..])[..], b"]"].concat();
+    write(directory, "batch-small", &body, &plain)?;
     Ok(())
 }
 

@@ -63,7 +63,7 @@ def test_members_cover_ids_sizes_levels_and_batches(members):
         for place in ("BeforeResult", "AfterResult"):
             assert f"{size}-1-{place}-long" in names
             assert f"{size}-6-{place}-long" in names
-    assert {"batch-1", "batch-2", "batch-10"} <= names
+    assert {"batch-1", "batch-2", "batch-10", "batch-small"} <= names
 
 
 def test_decoders_read_spliced_members(members, decode):

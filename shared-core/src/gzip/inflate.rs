@@ -5,10 +5,12 @@
 //! from the input's length but from the length that the operator allows for one body.
 
 use std::hint::black_box;
+use std::sync::Mutex;
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use super::libdeflate::{GunzipResult, LibdeflateDecompressor};
+use crate::lock::lock_ignoring_poison;
 use crate::memory::release_unused_capacity;
 
 /// The reason why a gzip body could not be decompressed. The original is to be sent.
@@ -71,6 +73,22 @@ pub fn gunzip_within(
     }
     release_unused_capacity(&mut body);
     Ok(body)
+}
+
+/// The idle decompressor; others are freed. Creating one takes as long as decompressing 1 KB.
+static IDLE_DECOMPRESSOR: Mutex<Option<LibdeflateDecompressor>> = Mutex::new(None);
+
+/// Decompresses exactly one finished deflate stream of at most `length` bytes, which the caller has
+/// reserved. `None` for other bytes, or if memory is refused.
+pub(super) fn inflate_reserved(stream: &[u8], length: usize) -> Option<Vec<u8>> {
+    let mut plain = Vec::new();
+    plain.try_reserve_exact(length).ok()?;
+    let idle = lock_ignoring_poison(&IDLE_DECOMPRESSOR).take();
+    let mut decompressor = idle.or_else(LibdeflateDecompressor::new)?;
+    let is_stream = decompressor.decompress_stream(stream, length, &mut plain);
+    let beyond = lock_ignoring_poison(&IDLE_DECOMPRESSOR).replace(decompressor);
+    drop(beyond);
+    is_stream.then_some(plain)
 }
 
 /// Memory of zlib-rs in addition to the output, in bytes: its state, with a window of 32 KiB.

@@ -131,6 +131,39 @@ impl LibdeflateDecompressor {
             _ => GunzipResult::Bad,
         }
     }
+
+    /// Decompresses `input`, which is exactly one finished deflate stream of at most `length`
+    /// bytes, into the spare capacity of `output`. `false`, with unchanged `output`, for other
+    /// bytes, or if the capacity is less than `length`.
+    pub(super) fn decompress_stream(
+        &mut self,
+        input: &[u8],
+        length: usize,
+        output: &mut Vec<u8>,
+    ) -> bool {
+        let Some(spare) = output.spare_capacity_mut().get_mut(..length) else {
+            return false;
+        };
+        let (mut taken, mut written) = (0, 0);
+        // SAFETY: as in `decompress_member`.
+        let result = unsafe {
+            sys::libdeflate_deflate_decompress_ex(
+                self.0.as_ptr(),
+                input.as_ptr().cast(),
+                input.len(),
+                spare.as_mut_ptr().cast(),
+                spare.len(),
+                &mut taken,
+                &mut written,
+            )
+        };
+        if result != sys::libdeflate_result_LIBDEFLATE_SUCCESS || taken != input.len() {
+            return false;
+        }
+        // SAFETY: on success `written` bytes, at most spare.len(), are initialised.
+        unsafe { output.set_len(output.len() + written) };
+        true
+    }
 }
 
 impl Drop for LibdeflateDecompressor {

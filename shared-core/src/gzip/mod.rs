@@ -21,6 +21,7 @@ mod isal;
 mod libdeflate;
 pub mod oneshot;
 pub mod open_stream;
+pub mod preset_block;
 pub mod splice;
 pub mod stream;
 #[cfg(target_family = "wasm")]

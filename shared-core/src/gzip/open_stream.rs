@@ -10,10 +10,11 @@
 use super::compressor_pool::with_compressor;
 use super::crc::{crc32, CrcShift};
 use super::deflate_walk;
-use super::format::{MEMBER_HEADER, TRAILER_LENGTH};
+use super::format::{EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
+use super::inflate::inflate_reserved;
 use super::libdeflate::MAX_LEVEL;
 use super::oneshot::compressed_bound;
-use crate::bytes::SharedBytes;
+use crate::bytes::{try_concat_bytes, SharedBytes};
 
 /// Bytes that libdeflate writes before the stream.
 const GZIP_HEADER: usize = MEMBER_HEADER.len();
@@ -42,6 +43,15 @@ impl OpenDeflateStream {
             length,
             shift: CrcShift::for_appended_bytes(length),
         }
+    }
+
+    /// Decompresses the stream, and returns its plain bytes. `None` if memory is refused, or the
+    /// stream does not match its length and checksum.
+    pub fn decompress_open_stream(&self) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.length).ok()?;
+        let stream = try_concat_bytes([&self.bytes, &EMPTY_FINAL_BLOCK])?;
+        let plain = inflate_reserved(&stream, length)?;
+        (plain.len() == length && crc32(&plain) == self.crc).then_some(plain)
     }
 }
 

@@ -10,10 +10,9 @@ use std::ops::Range;
 
 use super::crc::RunningCrc;
 use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
-use super::inflate::gunzip_reserved;
 use super::open_stream::OpenDeflateStream;
 use crate::bytes::{try_extend, try_push, SharedBytes};
-use crate::memory::{drain_body_to_host, DRAINED_BODY_BYTES};
+use crate::memory::{drain_body_to_host, release_unused_capacity, DRAINED_BODY_BYTES};
 
 /// A part of a member's plain bytes, as it is passed to [`assemble_gzip_member`]: plain, or
 /// compressed before.
@@ -37,18 +36,6 @@ pub fn assemble_gzip_member<'a>(
         }
     }
     member.finish_gzip_member()
-}
-
-impl OpenDeflateStream {
-    /// Decompresses the stream, and returns its plain bytes. `None` if memory is refused, or the
-    /// stream does not match its length and checksum.
-    pub fn decompress_open_stream(&self) -> Option<Vec<u8>> {
-        let length = usize::try_from(self.length).ok()?;
-        let member = assemble_gzip_member([GzipMemberInput::Open(self)])?.try_to_vec()?;
-        gunzip_reserved(&member, length)
-            .ok()
-            .filter(|plain| plain.len() == length)
-    }
 }
 
 /// Maximum number of bytes that are copied rather than referenced. A slice costs as much as
@@ -241,6 +228,8 @@ pub(crate) struct GzipMemberBuilder {
     /// header. The checksum does not include it yet.
     text: Option<usize>,
     crc: RunningCrc,
+    /// Whether the last block is final.
+    is_ended: bool,
 }
 
 impl GzipMemberBuilder {
@@ -260,6 +249,7 @@ impl GzipMemberBuilder {
             body,
             text: None,
             crc: RunningCrc::new(),
+            is_ended: false,
         })
     }
 
@@ -292,6 +282,21 @@ impl GzipMemberBuilder {
         self.append_open_stream(open)
     }
 
+    /// Replaces the unfinished text by `blocks`, its compressed form, the last of which may be
+    /// final: nothing is appended after that.
+    pub(crate) fn replace_pending_with_blocks(
+        &mut self,
+        blocks: &[u8],
+        is_final: bool,
+    ) -> Option<()> {
+        if let Some(start) = self.text.take() {
+            self.crc.update_checksum(&self.body.own[start..]);
+            self.body.own.truncate(start - STORED_BLOCK_HEADER.len());
+        }
+        self.is_ended = is_final;
+        self.body.append_copy(blocks)
+    }
+
     /// Ends the unfinished text, and appends an open stream.
     pub(crate) fn append_open_stream(&mut self, open: &OpenDeflateStream) -> Option<()> {
         self.seal_pending_text(false)?;
@@ -303,10 +308,14 @@ impl GzipMemberBuilder {
     pub(crate) fn finish_gzip_member(mut self) -> Option<SlicedBody> {
         if self.text.is_some() {
             self.seal_pending_text(true)?;
-        } else {
+        } else if !self.is_ended {
             self.body.append_copy(&EMPTY_FINAL_BLOCK)?;
         }
         self.body.append_copy(&member_trailer(&self.crc))?;
+        if self.body.own.len() < self.body.own.capacity() / 2 {
+            // the text was longer
+            release_unused_capacity(&mut self.body.own);
+        }
         Some(self.body)
     }
 

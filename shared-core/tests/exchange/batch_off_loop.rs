@@ -14,13 +14,13 @@ use sszip_core::response_mode::ResponseMode;
 use crate::setup::{self, config_of_process, posted, response_head, JSON};
 use crate::support::gunzip;
 
-fn config() -> Arc<RouteConfig> {
+pub(crate) fn config() -> Arc<RouteConfig> {
     let process = ProcessResources::default();
     process.shared.start_hot_tier(64 << 20, 64 << 20, 1);
     config_of_process(process, &["cache on"])
 }
 
-fn call(block: usize) -> String {
+pub(crate) fn call(block: usize) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{block},"method":"eth_getBlockByHash","params":["0x{block:064x}"]}}"#
     )
@@ -31,11 +31,15 @@ fn node_response(block: usize, length: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{block},"result":"{result}"}}"#)
 }
 
-fn batch(texts: impl Iterator<Item = String>) -> String {
+pub(crate) fn batch(texts: impl Iterator<Item = String>) -> String {
     format!("[{}]", texts.collect::<Vec<_>>().join(","))
 }
 
-fn look_up(config: &Arc<RouteConfig>, body: &str, gzip: bool) -> (Exchange, LookupAction) {
+pub(crate) fn look_up(
+    config: &Arc<RouteConfig>,
+    body: &str,
+    gzip: bool,
+) -> (Exchange, LookupAction) {
     let fields = [JSON, (b"Accept-Encoding", b"gzip")];
     let fields = if gzip { &fields[..] } else { &fields[..1] };
     let mut exchange = posted(config, fields);
@@ -51,7 +55,7 @@ fn look_up(config: &Arc<RouteConfig>, body: &str, gzip: bool) -> (Exchange, Look
 }
 
 /// Reads the node's response, and returns whether its assembly belongs off the event loop.
-fn answer(exchange: &mut Exchange, body: &str) -> bool {
+pub(crate) fn answer(exchange: &mut Exchange, body: &str) -> bool {
     let action = exchange
         .evaluate_response_head(response_head(200, Some(body.len() as u64), &[JSON]))
         .unwrap();

@@ -12,6 +12,7 @@ mod conversion_memory;
 mod copied_requests;
 #[path = "../support/driven.rs"]
 mod driven;
+mod inlined_payloads;
 mod limits;
 mod max_answer;
 mod policy;

@@ -4,10 +4,45 @@ use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 use proptest::prelude::*;
+use sszip_core::cache::entry::batch::{
+    assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch,
+    BatchResponseElement,
+};
+use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMetadata, ResponseIdPosition};
 use sszip_core::gzip::open_stream::{compress_to_open_stream, convert_to_open_stream};
 use sszip_core::gzip::splice::{assemble_gzip_member, GzipMemberInput};
 
-use super::{decoded, inflated, json, libdeflate, noise, zlib};
+use super::{answer, decoded, envelope, inflated, json, libdeflate, noise, zlib};
+
+/// A response of a batch: as text, or stored with a result that is compressed from a length on at a
+/// level.
+#[derive(Clone, Debug)]
+enum BatchResponse {
+    Text(Vec<u8>),
+    Stored(Vec<u8>, u64, u8, bool),
+}
+
+/// Results of small calls, of transactions, of blocks, and incompressible ones.
+fn results() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => "\"0x[0-9a-f]{0,130}\"".prop_map(String::into_bytes),
+        1 => "\"[ -~\u{e9}]{0,200}\"".prop_map(String::into_bytes),
+        3 => (900..5000usize).prop_map(json),
+        1 => (5000..150_000usize).prop_map(json),
+        1 => (0..9000usize).prop_map(noise),
+    ]
+}
+
+fn batch_responses() -> impl Strategy<Value = Vec<BatchResponse>> {
+    let stored = (results(), 0..2000u64, 0..=9u8, any::<bool>());
+    let one = prop_oneof![
+        1 => results().prop_map(BatchResponse::Text),
+        4 => stored.prop_map(|(result, min_length, level, is_first)| {
+            BatchResponse::Stored(result, min_length, level, is_first)
+        }),
+    ];
+    prop::collection::vec(one, 0..60)
+}
 
 #[derive(Clone, Debug)]
 enum Piece {
@@ -55,6 +90,57 @@ proptest! {
             Piece::Open(..) => GzipMemberInput::Open(streams.next().unwrap()),
         }));
         prop_assert!(decoded(&member.unwrap()) == expected);
+    }
+
+    /// Any batch, inlined, spliced or both, decodes to its joined responses, at the first hit and
+    /// when its payloads are decoded already; its bytes do not change from hit to hit.
+    #[test]
+    fn any_batch_decodes_to_its_joined_responses(
+        responses in batch_responses(),
+        min_length in prop_oneof![Just(0u64), Just(1024), Just(1 << 20)],
+        level in 0..=9u8,
+    ) {
+        let ids: Vec<String> = (0..responses.len()).map(|n| n.to_string()).collect();
+        let mut expected = Vec::new();
+        let mut stored = Vec::new();
+        for (response, id) in responses.iter().zip(&ids) {
+            match response {
+                BatchResponse::Text(text) => expected.push(text.trim_ascii().to_vec()),
+                BatchResponse::Stored(result, min_length, level, is_first) => {
+                    let place = match is_first {
+                        true => ResponseIdPosition::BeforeResult,
+                        false => ResponseIdPosition::AfterResult,
+                    };
+                    let gate = CompressionGate { min_length: *min_length, level: *level };
+                    let envelope = envelope(place, "\n");
+                    expected.push(answer(&envelope, result, id).trim_ascii_end().to_vec());
+                    let meta = EntryMetadata::default();
+                    stored.push(CacheEntry::from_fetched_result(envelope, result, gate, meta).unwrap());
+                }
+            }
+        }
+        let mut entries = stored.iter();
+        let elements: Vec<BatchResponseElement> = responses
+            .iter()
+            .zip(&ids)
+            .map(|(response, id)| match response {
+                BatchResponse::Text(text) => BatchResponseElement::RawJson(text),
+                BatchResponse::Stored(..) => {
+                    BatchResponseElement::Stored(entries.next().unwrap(), id.as_bytes())
+                }
+            })
+            .collect();
+        let expected = [b"[", &expected.join(&b","[..])[..], b"]"].concat();
+        let gate = CompressionGate { min_length, level };
+        let first = assemble_gzip_batch(&elements, gate).unwrap();
+        match first.is_gzip() {
+            true => prop_assert!(decoded(&first) == expected),
+            false => prop_assert!(first.to_vec() == expected),
+        }
+        prop_assert!(assemble_identity_batch(&elements).unwrap().to_vec() == expected);
+        prop_assert!(decoded(&assemble_batch_for_gzip_only(&elements, gate).unwrap()) == expected);
+        let again = assemble_gzip_batch(&elements, gate).unwrap();
+        prop_assert!(again.is_gzip() == first.is_gzip() && again.to_vec() == first.to_vec());
     }
 
     #[test]

@@ -1,11 +1,32 @@
-//! Assembly of a JSON-RPC batch from responses; compressed entries are spliced in as they are
-//! stored.
+//! Assembly of a JSON-RPC batch from responses.
+//!
+//! For a client that accepts gzip, short entries are inlined: their payloads, decoded if they are
+//! stored compressed, become part of the batch's text, which is compressed as a whole, because
+//! small responses resemble each other. Longer compressed entries are spliced as they are stored.
 
 use std::sync::Arc;
 
 use super::{BodySink, CacheEntry, CompressionGate, EntryPayload};
 use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
+use crate::gzip::preset_block::{compress_with_preset_codes, MAX_TEXT_LENGTH};
 use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
+
+/// Maximum ratio of the identity length of an inlined payload to its compressed length: a better
+/// compressed one is spliced, as compressing it again saves few bytes.
+const MAX_INLINED_RATIO: u64 = 8;
+
+/// Maximum length of the inlined payloads of a batch, as a multiple of its other text. In a sandbox
+/// each batch decodes its payloads again, as there is no hot tier: a batch that consists of longer
+/// responses is spliced there.
+const MAX_INLINED_SHARE: u64 = if cfg!(target_family = "wasm") {
+    3
+} else {
+    u64::MAX
+};
+
+/// Minimum length of a text between spliced entries that is compressed, in bytes: the codes of a
+/// block take 50 bytes.
+const MIN_COMPRESSED_TEXT_LENGTH: usize = 160;
 
 /// One response of a batch response that is being assembled: an entry with the id of its call, or a
 /// response as text. White space after it is dropped.
@@ -47,9 +68,55 @@ impl BatchResponseElement<'_> {
         }
     }
 
-    fn is_compressed(&self) -> bool {
-        matches!(self, Self::Stored(entry, _) if matches!(entry.stored_payload(), EntryPayload::Open(_)))
+    /// Returns the identity length of a payload that is stored compressed, otherwise 0.
+    fn compressed_payload_length(&self) -> u64 {
+        match self {
+            Self::Stored(entry, _) => match entry.stored_payload() {
+                EntryPayload::Open(open) => open.length,
+                EntryPayload::Raw(_) => 0,
+            },
+            Self::RawJson(_) | Self::Assembled { .. } => 0,
+        }
     }
+}
+
+/// The number of bytes of compressed payloads that may still be inlined in a batch.
+struct InlinedBytesLimit(u64);
+
+impl InlinedBytesLimit {
+    /// Returns the limit of a batch with `text` bytes besides its compressed payloads.
+    fn for_text_length(text: u64) -> Self {
+        Self((MAX_TEXT_LENGTH as u64).min(text.saturating_mul(MAX_INLINED_SHARE)))
+    }
+
+    /// Whether the payload of `entry` is inlined, which the limit then includes.
+    fn take_inlined_payload(&mut self, entry: &CacheEntry, open: &OpenDeflateStream) -> bool {
+        let is_inlined = entry.is_payload_short()
+            && open.length <= self.0
+            && open.length <= MAX_INLINED_RATIO * open.bytes.len() as u64;
+        if is_inlined {
+            self.0 -= open.length;
+        }
+        is_inlined
+    }
+}
+
+/// Upper bound of the bytes that are compressed or decoded for a batch with these entries, besides
+/// its other text.
+pub(crate) fn batch_coding_work<'a>(
+    entries: impl Iterator<Item = &'a CacheEntry>,
+    gzip: bool,
+) -> u64 {
+    let (mut work, mut inlined): (u64, u64) = (0, 0);
+    for entry in entries {
+        match (gzip, entry.is_compressed()) {
+            (false, _) => work += entry.identity_bytes_to_decode(),
+            (true, false) => work += entry.response_length(b""),
+            (true, true) if entry.is_payload_short() => inlined += entry.response_length(b""),
+            (true, true) => {}
+        }
+    }
+    work + inlined.min(MAX_TEXT_LENGTH as u64)
 }
 
 /// Assembles the batch response of `elements`, in their order, for a client that accepts gzip.
@@ -85,17 +152,34 @@ fn assemble_batch_member(
         .sum::<u64>()
         + elements.len() as u64
         + 1;
-    let has_coded = elements.iter().any(BatchResponseElement::is_compressed);
+    let coded: u64 = elements
+        .iter()
+        .map(BatchResponseElement::compressed_payload_length)
+        .sum();
+    let has_coded = coded > 0;
     if !always && !has_coded && length < gate.min_length {
         return assemble_identity_batch(elements);
     }
-    let own = bytes_copied_into_batch(elements, CacheEntry::compressed_length);
+    let mut limit = InlinedBytesLimit::for_text_length(length - coded);
+    let own = bytes_copied_into_batch(elements, |entry, open| {
+        match limit.take_inlined_payload(entry, open) {
+            true => entry.identity_length(),
+            false => SlicedBody::bytes_copied_when_shared(open.bytes.len()),
+        }
+    });
+    let mut limit = InlinedBytesLimit::for_text_length(length - coded);
     let mut member = GzipMemberBuilder::with_capacity(elements.len() + 1, own)?;
-    write_batch_response_array(&mut member, elements, |member, _, open| {
-        compress_unfinished_text(member, gate)?;
+    write_batch_response_array(&mut member, elements, |member, entry, open| {
+        if limit.take_inlined_payload(entry, open) {
+            // a damaged payload is sent as it is stored, as in a single response
+            if let Some(payload) = entry.identity_payload() {
+                return member.append_plain_text(&payload);
+            }
+        }
+        compress_pending_text(member, gate, false)?;
         member.append_open_stream(open)
     })?;
-    compress_unfinished_text(&mut member, gate)?;
+    compress_pending_text(&mut member, gate, true)?;
     let body = member.finish_gzip_member()?;
     if always || has_coded || body.byte_length() < length {
         Some(body)
@@ -108,10 +192,9 @@ fn assemble_batch_member(
 /// Returns `None` if memory is refused.
 pub fn assemble_identity_batch(elements: &[BatchResponseElement]) -> Option<SlicedBody> {
     let mut body = SlicedBody::empty_identity_body();
-    body.reserve_owned_buffer(bytes_copied_into_batch(
-        elements,
-        CacheEntry::identity_length,
-    ))?;
+    body.reserve_owned_buffer(bytes_copied_into_batch(elements, |entry, _| {
+        SlicedBody::bytes_copied_when_shared(entry.identity_length())
+    }))?;
     write_batch_response_array(&mut body, elements, |body, entry, _| {
         body.append_shared(&entry.identity_payload()?)
     })?;
@@ -146,11 +229,11 @@ fn write_batch_response_array<S: BodySink>(
     to.append_bytes(if elements.is_empty() { b"[]" } else { b"]" })
 }
 
-/// Number of bytes that are copied into a batch: brackets, commas, texts, ids, and the copied parts
-/// of payloads.
+/// Number of bytes that are copied into a batch: brackets, commas, texts, ids, and payloads;
+/// `coded` returns the number of copied bytes of a compressed one.
 fn bytes_copied_into_batch(
     elements: &[BatchResponseElement],
-    payload: impl Fn(&CacheEntry) -> usize,
+    mut coded: impl FnMut(&CacheEntry, &OpenDeflateStream) -> usize,
 ) -> usize {
     let lengths = elements.iter().map(|element| match element {
         BatchResponseElement::RawJson(_) | BatchResponseElement::Assembled { .. } => {
@@ -161,21 +244,36 @@ fn bytes_copied_into_batch(
             around
                 + match entry.stored_payload() {
                     EntryPayload::Raw(bytes) => bytes.len(),
-                    EntryPayload::Open(_) => SlicedBody::bytes_copied_when_shared(payload(entry)),
+                    EntryPayload::Open(open) => coded(entry, open),
                 }
         }
     });
     lengths.sum::<usize>() + elements.len() + 2
 }
 
-/// Compresses the text that is being written, if that makes it smaller.
-fn compress_unfinished_text(member: &mut GzipMemberBuilder, gate: CompressionGate) -> Option<()> {
+/// Compresses the text that is being written, if that makes it smaller; `is_final` if nothing
+/// follows it. If memory is refused for that, the text stays as it is.
+fn compress_pending_text(
+    member: &mut GzipMemberBuilder,
+    gate: CompressionGate,
+    is_final: bool,
+) -> Option<()> {
     let text = member.pending_plain_text();
-    if (text.len() as u64) < gate.min_length {
+    if text.len() < MIN_COMPRESSED_TEXT_LENGTH || gate.level == 0 {
         return Some(());
     }
-    match compress_to_open_stream(text, gate.level).filter(|open| open.bytes.len() < text.len()) {
-        Some(open) => member.replace_pending_with_compressed(&open),
+    let blocks = compress_with_preset_codes(text, is_final).filter(|it| it.len() < text.len());
+    // hexadecimal digits take 4.5 bits each
+    let is_short = |blocks: &Vec<u8>| blocks.len() <= text.len() / 8 * 5;
+    if !blocks.as_ref().is_some_and(is_short) && text.len() as u64 >= gate.min_length {
+        let most = blocks.as_ref().map_or(text.len(), Vec::len);
+        let open = compress_to_open_stream(text, gate.level);
+        if let Some(open) = open.filter(|open| open.bytes.len() < most) {
+            return member.replace_pending_with_compressed(&open);
+        }
+    }
+    match blocks {
+        Some(blocks) => member.replace_pending_with_blocks(&blocks, is_final),
         None => Some(()),
     }
 }

@@ -215,6 +215,10 @@ pub struct BorrowedIdentityBytes {
     _reservation: MemoryReservation,
 }
 
+/// Maximum identity length of a short payload, in bytes: of 98 % of transactions and 94 % of
+/// receipts.
+const MAX_SHORT_PAYLOAD: u64 = 4 << 10;
+
 /// Minimum length in bytes of identity bytes that are reserved: the buffers of a connection take as
 /// much.
 const MIN_RESERVED: u64 = 64 << 10;
@@ -231,7 +235,8 @@ pub enum IdentityReservationResult {
     Refused,
 }
 
-/// The decompressed payload that an entry keeps in memory from its second use on.
+/// The decompressed payload that an entry keeps in memory from its second use on, a short one from
+/// its first use on.
 #[derive(Debug)]
 enum IdentityBytesCache {
     Unused,
@@ -528,9 +533,10 @@ impl CacheEntry {
         (self.envelope_bytes.envelope_length() + id) as u64 + self.payload_length()
     }
 
-    /// Length of the payload as it is stored.
-    pub(super) fn compressed_length(&self) -> usize {
-        self.stored_payload.payload_weight()
+    /// Whether the payload is so short that its identity bytes are cached at the first use, and
+    /// inlined in batches.
+    pub(crate) fn is_payload_short(&self) -> bool {
+        self.payload_length() <= MAX_SHORT_PAYLOAD
     }
 
     /// Length of the payload in identity coding.
@@ -556,9 +562,9 @@ impl CacheEntry {
     }
 
     /// Returns the response under `id` for a client that accepts identity. A compressed payload is
-    /// decoded, see [`identity_bytes_to_decode`](Self::identity_bytes_to_decode). From the second time on the decoded
-    /// bytes are cached, and [`memory_weight`](Self::memory_weight) grows by them. Returns `None`
-    /// if memory is refused.
+    /// decoded, see [`identity_bytes_to_decode`](Self::identity_bytes_to_decode). From the second time on, for a
+    /// short payload from the first, the decoded bytes are cached, and
+    /// [`memory_weight`](Self::memory_weight) grows by them. Returns `None` if memory is refused.
     pub fn response_for_identity_client(&self, id: &[u8]) -> Option<SlicedBody> {
         let plain = self.identity_payload()?;
         self.assemble_identity_response(id, &plain)
@@ -681,11 +687,9 @@ impl CacheEntry {
             (None, None) => bytes,
         };
         decoded.cache = match decoded.cache {
-            IdentityBytesCache::Unused => IdentityBytesCache::UsedOnce,
-            IdentityBytesCache::UsedOnce | IdentityBytesCache::Cached(_) => {
-                IdentityBytesCache::Cached(bytes.clone())
-            }
+            IdentityBytesCache::Unused if !self.is_payload_short() => IdentityBytesCache::UsedOnce,
             IdentityBytesCache::Disabled => IdentityBytesCache::Disabled,
+            _ => IdentityBytesCache::Cached(bytes.clone()),
         };
         Some(bytes)
     }

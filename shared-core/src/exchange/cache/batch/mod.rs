@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::bytes::try_copy_bytes;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::batch::{
-    assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch,
+    assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch, batch_coding_work,
     BatchResponseElement,
 };
 use crate::cache::entry::CacheEntry;
@@ -23,7 +23,7 @@ use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::cache::CacheKey;
 use crate::config::{CallAccessPolicy, RouteConfig};
-use crate::exchange::cache::batch::split::{entry_coding_work, BatchElementSource, SplitBatch};
+use crate::exchange::cache::batch::split::{BatchElementSource, SplitBatch};
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
 use crate::exchange::cache::fill::CacheFill;
@@ -189,10 +189,9 @@ impl Exchange {
         let most = off_loop_min_length(self.route_config.comp_level) as u64;
         let is_stored = batch.is_batch_fully_stored();
         if is_stored {
-            let entries = batch.found.iter().flatten();
-            let work: u64 = entries
-                .map(|it| bytes_to_check_strictly(it) + entry_coding_work(it, gzip))
-                .sum();
+            let entries = || batch.found.iter().flatten().map(|it| &**it);
+            let work = entries().map(bytes_to_check_strictly).sum::<u64>()
+                + batch_coding_work(entries(), gzip);
             if work > most {
                 let hits = batch.batch_hit_count();
                 self.record_batch_metrics(batch);
@@ -221,9 +220,16 @@ impl Exchange {
         let entries = batch.found.iter().flatten().zip(ids);
         let mut elements: Vec<BatchResponseElement<'_>> = Vec::with_capacity(batch.calls.len());
         elements.extend(entries.map(|(entry, id)| BatchResponseElement::Stored(entry, id)));
+        let weight = total_compressed_weight(batch.found.iter().flatten());
         let Some(body) = self.assemble_batch_body(&elements, gzip) else {
             return Err(borrowed);
         };
+        if total_compressed_weight(batch.found.iter().flatten()) != weight {
+            let places = batch.places.iter().zip(&batch.found);
+            self.update_entry_weights(
+                places.filter_map(|(place, entry)| Some((&place.as_ref()?.key, entry.as_ref()?))),
+            );
+        }
         self.looked.batch_hits = batch.batch_hit_count();
         self.record_batch_metrics(batch);
         Ok(LookupResult::Hit(self.respond_with_entry_body(
@@ -385,8 +391,8 @@ impl Exchange {
         let mut borrowed = EntryReservations::default();
         let mut copied: u64 = 0;
         for entry in found.iter().flatten() {
-            // the bytes of compressed entries are shared
-            copied += match (gzip, entry.is_compressed()) {
+            // the bytes of longer compressed entries are shared
+            copied += match (gzip, entry.is_compressed() && !entry.is_payload_short()) {
                 (true, true) => 0,
                 (true, false) => entry.response_length(b""),
                 (false, _) if !self.reserve_entry_decode(entry, &mut borrowed) => return None,
@@ -439,9 +445,24 @@ impl Exchange {
             .map(|(_, entry, id)| BatchResponseElement::Stored(entry, id))
             .collect();
         let body = self.assemble_batch_body(&elements, gzip)?;
+        self.update_entry_weights(
+            answers
+                .iter()
+                .filter_map(|(key, entry, _)| Some((key.as_ref()?, entry))),
+        );
         // the error of a denied call has no key
         let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
         Some(self.respond_with_entry_body(first, Some(body), lookup, borrowed))
+    }
+
+    /// Updates the weights of entries in the hot tier, some of which have both codings from now on.
+    fn update_entry_weights<'a>(
+        &self,
+        entries: impl Iterator<Item = (&'a CacheKey, &'a Arc<CacheEntry>)>,
+    ) {
+        if let Some(hot) = self.route_config.process.shared.hot_tier() {
+            entries.for_each(|(key, entry)| hot.update_entry_weight(key, entry));
+        }
     }
 
     /// Assembles the elements of a batch into one body, gzip or identity; `None` if that fails.
@@ -704,6 +725,14 @@ fn query_owner_for_batch(
 
 fn is_accept_encoding(edit: &HeadEdit) -> bool {
     edit.name == ACCEPT_ENCODING
+}
+
+/// Total weight of the entries that are stored compressed: it grows if one of them is decoded.
+fn total_compressed_weight<'a>(entries: impl Iterator<Item = &'a Arc<CacheEntry>>) -> u64 {
+    entries
+        .filter(|entry| entry.is_compressed())
+        .map(|entry| entry.memory_weight())
+        .sum()
 }
 
 /// Number of bytes that must be checked before the entry is sent.

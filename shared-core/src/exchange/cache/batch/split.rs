@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::bytes::try_extend;
-use crate::cache::entry::batch::{assemble_identity_batch, BatchResponseElement};
+use crate::cache::entry::batch::{
+    assemble_identity_batch, batch_coding_work, BatchResponseElement,
+};
 use crate::cache::entry::CacheEntry;
 use crate::config::RouteConfig;
 use crate::exchange::response::pipeline::{estimate_decompression_work, BufferedBody};
@@ -72,9 +74,7 @@ impl SplitBatch {
 
     /// Bytes of stored responses that have to be compressed or decompressed for the merge.
     pub(in crate::exchange) fn stored_bytes_to_recode(&self) -> u64 {
-        self.local_responses()
-            .map(|(entry, _)| entry_coding_work(entry, self.gzip))
-            .sum()
+        batch_coding_work(self.local_responses().map(|(entry, _)| &**entry), self.gzip)
     }
 
     /// Whether no forwarded call has an id, so that the node has nothing to respond.
@@ -215,13 +215,3 @@ impl SplitBatch {
 /// The error of a refused allocation for a split batch, which has no original to send.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct OutOfMemory;
-
-/// Bytes of a stored response that have to be compressed or decompressed before it can be sent
-/// in a batch.
-pub(in crate::exchange) fn entry_coding_work(entry: &CacheEntry, gzip: bool) -> u64 {
-    match (gzip, entry.is_compressed()) {
-        (false, _) => entry.identity_bytes_to_decode(),
-        (true, false) => entry.response_length(b""),
-        (true, true) => 0,
-    }
-}
