@@ -4,6 +4,7 @@
 //! stored compressed, become part of the batch's text, which is compressed as a whole, because
 //! small responses resemble each other. Longer compressed entries are spliced as they are stored.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::{BodySink, CacheEntry, CompressionGate, EntryPayload};
@@ -11,9 +12,9 @@ use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
 use crate::gzip::preset_block::{compress_with_preset_codes, MAX_TEXT_LENGTH};
 use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
 
-/// Maximum ratio of the identity length of an inlined payload to its compressed length: a better
-/// compressed one is spliced, as compressing it again saves few bytes.
-const MAX_INLINED_RATIO: u64 = 8;
+/// Ratios of the identity length of an inlined payload to its compressed length. A better
+/// compressed one has few bytes to save; a worse one consists of digits that no other repeats.
+const INLINED_RATIOS: RangeInclusive<u64> = 2..=8;
 
 /// Maximum length of the inlined payloads of a batch, as a multiple of its other text. In a sandbox
 /// each batch decodes its payloads again, as there is no hot tier: a batch that consists of longer
@@ -93,7 +94,7 @@ impl InlinedBytesLimit {
     fn take_inlined_payload(&mut self, entry: &CacheEntry, open: &OpenDeflateStream) -> bool {
         let is_inlined = entry.is_payload_short()
             && open.length <= self.0
-            && open.length <= MAX_INLINED_RATIO * open.bytes.len() as u64;
+            && INLINED_RATIOS.contains(&(open.length / (open.bytes.len() as u64).max(1)));
         if is_inlined {
             self.0 -= open.length;
         }
