@@ -3,7 +3,8 @@
 //!
 //! [`oneshot`] compresses a complete body, [`inflate`] decompresses one into a limited output,
 //! [`stream`] compresses one while it arrives. [`open_stream`] compresses entries, so that
-//! [`splice`] can assemble a member from them and other parts. Errors are values: until the first
+//! [`splice`] can assemble a member from them and other parts; `preset_block` compresses short texts
+//! between them. Errors are values: until the first
 //! byte is sent the caller can fall back to the original.
 
 #[cfg(target_arch = "x86_64")]
@@ -21,7 +22,8 @@ mod isal;
 mod libdeflate;
 pub mod oneshot;
 pub mod open_stream;
-pub mod preset_block;
+pub(crate) mod preset_block;
+mod preset_codes;
 pub mod splice;
 pub mod stream;
 #[cfg(target_family = "wasm")]

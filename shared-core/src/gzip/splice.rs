@@ -282,8 +282,8 @@ impl GzipMemberBuilder {
         self.append_open_stream(open)
     }
 
-    /// Replaces the unfinished text by `blocks`, its compressed form, the last of which may be
-    /// final: nothing is appended after that.
+    /// Replaces the unfinished text by `blocks`, its compressed form. Nothing is appended after a
+    /// final block.
     pub(crate) fn replace_pending_with_blocks(
         &mut self,
         blocks: &[u8],

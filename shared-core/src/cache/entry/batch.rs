@@ -202,11 +202,11 @@ pub fn assemble_identity_batch(elements: &[BatchResponseElement]) -> Option<Slic
     Some(body)
 }
 
-/// Writes the array; `coded` writes the payloads of compressed entries.
+/// Writes the array; `write_compressed` writes the payloads of compressed entries.
 fn write_batch_response_array<S: BodySink>(
     to: &mut S,
     elements: &[BatchResponseElement],
-    mut coded: impl FnMut(&mut S, &CacheEntry, &OpenDeflateStream) -> Option<()>,
+    mut write_compressed: impl FnMut(&mut S, &CacheEntry, &OpenDeflateStream) -> Option<()>,
 ) -> Option<()> {
     for (n, element) in elements.iter().enumerate() {
         to.append_bytes(if n == 0 { b"[" } else { b"," })?;
@@ -222,7 +222,7 @@ fn write_batch_response_array<S: BodySink>(
             BatchResponseElement::Stored(entry, id) => {
                 entry.assemble_response_into(to, id, true, |to| match entry.stored_payload() {
                     EntryPayload::Raw(bytes) => to.append_bytes(bytes),
-                    EntryPayload::Open(open) => coded(to, entry, open),
+                    EntryPayload::Open(open) => write_compressed(to, entry, open),
                 })?;
             }
         }
@@ -231,10 +231,10 @@ fn write_batch_response_array<S: BodySink>(
 }
 
 /// Number of bytes that are copied into a batch: brackets, commas, texts, ids, and payloads;
-/// `coded` returns the number of copied bytes of a compressed one.
+/// `copied_length` returns the number of copied bytes of a compressed one.
 fn bytes_copied_into_batch(
     elements: &[BatchResponseElement],
-    mut coded: impl FnMut(&CacheEntry, &OpenDeflateStream) -> usize,
+    mut copied_length: impl FnMut(&CacheEntry, &OpenDeflateStream) -> usize,
 ) -> usize {
     let lengths = elements.iter().map(|element| match element {
         BatchResponseElement::RawJson(_) | BatchResponseElement::Assembled { .. } => {
@@ -245,7 +245,7 @@ fn bytes_copied_into_batch(
             around
                 + match entry.stored_payload() {
                     EntryPayload::Raw(bytes) => bytes.len(),
-                    EntryPayload::Open(open) => coded(entry, open),
+                    EntryPayload::Open(open) => copied_length(entry, open),
                 }
         }
     });

@@ -533,8 +533,8 @@ impl CacheEntry {
         (self.envelope_bytes.envelope_length() + id) as u64 + self.payload_length()
     }
 
-    /// Whether the payload is so short that its identity bytes are cached at the first use, and
-    /// inlined in batches.
+    /// Whether the payload has at most [`MAX_SHORT_PAYLOAD`] bytes: its identity bytes are cached at
+    /// the first use, and may be inlined in batches.
     pub(crate) fn is_payload_short(&self) -> bool {
         self.payload_length() <= MAX_SHORT_PAYLOAD
     }

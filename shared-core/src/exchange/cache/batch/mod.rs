@@ -455,7 +455,7 @@ impl Exchange {
         Some(self.respond_with_entry_body(first, Some(body), lookup, borrowed))
     }
 
-    /// Updates the weights of entries in the hot tier, some of which have both codings from now on.
+    /// Updates the weights of entries in the hot tier, as some may have both codings from now on.
     fn update_entry_weights<'a>(
         &self,
         entries: impl Iterator<Item = (&'a CacheKey, &'a Arc<CacheEntry>)>,
