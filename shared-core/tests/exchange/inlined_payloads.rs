@@ -6,11 +6,11 @@ use sszip_core::exchange::LookupAction;
 use crate::batch_off_loop::{answer, batch, call, config, look_up};
 use crate::setup;
 
-/// Returns a response with about `length` hexadecimal digits.
+/// Returns a response with about `length` hexadecimal digits, half of them zeros.
 fn node_response(block: usize, length: usize) -> String {
-    let words = (0..length / 16).map(|n| {
+    let words = (0..length / 32).map(|n| {
         let word = (n + block * 1000 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        format!("{word:016x}")
+        format!("{word:032x}")
     });
     let result: String = words.collect();
     format!(r#"{{"jsonrpc":"2.0","id":{block},"result":"0x{result}"}}"#)

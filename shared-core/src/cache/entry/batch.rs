@@ -4,17 +4,18 @@
 //! stored compressed, become part of the batch's text, which is compressed as a whole, because
 //! small responses resemble each other. Longer compressed entries are spliced as they are stored.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::{BodySink, CacheEntry, CompressionGate, EntryPayload};
+use super::{BodySink, CacheEntry, CompressionGate, EntryPayload, MAX_SHORT_PAYLOAD};
 use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
 use crate::gzip::preset_block::{compress_with_preset_codes, MAX_TEXT_LENGTH};
 use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
 
-/// Ratios of the identity length of an inlined payload to its compressed length. A better
-/// compressed one has few bytes to save; a worse one consists of digits that no other repeats.
-const INLINED_RATIOS: RangeInclusive<u64> = 2..=8;
+/// Minimum and maximum ratio of the identity length of an inlined payload to its compressed length.
+/// A better compressed one has few bytes to save; a worse one consists of digits that no other
+/// repeats.
+const MIN_INLINED_RATIO: u64 = 2;
+const MAX_INLINED_RATIO: u64 = 8;
 
 /// Maximum length of the inlined payloads of a batch, as a multiple of its other text. In a sandbox
 /// each batch decodes its payloads again, as there is no hot tier: a batch that consists of longer
@@ -90,15 +91,28 @@ impl InlinedBytesLimit {
         Self((MAX_TEXT_LENGTH as u64).min(text.saturating_mul(MAX_INLINED_SHARE)))
     }
 
-    /// Whether the payload of `entry` is inlined, which the limit then includes.
-    fn take_inlined_payload(&mut self, entry: &CacheEntry, open: &OpenDeflateStream) -> bool {
-        let is_inlined = entry.is_payload_short()
-            && open.length <= self.0
-            && INLINED_RATIOS.contains(&(open.length / (open.bytes.len() as u64).max(1)));
+    /// Whether this payload is inlined, which the limit then includes.
+    fn take_inlined_payload(&mut self, open: &OpenDeflateStream) -> bool {
+        let is_inlined = may_be_inlined(open) && open.length <= self.0;
         if is_inlined {
             self.0 -= open.length;
         }
         is_inlined
+    }
+}
+
+/// Whether a compressed payload is inlined in a batch that has space for it.
+fn may_be_inlined(open: &OpenDeflateStream) -> bool {
+    let compressed = open.bytes.len() as u64;
+    open.length <= MAX_SHORT_PAYLOAD
+        && open.length >= MIN_INLINED_RATIO * compressed
+        && open.length <= MAX_INLINED_RATIO * compressed
+}
+
+impl CacheEntry {
+    /// Whether a batch for a client that accepts gzip may inline the entry's compressed payload.
+    pub(crate) fn may_be_inlined(&self) -> bool {
+        matches!(self.stored_payload(), EntryPayload::Open(open) if may_be_inlined(open))
     }
 }
 
@@ -113,7 +127,7 @@ pub(crate) fn batch_coding_work<'a>(
         match (gzip, entry.is_compressed()) {
             (false, _) => work += entry.identity_bytes_to_decode(),
             (true, false) => work += entry.response_length(b""),
-            (true, true) if entry.is_payload_short() => inlined += entry.response_length(b""),
+            (true, true) if entry.may_be_inlined() => inlined += entry.response_length(b""),
             (true, true) => {}
         }
     }
@@ -163,7 +177,7 @@ fn assemble_batch_member(
     }
     let mut limit = InlinedBytesLimit::for_text_length(length - coded);
     let own = bytes_copied_into_batch(elements, |entry, open| {
-        match limit.take_inlined_payload(entry, open) {
+        match limit.take_inlined_payload(open) {
             true => entry.identity_length(),
             false => SlicedBody::bytes_copied_when_shared(open.bytes.len()),
         }
@@ -171,7 +185,7 @@ fn assemble_batch_member(
     let mut limit = InlinedBytesLimit::for_text_length(length - coded);
     let mut member = GzipMemberBuilder::with_capacity(elements.len() + 1, own)?;
     write_batch_response_array(&mut member, elements, |member, entry, open| {
-        if limit.take_inlined_payload(entry, open) {
+        if limit.take_inlined_payload(open) {
             // a damaged payload is sent as it is stored, as in a single response
             if let Some(payload) = entry.identity_payload() {
                 return member.append_plain_text(&payload);

@@ -216,7 +216,7 @@ pub struct BorrowedIdentityBytes {
 }
 
 /// Maximum identity length of a short payload, in bytes: of 98 % of transactions and 94 % of
-/// receipts.
+/// receipts. Batches may inline it, and its identity bytes are cached at their first use.
 const MAX_SHORT_PAYLOAD: u64 = 4 << 10;
 
 /// Minimum length in bytes of identity bytes that are reserved: the buffers of a connection take as
@@ -533,9 +533,8 @@ impl CacheEntry {
         (self.envelope_bytes.envelope_length() + id) as u64 + self.payload_length()
     }
 
-    /// Whether the payload has at most [`MAX_SHORT_PAYLOAD`] bytes: its identity bytes are cached at
-    /// the first use, and may be inlined in batches.
-    pub(crate) fn is_payload_short(&self) -> bool {
+    /// Whether the payload is so short that its identity bytes are cached at their first use.
+    fn is_payload_short(&self) -> bool {
         self.payload_length() <= MAX_SHORT_PAYLOAD
     }
 

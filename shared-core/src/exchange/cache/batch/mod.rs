@@ -220,11 +220,11 @@ impl Exchange {
         let entries = batch.found.iter().flatten().zip(ids);
         let mut elements: Vec<BatchResponseElement<'_>> = Vec::with_capacity(batch.calls.len());
         elements.extend(entries.map(|(entry, id)| BatchResponseElement::Stored(entry, id)));
-        let weight = total_compressed_weight(batch.found.iter().flatten());
+        let weight = total_decodable_weight(batch.found.iter().flatten(), gzip);
         let Some(body) = self.assemble_batch_body(&elements, gzip) else {
             return Err(borrowed);
         };
-        if total_compressed_weight(batch.found.iter().flatten()) != weight {
+        if total_decodable_weight(batch.found.iter().flatten(), gzip) != weight {
             let places = batch.places.iter().zip(&batch.found);
             self.update_entry_weights(
                 places.filter_map(|(place, entry)| Some((&place.as_ref()?.key, entry.as_ref()?))),
@@ -392,7 +392,7 @@ impl Exchange {
         let mut copied: u64 = 0;
         for entry in found.iter().flatten() {
             // the bytes of longer compressed entries are shared
-            copied += match (gzip, entry.is_compressed() && !entry.is_payload_short()) {
+            copied += match (gzip, entry.is_compressed() && !entry.may_be_inlined()) {
                 (true, true) => 0,
                 (true, false) => entry.response_length(b""),
                 (false, _) if !self.reserve_entry_decode(entry, &mut borrowed) => return None,
@@ -727,10 +727,16 @@ fn is_accept_encoding(edit: &HeadEdit) -> bool {
     edit.name == ACCEPT_ENCODING
 }
 
-/// Total weight of the entries that are stored compressed: it grows if one of them is decoded.
-fn total_compressed_weight<'a>(entries: impl Iterator<Item = &'a Arc<CacheEntry>>) -> u64 {
+/// Total weight of the entries that a batch may decode: it grows if it does.
+fn total_decodable_weight<'a>(
+    entries: impl Iterator<Item = &'a Arc<CacheEntry>>,
+    gzip: bool,
+) -> u64 {
     entries
-        .filter(|entry| entry.is_compressed())
+        .filter(|entry| match gzip {
+            true => entry.may_be_inlined(),
+            false => entry.is_compressed(),
+        })
         .map(|entry| entry.memory_weight())
         .sum()
 }
