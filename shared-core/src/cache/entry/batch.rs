@@ -11,10 +11,8 @@ use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
 use crate::gzip::preset_block::{compress_with_preset_codes, MAX_TEXT_LENGTH};
 use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
 
-/// Minimum and maximum ratio of the identity length of an inlined payload to its compressed length.
-/// A better compressed one has few bytes to save; a worse one consists of digits that no other
-/// repeats.
-const MIN_INLINED_RATIO: u64 = 2;
+/// Maximum ratio of the identity length of an inlined payload to its compressed length: a better
+/// compressed one is spliced, as compressing it again saves few bytes.
 const MAX_INLINED_RATIO: u64 = 8;
 
 /// Maximum length of the inlined payloads of a batch, as a multiple of its other text. In a sandbox
@@ -103,10 +101,7 @@ impl InlinedBytesLimit {
 
 /// Whether a compressed payload is inlined in a batch that has space for it.
 fn may_be_inlined(open: &OpenDeflateStream) -> bool {
-    let compressed = open.bytes.len() as u64;
-    open.length <= MAX_SHORT_PAYLOAD
-        && open.length >= MIN_INLINED_RATIO * compressed
-        && open.length <= MAX_INLINED_RATIO * compressed
+    open.length <= MAX_SHORT_PAYLOAD && open.length <= MAX_INLINED_RATIO * open.bytes.len() as u64
 }
 
 impl CacheEntry {

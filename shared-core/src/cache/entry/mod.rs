@@ -533,7 +533,7 @@ impl CacheEntry {
         (self.envelope_bytes.envelope_length() + id) as u64 + self.payload_length()
     }
 
-    /// Whether the payload is so short that its identity bytes are cached at their first use.
+    /// Whether the payload is short: its identity bytes are cached at their first use.
     fn is_payload_short(&self) -> bool {
         self.payload_length() <= MAX_SHORT_PAYLOAD
     }
