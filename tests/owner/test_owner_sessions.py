@@ -167,6 +167,15 @@ def test_long_entries_are_sent_in_parts(owner, join):
         names += [(one.name if one.id != 1_002 else "short") for one in frame_]
     assert "short" in names[: names.index("chunk")]
     assert a.reply(1_001).body == body
+    # nor does a lookup that is sent while the parts of two long ones are
+    a.send(lookup(1_003, 303), lookup(1_004, 303))
+    first = a.next("found", id=1_003)
+    a.send(lookup(1_005, 304))
+    a.next("found", id=1_005)
+    chunks = [one.id for one in a.received if one.name == "chunk"]
+    assert chunks.count(1_004) < 12
+    a.received.append(first)
+    assert a.reply(1_003).body == a.reply(1_004).body == body
     # parts of two entries may alternate
     first, second = (store(n, bytes([n % 256]) * 600_000, owner.generation, n) for n in (305, 306))
     a.send(first[0], second[0], second[1], first[1], first[2], second[2])

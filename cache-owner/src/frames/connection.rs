@@ -46,7 +46,8 @@ const READ_BYTES: usize = 64 << 10;
 /// Bytes from which on no further frame is added to a write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Memory of a session's replies from which on no further requests of it are handled, in bytes.
+/// Memory of a session's replies, without the parts of long ones, from which on no further requests of
+/// it are handled, in bytes.
 const MAX_WAITING_OUTPUT_BYTES: usize = 1 << 20;
 
 /// Minimum time between two send leases, in milliseconds.
@@ -228,19 +229,19 @@ impl<'a> FrameConnection<'a> {
             None => Poll::Pending,
         });
         tokio::select! {
-            // requests last: a client that always sends does not delay its own replies
+            // one read for each write: neither long entries nor a client that always sends delay others
             biased;
             Some(completed) = tasks.next_completed_tasks(), if !tasks.is_empty() => {
                 Ok(Wakeup::Completed(completed?))
             }
             () = woken => Ok(Wakeup::Events),
             () = timer, if is_timer_set => Ok(Wakeup::Continue),
-            Some(has_room) = wait_for_room(room.as_ref()) => {
-                has_room?;
-                Ok(Wakeup::Continue)
-            }
             received = poll_fn(|context| poll_receive(socket, decoder, context)), if reads => {
                 received?;
+                Ok(Wakeup::Continue)
+            }
+            Some(has_room) = wait_for_room(room.as_ref()) => {
+                has_room?;
                 Ok(Wakeup::Continue)
             }
         }

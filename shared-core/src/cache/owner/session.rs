@@ -58,6 +58,8 @@ pub struct OwnerSession {
     bulk: VecDeque<OwnerMessage>,
     /// Bytes of the bodies in both queues.
     output_bytes: usize,
+    /// Bytes of the bodies in `bulk`.
+    bulk_bytes: usize,
     /// The replies of a session that polls, in place of both queues.
     pub(super) polled: Option<PolledReplies>,
     /// Number of the last event that was put into a frame.
@@ -99,11 +101,12 @@ impl OwnerSession {
                 .is_some_and(PolledReplies::has_new_replies)
     }
 
-    /// Number of bytes of memory that the queued messages occupy, approximately.
+    /// Number of bytes of memory that the queued messages occupy, approximately, without the parts of
+    /// long bodies, which other messages overtake.
     pub fn queued_output_bytes(&self) -> usize {
-        let count = self.output.len() + self.bulk.len();
-        self.output_bytes
-            .saturating_add(count.saturating_mul(size_of::<OwnerMessage>()))
+        let bodies = self.output_bytes.saturating_sub(self.bulk_bytes);
+        let count = self.output.len();
+        bodies.saturating_add(count.saturating_mul(size_of::<OwnerMessage>()))
     }
 
     /// Queues a reply without an entry.
@@ -117,7 +120,13 @@ impl OwnerSession {
             return polled.queue_new_reply(reply, rest);
         }
         self.output.push_back(reply);
-        self.bulk.extend(rest);
+        self.extend_bulk(rest);
+    }
+
+    /// Queues messages that other messages overtake.
+    fn extend_bulk(&mut self, messages: Vec<OwnerMessage>) {
+        self.bulk_bytes += messages.iter().map(body_length).sum::<usize>();
+        self.bulk.extend(messages);
     }
 
     /// Queues the reply to a lookup that has found an entry, or that nothing was found if its bytes
@@ -172,7 +181,7 @@ impl OwnerSession {
         reply.push(end);
         // chunks name the lookup only: they must follow their own entry
         match has_chunks {
-            true => self.bulk.extend(reply),
+            true => self.extend_bulk(reply),
             false => self.output.extend(reply),
         }
     }
@@ -297,6 +306,7 @@ impl Owner {
             output: VecDeque::new(),
             bulk: VecDeque::new(),
             output_bytes: 0,
+            bulk_bytes: 0,
             polled: request.polls.then(PolledReplies::default),
             sent_event: 0,
             open_tasks: 0,
@@ -456,7 +466,10 @@ impl OwnerSession {
 
     /// Appends parts of long bodies.
     fn append_bulk(&mut self, frame: &mut OutgoingFrame) -> Result<(), SessionFrameEnd> {
-        append_queue(&mut self.bulk, &mut self.output_bytes, frame)
+        let before = self.output_bytes;
+        let result = append_queue(&mut self.bulk, &mut self.output_bytes, frame);
+        self.bulk_bytes -= before - self.output_bytes;
+        result
     }
 }
 
