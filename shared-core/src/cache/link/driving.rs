@@ -1,4 +1,4 @@
-//! What the host calls to carry the bytes of the connection.
+//! The calls by which the host carries the bytes of the connection.
 
 use std::sync::atomic::Ordering;
 

@@ -10,10 +10,10 @@
 //! | module            | concern                                                        |
 //! |-------------------|----------------------------------------------------------------|
 //! | `connection`      | the connection: its states, its bytes                          |
-//! | `driving`         | what the host calls to carry the bytes                         |
+//! | `driving`         | calls by which the host carries the bytes                      |
 //! | `session`         | the state of the session                                       |
 //! | `events`          | begin and loss of the session, events, send leases             |
-//! | `requests`        | what the exchanges request: the trait `OwnerClient`            |
+//! | `requests`        | requests of the exchanges: the trait `OwnerClient`             |
 //! | `jobs`            | requests without a reply, and their timeouts                   |
 //! | `background_queue`| entries to be stored and leases to be released                 |
 //! | `sending`         | requests as messages of the next frame                         |

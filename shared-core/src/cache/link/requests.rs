@@ -1,4 +1,4 @@
-//! What the exchanges of the process request of the owner.
+//! The requests of the exchanges of a process to the owner.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use super::owner_job::QueuedOwnerRequest;
 use crate::cache::CacheKey;
 
-/// So many of them, and so many bytes of entries that they keep alive: beyond
-/// it the oldest are dropped.
+/// Maximum number of requests, and of bytes of entries that they keep in memory;
+/// beyond it the oldest are dropped.
 const MOST: usize = 256;
 const MOST_BYTES: u64 = 64 << 20;
-/// So many leases of entries for which there was no room.
+/// Maximum number of leases to be released.
 const MOST_LEASES: usize = 4096;
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl OwnerBackgroundQueue {
         lease.or_else(|| self.queue.pop_front())
     }
 
-    /// What was last given for that key, to be done by itself.
+    /// Removes the last request for that key.
     pub(super) fn take_for_key(&mut self, key: &CacheKey) -> Option<QueuedOwnerRequest> {
         let is_of = |job: &QueuedOwnerRequest| matches!(job, QueuedOwnerRequest::Store { key: other, .. } if other == key);
         if let Some(at) = self.queue.iter().rposition(is_of) {

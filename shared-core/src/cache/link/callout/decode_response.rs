@@ -8,15 +8,15 @@ use super::owner_job::{LookupJob, QueuedOwnerRequest};
 use crate::bytes::try_push;
 use crate::cache::chain::NamespaceChains;
 use crate::cache::entry::CacheEntry;
+use crate::cache::link::found_entries::{accept_received_entry, ReceivedEntry};
 use crate::cache::link::unclaimed_replies::KeyedEntries;
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::ProcessCacheState;
-use crate::cache::resource::other_format_key;
 use crate::cache::CacheKey;
 use crate::memory;
 
-/// The entry of an answer; `None`: it is none, or does not hold any more, or
-/// memory is short.
+/// Decodes the entry of a reply, and stores it in the hot tier. Returns `None` if it is invalid or
+/// does not hold any more, or memory is short.
 pub(super) fn decode_entry(
     shared: &ProcessCacheState,
     chains: &NamespaceChains,
@@ -24,27 +24,12 @@ pub(super) fn decode_entry(
     answer: OwnerReply,
     now: u64,
 ) -> Option<Arc<CacheEntry>> {
-    // while memory is short nothing is stored
-    if memory::is_memory_short() {
-        return None;
-    }
-    let Some(entry) = answer.decode_carried_entry(now) else {
-        shared.count_invalid_entry();
-        return None;
+    let received = ReceivedEntry {
+        bytes: answer.body,
+        fresh: answer.fresh,
+        age: answer.age.saturating_mul(1000),
     };
-    let entry = connect_entry_with_chain(entry, chains)?;
-    // what was seen here may be on its way to the owner
-    let entry = Some(entry).filter(CacheEntry::is_valid_on_chain)?;
-    let hot = shared.hot_tier();
-    let entry = match hot.and_then(|hot| hot.get_fresh_or_stale(&other_format_key(key))) {
-        Some(_) => entry.mark_for_format_comparison(),
-        None => entry,
-    };
-    let entry = Arc::new(entry);
-    if let Some(hot) = hot {
-        hot.insert_newest(*key, &entry);
-    }
-    Some(entry)
+    accept_received_entry(shared, chains, key, received, now)
 }
 
 /// The entries of an answer to several look-ups.
