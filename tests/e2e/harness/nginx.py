@@ -5,6 +5,7 @@ The configuration is a template: `@port@` and `@port_NAME@` become free ports,
 """
 
 import contextlib
+import fcntl
 import itertools
 import os
 import pathlib
@@ -67,8 +68,8 @@ http {
 }
 """
 
-# Below the ephemeral range, so that no outgoing connection takes a port
-# between its choice and nginx's bind; apart for the workers of pytest-xdist.
+# Below the ephemeral range, so that no outgoing connection takes a port between its choice and
+# nginx's bind. A worker of pytest-xdist begins with ports of its own.
 _worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
 _ports = itertools.cycle(
     range(
@@ -76,6 +77,10 @@ _ports = itertools.cycle(
         12400 + 2500 * (_worker % 8),
     )
 )
+# Byte N is locked by the process of the tests that use port N, until it ends: a server that is not
+# started yet, or is restarted, does not listen, and two servers with SO_REUSEPORT would share a port.
+_RESERVATIONS = pathlib.Path(f"/tmp/sszip-test-ports-{os.getuid()}")
+_reservations = None
 
 
 def _adapted(http):
@@ -89,8 +94,22 @@ def _adapted(http):
     return http
 
 
+def _is_reserved(port):
+    """Whether another process uses the port; otherwise it is reserved for this one."""
+    global _reservations
+    if _reservations is None:
+        _reservations = os.open(_RESERVATIONS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(_reservations, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return True
+    return False
+
+
 def free_port():
     for port in itertools.islice(_ports, 2400):
+        if _is_reserved(port):
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
