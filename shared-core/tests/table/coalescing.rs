@@ -10,6 +10,7 @@ use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use super::driven::BodyEnd;
 use super::event_loops::{EventLoopsHost, HostOptions};
 use super::host::{ClientResponse, HostRequest, NodeFunction, NodeResponse};
+use super::owner::OwnerReplies;
 
 /// Number of different calls.
 const THINGS: u64 = 6;
@@ -126,21 +127,26 @@ fn check_client_response(calls: &Value, answer: &ClientResponse, oldest: u64) {
 }
 
 /// Hosts with and without a hot tier and an owner.
-const HOSTS: [HostOptions; 3] = [
+const HOSTS: [HostOptions; 4] = [
     HostOptions {
         event_loops: 4,
         memory: Some(1 << 20),
-        owner: true,
+        owner: Some(OwnerReplies::Direct),
+    },
+    HostOptions {
+        event_loops: 4,
+        memory: Some(1 << 20),
+        owner: Some(OwnerReplies::Later),
     },
     HostOptions {
         event_loops: 4,
         memory: None,
-        owner: true,
+        owner: Some(OwnerReplies::Later),
     },
     HostOptions {
         event_loops: 4,
         memory: Some(1 << 20),
-        owner: false,
+        owner: None,
     },
 ];
 

@@ -15,7 +15,7 @@ use sszip_core::exchange::drive::OffLoopJob;
 use super::host::{
     ClientResponse, HostRequest, NextAction, NodeFunction, NodeResponse, RequestTask, TestHost,
 };
-use super::owner::OwnerThread;
+use super::owner::{OwnerReplies, OwnerThread};
 
 /// Longer than any request takes here: a request that waits so long was never woken.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -78,7 +78,7 @@ pub struct HostOptions {
     pub event_loops: usize,
     /// Capacity of the hot tier in bytes, if it has one.
     pub memory: Option<u64>,
-    pub owner: bool,
+    pub owner: Option<OwnerReplies>,
 }
 
 impl EventLoopsHost {
@@ -90,7 +90,9 @@ impl EventLoopsHost {
                 .start_hot_tier(bytes, bytes / 16, has.event_loops),
             None => process.shared.split_tables_by_loop(has.event_loops),
         }
-        let owner = has.owner.then(|| OwnerThread::start(&process.shared));
+        let owner = has
+            .owner
+            .map(|replies| OwnerThread::start(&process.shared, replies));
         let mut threads = Vec::new();
         let mut longs = Vec::new();
         for _ in 0..2 {

@@ -25,6 +25,7 @@ mod support;
 use callout_host::CalloutHost;
 use event_loops::{EventLoopsHost, HostOptions};
 use host::SequentialHost;
+use owner::OwnerReplies;
 
 fn assert_no_failures(failures: &[String]) {
     let many = failures.len();
@@ -72,12 +73,14 @@ fn sequence_holds_for_each_split_of_its_bodies() {
 
 #[test]
 fn table_holds_on_several_event_loops() {
-    let host = EventLoopsHost::new(HostOptions {
-        event_loops: 4,
-        memory: Some(256 << 20),
-        owner: true,
-    });
-    assert_no_failures(&run_concurrently(&host, &[]));
+    for replies in [OwnerReplies::Later, OwnerReplies::Direct] {
+        let host = EventLoopsHost::new(HostOptions {
+            event_loops: 4,
+            memory: Some(256 << 20),
+            owner: Some(replies),
+        });
+        assert_no_failures(&run_concurrently(&host, &[]));
+    }
 }
 
 /// The host has an owner, but no hot tier and no timers, like a sandbox.
@@ -86,7 +89,7 @@ fn table_holds_without_a_hot_tier_and_without_timers() {
     let host = EventLoopsHost::new(HostOptions {
         event_loops: 1,
         memory: None,
-        owner: true,
+        owner: Some(OwnerReplies::Later),
     });
     assert_no_failures(&run_concurrently(&host, &IN_MEMORY));
 }

@@ -1,4 +1,5 @@
-//! An owner in the same process that replies on a thread of its own, after any delay.
+//! An owner in the same process that replies on a thread of its own, after any delay, or within the
+//! call.
 
 use sszip_core::hash_keys::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use sszip_core::cache::entry::wire::{decode_cache_entry, EncodedEntry};
 use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::freshness::FinalityUpgrade;
 use sszip_core::cache::process::flights::{FlightLeadership, FlightOutcome};
-use sszip_core::cache::process::owner_client::{OwnerAdminReply, OwnerClient};
+use sszip_core::cache::process::owner_client::{DirectLookup, OwnerAdminReply, OwnerClient};
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::{CacheKey, CacheNamespace};
@@ -23,8 +24,11 @@ pub struct InProcessOwner {
     questions: Mutex<Option<Sender<OwnerQuery>>>,
     /// Entries that look-ups of several keys have found.
     found: Mutex<HashMap<WaitingRequestId, (u64, Entries)>>,
+    stored: Mutex<HashMap<CacheKey, StoredEntry>>,
     purge_generation: AtomicU64,
     followed_chains: NamespaceChains,
+    /// The process, if lookups are answered within the call.
+    direct: Option<Weak<ProcessCacheState>>,
 }
 
 /// The entries that a lookup of several keys found.
@@ -40,6 +44,15 @@ enum OwnerQuery {
     Purge(Sender<()>),
 }
 
+/// The manner in which an owner replies to lookups of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerReplies {
+    /// Its thread replies later.
+    Later,
+    /// It replies within the call.
+    Direct,
+}
+
 /// The owner's thread with its client; it ends when this is dropped.
 pub struct OwnerThread {
     pub owned: Arc<InProcessOwner>,
@@ -47,13 +60,16 @@ pub struct OwnerThread {
 }
 
 impl OwnerThread {
-    pub fn start(shared: &Arc<ProcessCacheState>) -> Self {
+    pub fn start(shared: &Arc<ProcessCacheState>, replies: OwnerReplies) -> Self {
         let (questions, receiver) = channel();
+        let is_direct = replies == OwnerReplies::Direct;
         let owned = Arc::new(InProcessOwner {
             questions: Mutex::new(Some(questions)),
             found: Mutex::default(),
+            stored: Mutex::default(),
             purge_generation: AtomicU64::new(1),
             followed_chains: NamespaceChains::default(),
+            direct: is_direct.then(|| Arc::downgrade(shared)),
         });
         shared.set_owner_client(owned.clone());
         let (owner, shared) = (Arc::clone(&owned), Arc::downgrade(shared));
@@ -75,6 +91,7 @@ impl Drop for OwnerThread {
 }
 
 /// An entry in the owner's store: its bytes, its expiry time and the time of its storage.
+#[derive(Debug)]
 struct StoredEntry {
     bytes: Vec<u8>,
     expires_at: u64,
@@ -107,24 +124,15 @@ impl InProcessOwner {
     }
 
     fn serve_queries(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<ProcessCacheState>) {
-        let mut stored: HashMap<CacheKey, StoredEntry> = HashMap::default();
-        let find = |stored: &HashMap<CacheKey, StoredEntry>, key: &CacheKey, now| {
-            let entry = Arc::new(stored.get(key)?.decode_if_fresh(now)?);
-            Some(entry)
-        };
         for question in receiver {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            let keep = |key, entry: &Arc<CacheEntry>| {
-                if let Some(hot) = shared.hot_tier() {
-                    hot.insert(key, Arc::clone(entry));
-                }
-            };
+            let mut stored = self.stored.lock().unwrap();
             match question {
                 OwnerQuery::Lookup(key, token, leases, now) => match find(&stored, &key, now) {
                     Some(entry) => {
-                        keep(key, &entry);
+                        insert_into_hot_tier(&shared, key, &entry);
                         shared.finish_flight_and_wake(token, FlightOutcome::Answer(entry));
                     }
                     None if leases => shared.hand_over_flight(token),
@@ -133,7 +141,7 @@ impl InProcessOwner {
                 OwnerQuery::BatchLookup(keys, waiter, now) => {
                     let entries = keys.iter().filter_map(|key| {
                         let entry = find(&stored, key, now)?;
-                        keep(*key, &entry);
+                        insert_into_hot_tier(&shared, *key, &entry);
                         Some((*key, entry))
                     });
                     let found = (self.purge_generation(), entries.collect());
@@ -167,9 +175,49 @@ impl InProcessOwner {
     }
 }
 
+fn find(
+    stored: &HashMap<CacheKey, StoredEntry>,
+    key: &CacheKey,
+    now: u64,
+) -> Option<Arc<CacheEntry>> {
+    stored.get(key)?.decode_if_fresh(now).map(Arc::new)
+}
+
+fn insert_into_hot_tier(shared: &ProcessCacheState, key: CacheKey, entry: &Arc<CacheEntry>) {
+    if let Some(hot) = shared.hot_tier() {
+        hot.insert(key, Arc::clone(entry));
+    }
+}
+
 impl OwnerClient for InProcessOwner {
     fn is_owner_reachable(&self) -> bool {
         true
+    }
+
+    fn lookup_directly(
+        &self,
+        token: FlightLeadership,
+        _leases: bool,
+        _in_vain: bool,
+        now: u64,
+    ) -> DirectLookup {
+        let Some(shared) = self.direct.as_ref().and_then(Weak::upgrade) else {
+            return DirectLookup::Unanswered(token);
+        };
+        // purges come into effect under this lock
+        let stored = self.stored.lock().unwrap();
+        let key = *token.flight_key();
+        match find(&stored, &key, now) {
+            Some(entry) => {
+                insert_into_hot_tier(&shared, key, &entry);
+                let outcome = FlightOutcome::Answer(Arc::clone(&entry));
+                shared.finish_flight_and_wake(token, outcome);
+                DirectLookup::Found(entry)
+            }
+            // some lookups need the owner's thread
+            None if key[0] % 2 == 0 => DirectLookup::Unanswered(token),
+            None => DirectLookup::Missing(token),
+        }
     }
 
     fn lookup_at_owner(

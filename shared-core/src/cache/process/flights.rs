@@ -212,6 +212,14 @@ impl CoalescedFlights {
         flight.map(|flight| flight.leased = true).is_some()
     }
 
+    /// Takes the owner's lease from the flight of this leadership, to be returned by the caller.
+    /// Returns whether the flight had it.
+    pub fn take_flight_lease(&self, token: &FlightLeadership) -> bool {
+        let mut state = lock_ignoring_poison(&self.0);
+        let flight = state.flights.get_mut(&token.0);
+        flight.is_some_and(|flight| std::mem::take(&mut flight.leased))
+    }
+
     /// Returns the leased keys whose flights ended without a response since the last call.
     pub fn take_returnable_leases(&self) -> Vec<CacheKey> {
         std::mem::take(&mut lock_ignoring_poison(&self.0).over)
@@ -238,10 +246,22 @@ impl CoalescedFlights {
         token: FlightLeadership,
         outcome: FlightOutcome,
     ) -> Vec<WaitingRequestId> {
+        self.finish_flight_with(token, || outcome)
+    }
+
+    /// Ends a flight like [`finish_flight`](Self::finish_flight), with the outcome that `outcome`
+    /// returns: it is called when no further request can join the flight. So a state that it reads
+    /// is not older than the state that any follower has read before it joined.
+    pub fn finish_flight_with(
+        &self,
+        token: FlightLeadership,
+        outcome: impl FnOnce() -> FlightOutcome,
+    ) -> Vec<WaitingRequestId> {
         let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
             return Vec::new();
         };
+        let outcome = outcome();
         if flight.leased && matches!(outcome, FlightOutcome::NotShareable) {
             state.over.push(token.0);
         }

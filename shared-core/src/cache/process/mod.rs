@@ -198,6 +198,7 @@ impl ProcessCacheState {
 
     /// Sends a fetched response to the followers of its flight, as soon as it is known to be valid.
     pub fn publish_to_followers(&self, landing: PendingFlightResponse) {
+        let generation = landing.generation;
         let (token, outcome) = match self.owner_client() {
             Some(owner) => match owner.publish_response(landing) {
                 Ok(()) => return,
@@ -205,7 +206,15 @@ impl ProcessCacheState {
             },
             None => (landing.token, FlightOutcome::Answer(landing.entry)),
         };
-        self.finish_flight_and_wake(token, outcome);
+        // a purge may come into effect on another thread, and a request may follow after it
+        let followers = self.flights.finish_flight_with(token, || {
+            match self.purge_generation() == generation {
+                true => outcome,
+                false => FlightOutcome::NotShareable,
+            }
+        });
+        self.wake_waiters(followers);
+        self.return_ended_leases();
     }
 
     /// Hands a flight over with [`CoalescedFlights::hand_over_leadership`], and wakes the next leader.

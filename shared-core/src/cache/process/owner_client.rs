@@ -1,8 +1,8 @@
 //! The interface of a process to the owner of its machine's entries.
 //!
-//! The implementation decides how the owner is reached: by a [`Link`] over connections that a host
-//! opens, by callouts of a proxy that has no connections of its own, or by a library in the same
-//! process. No call blocks. The result of a request is passed to [`ProcessCacheState`] on any thread: it
+//! The implementation decides how the owner is reached: by a [`Link`] over a connection that a host
+//! opens, and by direct calls if the owner runs in this process, or by callouts of a proxy that has no
+//! connections of its own. No call blocks. The result of a request is passed to [`ProcessCacheState`] on any thread: it
 //! [ends](super::ProcessCacheState::finish_flight_and_wake) the flight of a key, or
 //! [hands it over](super::ProcessCacheState::hand_over_flight), and
 //! [wakes](super::ProcessCacheState::wake_waiters) the batches that looked up several keys.
@@ -35,6 +35,19 @@ pub struct PendingFlightResponse {
     pub generation: u64,
 }
 
+/// The result of a lookup that does not wait for the owner.
+#[derive(Debug)]
+pub enum DirectLookup {
+    /// The owner has the entry. The flight has ended, and its followers receive the entry.
+    Found(Arc<CacheEntry>),
+    /// The owner has no entry that can be sent: the caller leads the flight. If the owner has granted
+    /// a lease, the flight [has it](super::flights::CoalescedFlights::record_flight_lease).
+    Missing(FlightLeadership),
+    /// The owner can't reply without a wait: call
+    /// [`lookup_at_owner`](OwnerClient::lookup_at_owner).
+    Unanswered(FlightLeadership),
+}
+
 /// The interface through which the exchanges of a process use the owner: lookups, leases, stores
 /// and purges. Any thread may call it.
 pub trait OwnerClient: fmt::Debug + Send + Sync {
@@ -45,6 +58,23 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// the key itself.
     fn may_follow_flights(&self) -> bool {
         true
+    }
+
+    /// Looks up the key of `token`'s flight at an owner that can reply within this call, because it
+    /// runs in this process. The parameters are those of
+    /// [`lookup_at_owner`](Self::lookup_at_owner).
+    ///
+    /// An entry that a purge covers must not reach a request that began after the purge came into
+    /// effect: no purge comes into effect here between the last comparison of generations and the
+    /// end of the flight.
+    fn lookup_directly(
+        &self,
+        token: FlightLeadership,
+        _leases: bool,
+        _in_vain: bool,
+        _now: u64,
+    ) -> DirectLookup {
+        DirectLookup::Unanswered(token)
     }
 
     /// Looks up the entry of one key at the owner, for the flight of `token` in this namespace. All

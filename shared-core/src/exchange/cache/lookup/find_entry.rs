@@ -8,7 +8,7 @@ use crate::cache::process::flights::{
 };
 use crate::cache::process::hot::HotTier;
 use crate::cache::process::negative_cache::UncacheableSharing;
-use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
@@ -20,7 +20,7 @@ use crate::exchange::cache::fill::target::FillTarget;
 use crate::exchange::cache::format_pair::have_equal_entry_values;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
 use crate::exchange::cache::lookup::result::LookupResult;
-use crate::exchange::cache::waiting::{AwaitedResult, WaitingRequest};
+use crate::exchange::cache::waiting::{AwaitedResult, PurgeAndChainSnapshot, WaitingRequest};
 use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_min_length;
 
@@ -161,12 +161,20 @@ impl Exchange {
                 let Some(entry) = self.find_newly_stored_entry(&key, sought, lookup) else {
                     return FetchDecision::Fetch(Some(token));
                 };
+                if shared.flights.take_flight_lease(&token) {
+                    if let Some(owner) = shared.owner_client() {
+                        owner.release_lease(key);
+                    }
+                }
                 shared.finish_flight_and_wake(token, FlightOutcome::Answer(Arc::clone(&entry)));
                 FetchDecision::from_lookup_result(
                     self.respond_from_entry(&key, entry, sought.id, lookup),
                 )
             }
             FlightRole::Leads(token) => FetchDecision::Fetch(token),
+            FlightRole::Found(entry) => FetchDecision::from_lookup_result(
+                self.respond_from_shared_entry(shared, sought, entry, &since, lookup),
+            ),
             FlightRole::Follows if self.may_send_stale(lookup) => {
                 shared.leave_flight(&key, waiter);
                 FetchDecision::from_lookup_result(self.respond_stale(CacheStatus::Updating, lookup))
@@ -297,15 +305,10 @@ impl Exchange {
             Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable)) => None,
             Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
-                self.mark_usable_when_stale(&entry);
-                let found = Some(entry)
-                    .filter(|_| !parted && shared.may_share_response(lookup.now))
-                    .filter(|entry| since.allows_entry_since_wait(&shared, entry))
-                    .filter(|entry| {
-                        sought.id.is_some() || !self.is_invalidated_since_fetch(entry, lookup)
-                    })
-                    .filter(|entry| self.matches_other_format(&key, entry))
-                    .and_then(|entry| self.respond_from_entry(&key, entry, sought.id, lookup));
+                let found = match parted {
+                    false => self.respond_from_shared_entry(&shared, sought, entry, &since, lookup),
+                    true => None,
+                };
                 if let Some(found) = found {
                     return found;
                 }
@@ -315,6 +318,27 @@ impl Exchange {
         let mut fill = self.new_cache_fill(target(), scope.clone(), token, lookup);
         fill.rekeyed = parted;
         self.attach_cache_fill(fill, lookup)
+    }
+
+    /// Responds with an entry that another request has fetched, or the owner had, if it may be sent
+    /// to this request, which began with the state `since`.
+    fn respond_from_shared_entry(
+        &mut self,
+        shared: &ProcessCacheState,
+        sought: &LookupTarget<'_>,
+        entry: Arc<CacheEntry>,
+        since: &PurgeAndChainSnapshot,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<LookupResult> {
+        self.mark_usable_when_stale(&entry);
+        let may_send = shared.may_share_response(lookup.now)
+            && since.allows_entry_since_wait(shared, &entry)
+            && (sought.id.is_some() || !self.is_invalidated_since_fetch(&entry, lookup))
+            && self.matches_other_format(&sought.key, &entry);
+        match may_send {
+            true => self.respond_from_entry(&sought.key, entry, sought.id, lookup),
+            false => None,
+        }
     }
 }
 
@@ -337,6 +361,8 @@ impl FetchDecision {
 pub(in crate::exchange) enum FlightRole {
     /// The request leads, or (`None`) is sent to the node without a flight.
     Leads(Option<FlightLeadership>),
+    /// The owner has the entry. The flight has ended.
+    Found(Arc<CacheEntry>),
     /// The owner is queried: wait.
     AwaitsOwner,
     /// Another request leads: wait.
@@ -361,16 +387,23 @@ fn join_flight(
         None => return FlightRole::Leads(None),
     };
     let token = match shared.owner_client() {
-        Some(owner) if shared.flights.follow_own_flight(&token, waiter).is_some() => {
-            match owner.lookup_at_owner(key, token, namespace, coalesces, in_vain, now) {
-                Ok(()) => return FlightRole::AwaitsOwner,
-                Err(token) => {
-                    shared.flights.remove_follower(&key, waiter);
-                    token
+        Some(owner) => match owner.lookup_directly(token, coalesces, in_vain, now) {
+            DirectLookup::Found(entry) => return FlightRole::Found(entry),
+            DirectLookup::Missing(token) => token,
+            DirectLookup::Unanswered(token)
+                if shared.flights.follow_own_flight(&token, waiter).is_some() =>
+            {
+                match owner.lookup_at_owner(key, token, namespace, coalesces, in_vain, now) {
+                    Ok(()) => return FlightRole::AwaitsOwner,
+                    Err(token) => {
+                        shared.flights.remove_follower(&key, waiter);
+                        token
+                    }
                 }
             }
-        }
-        _ => token,
+            DirectLookup::Unanswered(token) => token,
+        },
+        None => token,
     };
     if !coalesces {
         shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
