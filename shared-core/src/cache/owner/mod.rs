@@ -13,6 +13,7 @@
 //! | [`session_tasks`] | messages of a process, and the tasks they need       |
 //! | `session_lookups` | the lookups among them                               |
 //! | `session_polls`   | sessions whose processes poll for events             |
+//! | [`direct_calls`]  | calls of the owner's process, in place of messages   |
 //! | [`memory_tier`]   | entries in memory, within a number of bytes          |
 //! | [`disk`]          | the store interface of the owner                     |
 //! | [`chain_updates`] | publication of chain states to the processes         |
@@ -23,6 +24,7 @@
 
 pub mod chain_updates;
 mod clock;
+pub mod direct_calls;
 pub mod disk;
 pub mod entry_updates;
 mod event_queue;

@@ -246,6 +246,13 @@ impl ProcessTable {
             .is_some_and(|process| process.queue.event_count() <= MAX_QUEUED_EVENTS)
     }
 
+    /// Returns the name of the process whose open session has this stream number.
+    pub(super) fn process_of_open_session(&self, stream_number: u64) -> Option<OwnerClientName> {
+        let session = OwnerEventStreamId(stream_number);
+        let name = self.streams.get(&session)?;
+        self.is_session_open(session).then(|| name.clone())
+    }
+
     /// Returns the event of a session after that number, or the first one that is not acknowledged,
     /// with its number.
     pub fn session_event_after(

@@ -10,7 +10,7 @@ use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
 
 /// Total decompressed bytes of unchecked entries that are read strictly before a message returns.
-const INLINE_CHECK_BYTES: u64 = 32 << 10;
+pub(super) const INLINE_CHECK_BYTES: u64 = 32 << 10;
 
 impl Owner {
     /// Looks a key up. Returns the task that completes the lookup, if it needs one.

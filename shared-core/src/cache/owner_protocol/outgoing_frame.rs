@@ -16,7 +16,7 @@ const MIN_SHARED_PIECE_BYTES: usize = 4 << 10;
 
 /// Maximum length of the heads that this version sends, in bytes: the longest is the head of a
 /// stored entry with a method of 255 bytes.
-const MAX_SENT_HEAD_BYTES: usize = 640;
+pub const MAX_SENT_HEAD_BYTES: usize = 640;
 
 /// The reason why a message was not added to a frame. The frame is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@ use super::message_head::{
     copy_body, copy_chunk, copy_first_part, parse_head, parse_head_without_id, parse_only_key,
     reject_body, skip_unknown_kind,
 };
-use super::outgoing_frame::{FrameAppendError, OutgoingFrame};
+use super::outgoing_frame::{FrameAppendError, OutgoingFrame, MAX_SENT_HEAD_BYTES};
 use super::protocol_error::ProtocolError;
 use crate::cache::chain::ShownBlock;
 use crate::cache::class::LifetimeClass;
@@ -153,6 +153,42 @@ struct StoreHead<'a> {
     total: u64,
 }
 
+impl StoreRequest {
+    fn head(&self) -> StoreHead<'_> {
+        StoreHead {
+            key: self.key,
+            about: Cow::Borrowed(&self.about),
+            fresh: self.fresh,
+            age: self.age,
+            if_final: self.if_final,
+            total: self.total,
+        }
+    }
+
+    /// Serializes the head of the message, for a direct call. Returns `None` if it is too long.
+    pub fn serialize_head<'a>(
+        &self,
+        buffer: &'a mut [u8; MAX_SENT_HEAD_BYTES],
+    ) -> Option<&'a [u8]> {
+        let head = postcard::to_slice(&self.head(), buffer).ok()?;
+        Some(head)
+    }
+
+    /// Decodes the head of a message that a direct call has passed. The request has no bytes of the
+    /// entry.
+    ///
+    /// # Errors
+    /// [`ProtocolError`].
+    pub fn decode_head(head: &[u8]) -> Result<Self, ProtocolError> {
+        decode_store_request(&RawMessage {
+            kind: kind::STORE,
+            id: 0,
+            head,
+            body: &[],
+        })
+    }
+}
+
 impl ProcessMessage {
     /// Appends the message to a frame.
     ///
@@ -184,15 +220,7 @@ impl ProcessMessage {
                 frame.append_message(kind::BATCH_LOOKUP, *id, &(), &body)
             }
             Self::Store(store) => {
-                let head = StoreHead {
-                    key: store.key,
-                    about: Cow::Borrowed(&store.about),
-                    fresh: store.fresh,
-                    age: store.age,
-                    if_final: store.if_final,
-                    total: store.total,
-                };
-                frame.append_message(kind::STORE, store.id, &head, &store.entry)
+                frame.append_message(kind::STORE, store.id, &store.head(), &store.entry)
             }
             Self::Release(key) => frame.append_message(kind::RELEASE, 0, key, none),
             Self::ShowBlock {

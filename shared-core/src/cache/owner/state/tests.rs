@@ -8,6 +8,7 @@ use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::store::StoreWriteOutageReason;
 
+mod direct;
 mod following;
 mod forms;
 mod inactive;

@@ -10,7 +10,7 @@ use crate::cache::entry::{
 use super::*;
 
 /// An unchecked entry, in wire format.
-fn unread(generation: u64, result: &str) -> Arc<OwnerMemoryEntry> {
+pub(super) fn unread(generation: u64, result: &str) -> Arc<OwnerMemoryEntry> {
     let envelope = EnvelopeBytes {
         id: ResponseIdPosition::BeforeResult,
         before: br#"{"jsonrpc":"2.0","id":"#[..].into(),
