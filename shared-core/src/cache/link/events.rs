@@ -64,9 +64,12 @@ impl OwnerLink {
         }
         match message {
             OwnerMessage::Welcome {
-                generation, event, ..
+                session,
+                generation,
+                event,
             } if stage == SessionStage::Requested => {
                 self.begin_session(state, shared, generation, event);
+                state.session.number = session;
                 Ok(())
             }
             OwnerMessage::Refused(reason) => {
@@ -138,6 +141,7 @@ impl OwnerLink {
         // all chains that it follows came before
         if let Some(reported) = session.reported_chains.take() {
             self.chains.retain_chains_of_namespaces(&reported);
+            self.direct.begin(session.number);
         }
     }
 
@@ -206,6 +210,7 @@ impl OwnerLink {
 
     /// Fails or repeats all requests, because the session is lost. The send lease continues.
     pub(super) fn handle_session_lost(&self, state: &mut LinkState, shared: &ProcessCacheState) {
+        self.direct.end();
         state.session.stage = SessionStage::Closed;
         state.session.coming_lease = None;
         state.shown_blocks.clear();

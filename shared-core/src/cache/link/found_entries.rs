@@ -28,6 +28,20 @@ pub(super) fn accept_received_entry(
     received: ReceivedEntry,
     now: u64,
 ) -> Option<Arc<CacheEntry>> {
+    let entry = decode_received_entry(shared, chains, key, received, now)?;
+    insert_received_entry(shared, key, &entry);
+    Some(entry)
+}
+
+/// Decodes an entry that the owner has sent. Returns `None` if it is invalid or does not hold any
+/// more, or memory is short.
+pub(super) fn decode_received_entry(
+    shared: &ProcessCacheState,
+    chains: &NamespaceChains,
+    key: &CacheKey,
+    received: ReceivedEntry,
+    now: u64,
+) -> Option<Arc<CacheEntry>> {
     // while memory is short nothing is stored
     if memory::is_memory_short() {
         return None;
@@ -49,11 +63,18 @@ pub(super) fn accept_received_entry(
         Some(_) => entry.mark_for_format_comparison(),
         None => entry,
     };
-    let entry = Arc::new(entry);
-    if let Some(hot) = hot {
-        hot.insert_newest(*key, &entry);
+    Some(Arc::new(entry))
+}
+
+/// Stores an entry of the owner in the hot tier.
+pub(super) fn insert_received_entry(
+    shared: &ProcessCacheState,
+    key: &CacheKey,
+    entry: &Arc<CacheEntry>,
+) {
+    if let Some(hot) = shared.hot_tier() {
+        hot.insert_newest(*key, entry);
     }
-    Some(entry)
 }
 
 /// Ends a lookup without an entry: the node is queried. Passes the keys of leases that nobody needs

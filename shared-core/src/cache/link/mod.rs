@@ -19,11 +19,15 @@
 //! | `sending`         | requests as messages of the next frame                         |
 //! | `replies`         | the owner's replies to lookups                                 |
 //! | `found_entries`   | entries that the owner has sent                                |
+//! | [`direct_owner`]  | the interface to an owner in this process                      |
+//! | `direct_calls`    | lookups, stores and releases by calls of such an owner         |
 //! | [`callout`]       | the owner client of a host without connections                 |
 
 mod background_queue;
 pub mod callout;
 mod connection;
+mod direct_calls;
+pub mod direct_owner;
 mod driving;
 mod events;
 mod found_entries;
@@ -48,6 +52,7 @@ pub use self::callout::message::{
 };
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
+use self::direct_owner::DirectSession;
 pub use self::http1::{serialize_owner_request as request_text, OwnerReplyHead};
 use self::jobs::{LookupJob, OwnerJobTable, PartialReply};
 use self::owner_health::OwnerHealth;
@@ -123,6 +128,7 @@ pub struct OwnerLink {
     is_driver_woken: AtomicBool,
     /// Waker of the thread that drives the connection, if it waits for one.
     driver: Option<(Arc<dyn EventLoopWaker>, usize)>,
+    direct: DirectSession,
 }
 
 #[derive(Debug)]
@@ -173,6 +179,7 @@ impl OwnerLink {
             generation: AtomicU64::new(0),
             is_driver_woken: AtomicBool::new(false),
             driver: None,
+            direct: DirectSession::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
 use crate::cache::process::flights::FlightLeadership;
-use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -29,6 +29,16 @@ const MAX_SHOWN_BLOCKS: usize = 256;
 impl OwnerClient for OwnerLink {
     fn is_owner_reachable(&self) -> bool {
         lock_ignoring_poison(&self.state).accepts_lookups()
+    }
+
+    fn lookup_directly(
+        &self,
+        token: FlightLeadership,
+        leases: bool,
+        in_vain: bool,
+        now: u64,
+    ) -> DirectLookup {
+        self.lookup_by_call(token, leases && !in_vain, now)
     }
 
     fn lookup_at_owner(
@@ -107,6 +117,9 @@ impl OwnerClient for OwnerLink {
         about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
     ) {
+        let Some(about) = self.store_by_call(key, &entry, about, if_final) else {
+            return;
+        };
         let mut state = lock_ignoring_poison(&self.state);
         if state.session.is_open() {
             state.background.push_store(QueuedStore {
@@ -120,6 +133,9 @@ impl OwnerClient for OwnerLink {
     }
 
     fn release_lease(&self, key: CacheKey) {
+        if self.release_by_call(&key) {
+            return;
+        }
         let mut state = lock_ignoring_poison(&self.state);
         if state.session.is_open() {
             state.background.push_release(key);

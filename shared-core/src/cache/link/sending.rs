@@ -13,7 +13,7 @@ use crate::cache::process::ProcessCacheState;
 
 /// Duration of the requested leases in milliseconds: some calls take a node that long. A lease ends
 /// with the session of its process.
-const LEASE_MS: u32 = 60_000;
+pub(super) const LEASE_MS: u32 = 60_000;
 
 impl LinkState {
     /// Whether messages wait to be sent.

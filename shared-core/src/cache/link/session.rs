@@ -18,6 +18,8 @@ const SILENCE_PAUSE_MS: u64 = 250;
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
     pub(super) stage: SessionStage,
+    /// Number of the session.
+    pub(super) number: u64,
     /// Number of the last session request.
     pub(super) attempt: u32,
     /// Whether any owner has opened a session.

@@ -23,6 +23,7 @@ use crate::cache::CacheKey;
 use self::chains::SPACE;
 
 mod chains;
+mod direct;
 mod frames;
 mod lookups;
 mod purging;
@@ -43,7 +44,7 @@ fn test_waiter(id: usize) -> WaitingRequestId {
 
 /// A host that carries bytes between a link and a script of the owner.
 struct LinkTestHost {
-    shared: ProcessCacheState,
+    shared: Arc<ProcessCacheState>,
     queue: Arc<WokenRequestQueue>,
     link: Arc<OwnerLink>,
     now: u64,
@@ -66,7 +67,12 @@ impl LinkTestHost {
     }
 
     fn without_memory() -> Self {
-        let shared = ProcessCacheState::default();
+        Self::with_link(|link, _| link)
+    }
+
+    /// Creates a host without memory, with the link that `attach` returns.
+    fn with_link(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
+        let shared = Arc::<ProcessCacheState>::default();
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
         let limits = OwnerLinkLimits {
@@ -74,7 +80,7 @@ impl LinkTestHost {
             max_entry: 1 << 20,
         };
         let name = OwnerClientName::new("w-1").unwrap();
-        let link = Arc::new(OwnerLink::new(name, limits));
+        let link = Arc::new(attach(OwnerLink::new(name, limits), &shared));
         shared.set_owner_client(link.clone());
         Self {
             shared,

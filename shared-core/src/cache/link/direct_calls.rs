@@ -1,0 +1,154 @@
+//! Lookups, stores and releases by direct calls of an owner in this process.
+//!
+//! A call that is not handled, because the owner has stopped, is another one than the session's, or
+//! needs its disk, is made by a message of the connection.
+
+use std::sync::Arc;
+
+use super::direct_owner::{DirectOwner, DirectReply, DirectSession};
+use super::found_entries::{decode_received_entry, insert_received_entry, ReceivedEntry};
+use super::sending::LEASE_MS;
+use super::OwnerLink;
+use crate::cache::entry::store_attributes::StoredEntryAttributes;
+use crate::cache::entry::wire::EncodedEntry;
+use crate::cache::entry::CacheEntry;
+use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
+use crate::cache::owner_protocol::message_body::MessageBody;
+use crate::cache::owner_protocol::owner_message::LeaseReply;
+use crate::cache::owner_protocol::process_message::StoreRequest;
+use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
+use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
+use crate::cache::process::ProcessCacheState;
+use crate::cache::CacheKey;
+use crate::lock::lock_ignoring_poison;
+
+impl OwnerLink {
+    /// Makes lookups, stores and releases direct calls of `owner` while the session is one of that
+    /// owner. `shared` is the state of the process whose exchanges use this link.
+    #[must_use]
+    pub fn attach_direct_owner(
+        self,
+        owner: Arc<dyn DirectOwner>,
+        shared: &Arc<ProcessCacheState>,
+    ) -> Self {
+        Self {
+            direct: DirectSession::new(owner, shared),
+            ..self
+        }
+    }
+
+    /// Looks up the key of a flight by a direct call.
+    pub(super) fn lookup_by_call(
+        &self,
+        token: FlightLeadership,
+        requests_lease: bool,
+        now: u64,
+    ) -> DirectLookup {
+        let Some((owner, session)) = self.direct.open_session() else {
+            return DirectLookup::Unanswered(token);
+        };
+        let Some(shared) = self.direct.process_state() else {
+            return DirectLookup::Unanswered(token);
+        };
+        let lease = requests_lease.then_some(LEASE_MS);
+        match owner.lookup(session, token.flight_key(), lease) {
+            // an event ends the wait for another process, and may come before this reply is handled
+            None | Some(DirectReply::Missing(LeaseReply::Pending)) => {
+                DirectLookup::Unanswered(token)
+            }
+            Some(DirectReply::Missing(lease)) => {
+                if lease == LeaseReply::Granted {
+                    shared.flights.record_flight_lease(token.flight_key());
+                }
+                DirectLookup::Missing(token)
+            }
+            Some(DirectReply::Found {
+                generation,
+                fresh,
+                age,
+                bytes,
+            }) => {
+                let received = ReceivedEntry { bytes, fresh, age };
+                self.share_found_entry(&shared, token, (session, generation), received, now)
+            }
+        }
+    }
+
+    /// Stores a found entry in the hot tier, and ends its flight with it, unless it may have been
+    /// purged in the meantime.
+    fn share_found_entry(
+        &self,
+        shared: &ProcessCacheState,
+        token: FlightLeadership,
+        (session, generation): (u64, u64),
+        received: ReceivedEntry,
+        now: u64,
+    ) -> DirectLookup {
+        let key = *token.flight_key();
+        let entry = decode_received_entry(shared, &self.chains, &key, received, now);
+        let Some(entry) = entry else {
+            return DirectLookup::Missing(token);
+        };
+        // purges come into effect, and sessions end, on another thread under this lock: a request
+        // that follows the flight or finds the entry in the hot tier began before the next purge
+        let state = lock_ignoring_poison(&self.state);
+        if generation < self.purge_generation() || !self.direct.is_session(session) {
+            return DirectLookup::Unanswered(token);
+        }
+        insert_received_entry(shared, &key, &entry);
+        let outcome = FlightOutcome::Answer(Arc::clone(&entry));
+        let followers = shared.flights.finish_flight(token, outcome);
+        drop(state);
+        shared.wake_waiters(followers);
+        DirectLookup::Found(entry)
+    }
+
+    /// Stores an entry by a direct call, or releases its lease if it can't be stored. Returns its
+    /// attributes if the call was not handled.
+    pub(super) fn store_by_call(
+        &self,
+        key: CacheKey,
+        entry: &CacheEntry,
+        about: StoredEntryAttributes,
+        if_final: Option<FinalityUpgrade>,
+    ) -> Option<StoredEntryAttributes> {
+        let Some((owner, session)) = self.direct.open_session() else {
+            return Some(about);
+        };
+        let now = owner.monotonic_ms();
+        let metadata = entry.response_metadata();
+        let fresh = metadata.expires_at.checked_sub(now);
+        let (Some(fresh), Some(body)) = (fresh, EncodedEntry::from_entry(entry)) else {
+            // it has expired, or memory is refused
+            self.release_lease(key);
+            return None;
+        };
+        let body = MessageBody::from(body);
+        let length = body.byte_length();
+        // a longer entry is sent in parts: its copy would delay the other requests of this thread
+        if length > MAX_BODY_BYTES {
+            return Some(about);
+        }
+        let request = StoreRequest {
+            id: 0,
+            key,
+            about,
+            fresh,
+            age: now.saturating_sub(metadata.stored_at),
+            if_final,
+            total: length as u64,
+            entry: body,
+        };
+        match owner.store(session, &request) {
+            true => None,
+            false => Some(request.about),
+        }
+    }
+
+    /// Releases a lease by a direct call. Returns whether the call was handled.
+    pub(super) fn release_by_call(&self, key: &CacheKey) -> bool {
+        let session = self.direct.open_session();
+        session.is_some_and(|(owner, session)| owner.release(session, key))
+    }
+}

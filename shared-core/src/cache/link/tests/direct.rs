@@ -1,0 +1,352 @@
+//! Tests of direct calls of an owner in this process.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Mutex;
+
+use super::*;
+use crate::cache::link::direct_owner::{DirectOwner, DirectReply};
+use crate::cache::owner_protocol::process_message::StoreRequest;
+use crate::cache::process::owner_client::DirectLookup;
+
+const SESSION: u64 = 1;
+
+/// A direct call that the owner has received.
+#[derive(Debug, PartialEq)]
+enum DirectCall {
+    Lookup(u64, CacheKey, Option<u32>),
+    Store(u64, Box<StoreRequest>),
+    Release(u64, CacheKey),
+}
+
+/// An owner that replies by a script.
+#[derive(Default)]
+struct ScriptedOwner {
+    calls: Mutex<Vec<DirectCall>>,
+    /// Replies to lookups; further lookups are not handled.
+    replies: Mutex<VecDeque<DirectReply>>,
+    /// The event of another thread during the next lookup.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    has_stopped: Mutex<bool>,
+}
+
+impl fmt::Debug for ScriptedOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.calls.fmt(f)
+    }
+}
+
+impl ScriptedOwner {
+    fn record_call(&self, call: DirectCall) -> bool {
+        self.calls.lock().unwrap().push(call);
+        !*self.has_stopped.lock().unwrap()
+    }
+
+    fn take_calls(&self) -> Vec<DirectCall> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
+    fn reply(&self, reply: DirectReply) {
+        self.replies.lock().unwrap().push_back(reply);
+    }
+
+    fn reply_with_entry(&self, generation: u64, entry: &CacheEntry) {
+        self.reply(DirectReply::Found {
+            generation,
+            fresh: 500,
+            age: 200,
+            bytes: bytes_of(entry),
+        });
+    }
+}
+
+impl DirectOwner for ScriptedOwner {
+    fn monotonic_ms(&self) -> u64 {
+        1_000
+    }
+
+    fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
+        if !self.record_call(DirectCall::Lookup(session, *key, lease)) {
+            return None;
+        }
+        let reply = self.replies.lock().unwrap().pop_front();
+        if let Some(meanwhile) = self.meanwhile.lock().unwrap().take() {
+            meanwhile();
+        }
+        reply
+    }
+
+    fn store(&self, session: u64, store: &StoreRequest) -> bool {
+        self.record_call(DirectCall::Store(session, Box::new(store.clone())))
+    }
+
+    fn release(&self, session: u64, key: &CacheKey) -> bool {
+        self.record_call(DirectCall::Release(session, *key))
+    }
+}
+
+/// Creates a host with an owner that direct calls reach.
+fn host_and_owner() -> (LinkTestHost, Arc<ScriptedOwner>) {
+    let owner = Arc::<ScriptedOwner>::default();
+    let direct = Arc::clone(&owner);
+    let host = LinkTestHost::with_link(|link, shared| link.attach_direct_owner(direct, shared));
+    host.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+    (host, owner)
+}
+
+fn host_with_session() -> (LinkTestHost, Arc<ScriptedOwner>) {
+    let (mut host, owner) = host_and_owner();
+    host.open_session(0, 5_000);
+    (host, owner)
+}
+
+/// Begins a flight of `KEY`, with a follower.
+fn lead_with_follower(host: &LinkTestHost, follower: usize) -> FlightLeadership {
+    let flights = &host.shared.flights;
+    let Some(CoalescingRole::Leader(token)) = flights.join_flight(KEY, test_waiter(99)) else {
+        panic!("the flight exists already");
+    };
+    let joined = flights.join_flight(KEY, test_waiter(follower));
+    assert!(matches!(joined, Some(CoalescingRole::Follower)));
+    token
+}
+
+fn look_up(host: &LinkTestHost, token: FlightLeadership) -> DirectLookup {
+    host.link().lookup_directly(token, true, false, host.now)
+}
+
+#[test]
+fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
+    let (mut host, owner) = host_with_session();
+    let token = lead_with_follower(&host, 1);
+    owner.reply_with_entry(0, &entry());
+    let DirectLookup::Found(found) = look_up(&host, token) else {
+        panic!();
+    };
+    assert_eq!(found.response_metadata().expires_at, host.now + 500);
+    assert_eq!(found.response_metadata().stored_at, host.now - 200);
+    assert_eq!(host.woken(), [1]);
+    assert!(Arc::ptr_eq(&host.answer(1).unwrap(), &found));
+    assert!(host.is_hot(KEY));
+    assert_eq!(host.shared.flights.flight_count(), 0);
+    let lookup = DirectCall::Lookup(SESSION, KEY, Some(60_000));
+    assert_eq!(owner.take_calls(), [lookup]);
+    host.run();
+    assert!(host.take_messages().is_empty());
+}
+
+#[test]
+fn entry_found_before_a_purge_is_not_shared_after_it() {
+    for purged in [None, Some(KEY), Some([8; 32])] {
+        let (mut host, owner) = host_with_session();
+        let event = OwnerMessage::Event {
+            number: 1,
+            event: SessionEvent::Purge {
+                generation: 1,
+                key: purged,
+            },
+        };
+        let bytes = host.frame_of(&[event]);
+        let (link, shared, now) = (Arc::clone(&host.link), Arc::clone(&host.shared), host.now);
+        *owner.meanwhile.lock().unwrap() = Some(Box::new(move || {
+            assert!(link.pass_read_buffer(|room| room[..bytes.len()].copy_from_slice(&bytes)));
+            link.report_read_bytes(&shared, bytes.len(), now);
+        }));
+        let token = lead_with_follower(&host, 1);
+        owner.reply_with_entry(0, &entry());
+        let DirectLookup::Unanswered(token) = look_up(&host, token) else {
+            panic!("{purged:?}");
+        };
+        assert!(host.woken().is_empty() && !host.is_hot(KEY));
+        // an entry that the purge does not cover is found by the next lookup
+        owner.reply_with_entry(1, &entry());
+        assert!(matches!(look_up(&host, token), DirectLookup::Found(_)));
+        assert!(host.is_hot(KEY));
+        host.run();
+        let applied = ProcessMessage::Applied {
+            event: 1,
+            generation: 1,
+        };
+        assert_eq!(host.take_messages(), [applied]);
+    }
+}
+
+#[test]
+fn entry_found_in_a_session_that_was_lost_is_not_shared() {
+    let (mut host, owner) = host_with_session();
+    let (link, shared, now) = (Arc::clone(&host.link), Arc::clone(&host.shared), host.now);
+    *owner.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        link.handle_connection_closed(&shared, now);
+    }));
+    let token = lead_with_follower(&host, 1);
+    owner.reply_with_entry(0, &entry());
+    let lookup = look_up(&host, token);
+    assert!(matches!(lookup, DirectLookup::Unanswered(_)));
+    assert!(host.woken().is_empty() && !host.is_hot(KEY));
+    host.is_open = false;
+    host.run();
+}
+
+#[test]
+fn invalid_entry_is_a_miss() {
+    let (host, owner) = host_with_session();
+    let token = lead_with_follower(&host, 1);
+    owner.reply(DirectReply::Found {
+        generation: 0,
+        fresh: 500,
+        age: 0,
+        bytes: b"rubbish".to_vec(),
+    });
+    assert!(matches!(look_up(&host, token), DirectLookup::Missing(_)));
+    assert_eq!(host.shared.take_invalid_count(), 1);
+}
+
+#[test]
+fn lease_of_a_direct_lookup_is_released_by_a_call_when_the_flight_ends_without_an_entry() {
+    for (decision, is_leased) in [
+        (LeaseReply::Granted, true),
+        (LeaseReply::Full, false),
+        (LeaseReply::NoLease, false),
+    ] {
+        let (mut host, owner) = host_with_session();
+        let token = lead_with_follower(&host, 1);
+        owner.reply(DirectReply::Missing(decision));
+        let DirectLookup::Missing(token) = look_up(&host, token) else {
+            panic!();
+        };
+        owner.take_calls();
+        // the follower fails, too
+        host.shared.hand_over_flight(token);
+        let token = host.lead(1).unwrap();
+        assert!(owner.take_calls().is_empty());
+        host.finish_without_response(token);
+        let released = is_leased.then_some(DirectCall::Release(SESSION, KEY));
+        assert_eq!(owner.take_calls(), Vec::from_iter(released));
+        assert!(host.take_messages().is_empty());
+    }
+}
+
+#[test]
+fn lease_is_not_requested_if_the_wait_for_another_process_is_in_vain() {
+    for (leases, in_vain) in [(false, false), (true, true)] {
+        let (host, owner) = host_with_session();
+        let token = lead_with_follower(&host, 1);
+        owner.reply(DirectReply::Missing(LeaseReply::NoLease));
+        let lookup = host
+            .link()
+            .lookup_directly(token, leases, in_vain, host.now);
+        assert!(matches!(lookup, DirectLookup::Missing(_)));
+        assert_eq!(owner.take_calls(), [DirectCall::Lookup(SESSION, KEY, None)]);
+    }
+}
+
+#[test]
+fn lookup_that_is_pending_or_not_handled_is_sent_as_a_message() {
+    for reply in [Some(DirectReply::Missing(LeaseReply::Pending)), None] {
+        let (mut host, owner) = host_with_session();
+        owner.replies.lock().unwrap().extend(reply);
+        let token = lead_with_follower(&host, 1);
+        let DirectLookup::Unanswered(token) = look_up(&host, token) else {
+            panic!();
+        };
+        host.link()
+            .lookup_at_owner(KEY, token, &SPACE, true, false, host.now)
+            .unwrap();
+        host.run();
+        let id = host.take_id();
+        host.send(found(id));
+        assert_eq!(host.woken(), [1]);
+        assert!(host.answer(1).is_some());
+    }
+}
+
+#[test]
+fn direct_calls_begin_with_the_first_send_lease_and_end_with_the_session() {
+    let (mut host, owner) = host_and_owner();
+    let is_direct = |host: &LinkTestHost| {
+        owner.reply(DirectReply::Missing(LeaseReply::NoLease));
+        let token = lead_with_follower(host, 1);
+        let is_direct = match look_up(host, token) {
+            DirectLookup::Missing(token) => {
+                host.shared.hand_over_flight(token);
+                true
+            }
+            DirectLookup::Unanswered(token) => {
+                host.shared.hand_over_flight(token);
+                false
+            }
+            DirectLookup::Found(_) => panic!(),
+        };
+        let token = host.lead(1).unwrap();
+        let outcome = FlightOutcome::NotShareable;
+        host.shared.finish_flight_and_wake(token, outcome);
+        is_direct
+    };
+    for session in [7, 8] {
+        host.run();
+        assert!(!is_direct(&host));
+        host.last_event = 0;
+        let welcome = OwnerMessage::Welcome {
+            session,
+            generation: 0,
+            event: 0,
+        };
+        host.send(welcome);
+        // the states of the chains may follow
+        assert!(!is_direct(&host));
+        host.send_lease(5_000);
+        owner.take_calls();
+        assert!(is_direct(&host));
+        let lookup = DirectCall::Lookup(session, KEY, Some(60_000));
+        assert_eq!(owner.take_calls(), [lookup]);
+        host.break_connection();
+        assert!(!is_direct(&host));
+        host.pass(RETRY);
+    }
+}
+
+#[test]
+fn entry_is_stored_by_a_call_or_by_a_message_if_the_call_is_not_handled() {
+    let (mut host, owner) = host_with_session();
+    host.store_at_owner(3, b"abc".to_vec());
+    let calls = owner.take_calls();
+    let [DirectCall::Store(SESSION, store)] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!((store.key, store.id, store.age), ([3; 32], 0, 0));
+    assert_eq!((store.fresh, store.if_final), (10_000, None));
+    assert_eq!(store.total, store.entry.byte_length() as u64);
+    host.run();
+    assert!(host.take_messages().is_empty());
+
+    *owner.has_stopped.lock().unwrap() = true;
+    host.store_at_owner(3, b"abc".to_vec());
+    host.run();
+    assert_eq!(host.take_messages(), [ProcessMessage::Store(store.clone())]);
+    host.link().release_lease(KEY);
+    host.run();
+    assert_eq!(host.take_messages(), [ProcessMessage::Release(KEY)]);
+}
+
+#[test]
+fn long_entry_is_stored_by_messages() {
+    let (mut host, owner) = host_with_session();
+    host.store_at_owner(3, vec![b'1'; 300 << 10]);
+    host.run();
+    assert!(owner.take_calls().is_empty());
+    let messages = host.take_messages();
+    assert!(matches!(
+        &messages[..],
+        [ProcessMessage::Store(_), ProcessMessage::Chunk { .. }]
+    ));
+}
+
+#[test]
+fn lease_of_an_entry_that_has_expired_is_released() {
+    let (host, owner) = host_with_session();
+    let entry = entry().with_stored_time_and_ttl(0, 999);
+    let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
+    host.link()
+        .store_at_owner(KEY, Arc::new(entry), about, None);
+    assert_eq!(owner.take_calls(), [DirectCall::Release(SESSION, KEY)]);
+}
