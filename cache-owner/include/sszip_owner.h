@@ -1,8 +1,8 @@
 /*
  * The owner of the cache as a library, libsszip_owner.so, for a host that
  * provides a process for it.  The host opens it (dlopen) after the last fork,
- * and it stays loaded until the process ends.  One thread calls it.  No failure
- * inside the library unwinds into the host.
+ * and it stays loaded until the process ends.  One thread calls it, except for
+ * direct calls.  No failure inside the library unwinds into the host.
  */
 
 #ifndef SSZIP_OWNER_H
@@ -17,7 +17,7 @@
 /*
  The value that `sszip_owner_abi` returns if this header fits the library.
  */
-#define SSZIP_OWNER_ABI 5
+#define SSZIP_OWNER_ABI 6
 
 /*
  The severity of a log line. Values are never reused.
@@ -32,6 +32,36 @@ typedef enum {
      */
     SSZIP_OWNER_ERROR = 1,
 } sszip_owner_level;
+
+/*
+ The result of a direct lookup. Values are never reused.
+ */
+typedef enum {
+    /*
+     The call was not handled: send the lookup over a connection.
+     */
+    SSZIP_OWNER_NOT_HANDLED = 0,
+    /*
+     There is an entry, which was passed to the function.
+     */
+    SSZIP_OWNER_FOUND = 1,
+    /*
+     There is no entry, and no lease was requested.
+     */
+    SSZIP_OWNER_MISSING = 2,
+    /*
+     There is no entry, and the process has the lease.
+     */
+    SSZIP_OWNER_LEASE_GRANTED = 3,
+    /*
+     There is no entry, and another process has the lease: an event follows.
+     */
+    SSZIP_OWNER_LEASE_PENDING = 4,
+    /*
+     There is no entry, and the maximum number of leases is reached.
+     */
+    SSZIP_OWNER_LEASES_FULL = 5,
+} sszip_owner_lookup_result;
 
 /*
  The settings of an owner. Zero means the default, if one is named.
@@ -112,6 +142,69 @@ typedef struct {
  */
 typedef void (*sszip_owner_log)(sszip_owner_level level, const char *line);
 
+/*
+ An entry that a direct lookup has found.
+ */
+typedef struct {
+    /*
+     Generation of the newest purge before the lookup.
+     */
+    uint64_t generation;
+    /*
+     Remaining lifetime in milliseconds.
+     */
+    uint64_t fresh;
+    /*
+     Milliseconds since the request was sent to the node.
+     */
+    uint64_t age;
+    /*
+     The serialized entry, valid during the call.
+     */
+    const uint8_t *bytes;
+    /*
+     Length of `bytes`.
+     */
+    size_t length;
+} sszip_owner_entry;
+
+/*
+ Receives the entry that a direct lookup has found, and the lookup's
+ `context`.
+ */
+typedef void (*sszip_owner_found)(void *context,
+                                  const sszip_owner_entry *entry);
+
+/*
+ An entry that a direct call stores.
+ */
+typedef struct {
+    /*
+     Head of the message Store (docs/owner-protocol.md).
+     */
+    const uint8_t *head;
+    /*
+     Length of `head`.
+     */
+    size_t head_len;
+    /*
+     First part of the serialized entry.
+     */
+    const uint8_t *first;
+    /*
+     Length of `first`.
+     */
+    size_t first_len;
+    /*
+     The rest of the serialized entry.
+     */
+    const uint8_t *rest;
+    /*
+     Length of `rest`.
+     */
+    size_t rest_len;
+} sszip_owner_store;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -160,6 +253,50 @@ uint64_t sszip_owner_run(const sszip_owner_config *config,
  `log` is a function, or NULL.
  */
 bool sszip_owner_exit(sszip_owner_log log);
+
+/*
+ Looks up a key, of 32 bytes, for the session of this process with that
+ number, as the message Lookup does. `lease` is the maximum duration of the
+ lease that is requested if there is no entry, in milliseconds; 0: none is
+ requested. An entry is passed to `found` before this returns.
+
+ Direct calls replace messages of a session that this process has opened over
+ a connection to the owner that runs in it (docs/owner-protocol.md, Direct
+ calls). They never wait, and any thread may make them at any time, also while
+ the owner starts and stops. Exist since ABI 6.
+
+ # Safety
+ `key` points at 32 readable bytes; `found` is a function that does not
+ unwind, or NULL.
+ */
+sszip_owner_lookup_result sszip_owner_direct_lookup(uint64_t session,
+                                                    const uint8_t *key,
+                                                    uint32_t lease,
+                                                    sszip_owner_found found,
+                                                    void *context);
+
+/*
+ Stores an entry that the session of this process with that number has
+ fetched, and ends its lease, as the message Store does; the owner copies the
+ entry. Returns false if the call was not handled: send the entry over a
+ connection. See sszip_owner_direct_lookup.
+
+ # Safety
+ `store` is NULL, or points at a sszip_owner_store whose parts are readable.
+ */
+bool sszip_owner_direct_store(uint64_t session,
+                              const sszip_owner_store *store);
+
+/*
+ Ends a lease of the session of this process with that number, on a key of 32
+ bytes, as the message Release does. Returns false if the call was not
+ handled: send the message over a connection. See sszip_owner_direct_lookup.
+
+ # Safety
+ `key` is NULL, or points at 32 readable bytes.
+ */
+bool sszip_owner_direct_release(uint64_t session,
+                                const uint8_t *key);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,27 +3,30 @@
 #![allow(non_camel_case_types)]
 
 use std::collections::VecDeque;
-use std::ffi::{c_char, CString};
+use std::ffi::{c_char, c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::ptr;
 use std::slice;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use sszip_core::cache::owner_protocol::owner_message::LeaseReply;
+use sszip_core::cache::CacheKey;
 use sszip_core::config::head_source::HeadSource;
 use sszip_core::config::head_sources::head_sources_from_json;
-use sszip_core::lock::lock_ignoring_poison;
+use sszip_core::lock::{lock_ignoring_poison, write_ignoring_poison};
 use sszip_core::log::escape_log_text;
 
 use crate::config::OwnerConfig;
+use crate::direct_calls::{DirectCalls, FoundBytes};
 use crate::log::{LogFunction, LogLevel};
 use crate::open_gate::StoreOpenAttemptGate;
 use crate::open_store::create_store_opener;
 use crate::owner_lifecycle::{OwnerLifecycleStage, RunningOwnerHandle};
 
 /// The value that `sszip_owner_abi` returns if this header fits the library.
-pub const SSZIP_OWNER_ABI: u32 = 5;
+pub const SSZIP_OWNER_ABI: u32 = 6;
 
 /// Maximum number of log lines that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
@@ -113,6 +116,66 @@ struct ProcessOwner {
 
 /// The only owner of this process.
 static OWNER: Mutex<Option<ProcessOwner>> = Mutex::new(None);
+
+/// The direct calls of the owner that was started last. `OWNER` is locked for too long.
+static DIRECT_CALLS: RwLock<Option<Arc<DirectCalls>>> = RwLock::new(None);
+
+/// The result of a direct lookup. Values are never reused.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_owner_lookup_result {
+    /// The call was not handled: send the lookup over a connection.
+    SSZIP_OWNER_NOT_HANDLED = 0,
+    /// There is an entry, which was passed to the function.
+    SSZIP_OWNER_FOUND = 1,
+    /// There is no entry, and no lease was requested.
+    SSZIP_OWNER_MISSING = 2,
+    /// There is no entry, and the process has the lease.
+    SSZIP_OWNER_LEASE_GRANTED = 3,
+    /// There is no entry, and another process has the lease: an event follows.
+    SSZIP_OWNER_LEASE_PENDING = 4,
+    /// There is no entry, and the maximum number of leases is reached.
+    SSZIP_OWNER_LEASES_FULL = 5,
+}
+
+/// An entry that a direct lookup has found.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_owner_entry {
+    /// Generation of the newest purge before the lookup.
+    pub generation: u64,
+    /// Remaining lifetime in milliseconds.
+    pub fresh: u64,
+    /// Milliseconds since the request was sent to the node.
+    pub age: u64,
+    /// The serialized entry, valid during the call.
+    pub bytes: *const u8,
+    /// Length of `bytes`.
+    pub length: usize,
+}
+
+/// Receives the entry that a direct lookup has found, and the lookup's
+/// `context`.
+pub type sszip_owner_found =
+    Option<unsafe extern "C" fn(context: *mut c_void, entry: *const sszip_owner_entry)>;
+
+/// An entry that a direct call stores.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_owner_store {
+    /// Head of the message Store (docs/owner-protocol.md).
+    pub head: *const u8,
+    /// Length of `head`.
+    pub head_len: usize,
+    /// First part of the serialized entry.
+    pub first: *const u8,
+    /// Length of `first`.
+    pub first_len: usize,
+    /// The rest of the serialized entry.
+    pub rest: *const u8,
+    /// Length of `rest`.
+    pub rest_len: usize,
+}
 
 /// Returns the ABI of the library, which must be SSZIP_OWNER_ABI.
 #[no_mangle]
@@ -224,6 +287,114 @@ pub unsafe extern "C" fn sszip_owner_exit(log: sszip_owner_log) -> bool {
     catch_unwind(AssertUnwindSafe(|| owner.running.stop_owner_within(STOP))).unwrap_or(false)
 }
 
+/// Looks up a key, of 32 bytes, for the session of this process with that
+/// number, as the message Lookup does. `lease` is the maximum duration of the
+/// lease that is requested if there is no entry, in milliseconds; 0: none is
+/// requested. An entry is passed to `found` before this returns.
+///
+/// Direct calls replace messages of a session that this process has opened over
+/// a connection to the owner that runs in it (docs/owner-protocol.md, Direct
+/// calls). They never wait, and any thread may make them at any time, also while
+/// the owner starts and stops. Exist since ABI 6.
+///
+/// # Safety
+/// `key` points at 32 readable bytes; `found` is a function that does not
+/// unwind, or NULL.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_owner_direct_lookup(
+    session: u64,
+    key: *const u8,
+    lease: u32,
+    found: sszip_owner_found,
+    context: *mut c_void,
+) -> sszip_owner_lookup_result {
+    let (Some(found), false) = (found, key.is_null()) else {
+        return sszip_owner_lookup_result::SSZIP_OWNER_NOT_HANDLED;
+    };
+    // SAFETY: not NULL; the caller's promise.
+    let key = unsafe { key.cast::<CacheKey>().read() };
+    let pass = |entry: FoundBytes<'_>| {
+        let entry = sszip_owner_entry {
+            generation: entry.generation,
+            fresh: entry.fresh,
+            age: entry.age,
+            bytes: entry.bytes.as_ptr(),
+            length: entry.bytes.len(),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { found(context, &raw const entry) };
+    };
+    let result = call_owner(|calls| calls.lookup(session, &key, lease, pass));
+    match result {
+        None => sszip_owner_lookup_result::SSZIP_OWNER_NOT_HANDLED,
+        Some(Ok(())) => sszip_owner_lookup_result::SSZIP_OWNER_FOUND,
+        Some(Err(LeaseReply::NoLease)) => sszip_owner_lookup_result::SSZIP_OWNER_MISSING,
+        Some(Err(LeaseReply::Granted)) => sszip_owner_lookup_result::SSZIP_OWNER_LEASE_GRANTED,
+        Some(Err(LeaseReply::Pending)) => sszip_owner_lookup_result::SSZIP_OWNER_LEASE_PENDING,
+        Some(Err(LeaseReply::Full)) => sszip_owner_lookup_result::SSZIP_OWNER_LEASES_FULL,
+    }
+}
+
+/// Stores an entry that the session of this process with that number has
+/// fetched, and ends its lease, as the message Store does; the owner copies the
+/// entry. Returns false if the call was not handled: send the entry over a
+/// connection. See sszip_owner_direct_lookup.
+///
+/// # Safety
+/// `store` is NULL, or points at a sszip_owner_store whose parts are readable.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_owner_direct_store(
+    session: u64,
+    store: *const sszip_owner_store,
+) -> bool {
+    if store.is_null() {
+        return false;
+    }
+    // SAFETY: not NULL; the caller's promise.
+    let (head, parts) = unsafe {
+        let store = store.read();
+        let head = readable_bytes(store.head, store.head_len);
+        let first = readable_bytes(store.first, store.first_len);
+        (head, [first, readable_bytes(store.rest, store.rest_len)])
+    };
+    call_owner(|calls| calls.store(session, head, parts).then_some(())).is_some()
+}
+
+/// Ends a lease of the session of this process with that number, on a key of 32
+/// bytes, as the message Release does. Returns false if the call was not
+/// handled: send the message over a connection. See sszip_owner_direct_lookup.
+///
+/// # Safety
+/// `key` is NULL, or points at 32 readable bytes.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_owner_direct_release(session: u64, key: *const u8) -> bool {
+    if key.is_null() {
+        return false;
+    }
+    // SAFETY: not NULL; the caller's promise.
+    let key = unsafe { key.cast::<CacheKey>().read() };
+    call_owner(|calls| calls.release(session, &key).then_some(())).is_some()
+}
+
+/// Calls the owner of this process, if there is one. A panic is a call that was not handled.
+fn call_owner<T>(call: impl FnOnce(&DirectCalls) -> Option<T>) -> Option<T> {
+    let calls = DIRECT_CALLS.try_read().ok()?;
+    let calls = calls.as_deref()?;
+    catch_unwind(AssertUnwindSafe(|| call(calls)))
+        .ok()
+        .flatten()
+}
+
+/// # Safety
+/// `data` points at `length` readable bytes for as long as the slice is used, or is NULL.
+unsafe fn readable_bytes<'a>(data: *const u8, length: usize) -> &'a [u8] {
+    match data.is_null() {
+        true => &[],
+        // SAFETY: not NULL; the caller's promise.
+        false => unsafe { slice::from_raw_parts(data, length) },
+    }
+}
+
 impl ProcessOwner {
     fn log_queued_lines(&self, log: sszip_owner_log) {
         let next = || lock_ignoring_poison(&self.lines).pop_front();
@@ -307,6 +478,7 @@ unsafe fn start_owner_from_config(
     ));
     let running = RunningOwnerHandle::start_owner_threads(config, open, log)
         .map_err(|error| error.to_string())?;
+    *write_ignoring_poison(&DIRECT_CALLS) = Some(Arc::clone(running.direct_calls()));
     Ok(ProcessOwner {
         running,
         gate,

@@ -14,6 +14,7 @@
 //! | [`service`]         | HTTP requests as calls of the engine              |
 //! | [`engine`]          | the rules, with threads for calls that wait       |
 //! | [`operations`]      | engine, purges and status for all interfaces      |
+//! | [`direct_calls`]    | calls of the owner's process, in place of frames  |
 //! | [`lease_waits`]     | lookups that wait for another process's lease     |
 //! | [`peer`]            | the client of a connection                        |
 //! | [`request_bodies`]  | request bodies, within limits                     |
@@ -31,6 +32,7 @@ pub mod clock;
 pub mod config;
 mod config_values;
 mod deadline_alarm;
+pub mod direct_calls;
 pub mod engine;
 pub mod event_waker;
 pub mod events;

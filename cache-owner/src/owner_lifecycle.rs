@@ -19,11 +19,13 @@ use sszip_core::cache::owner::disk::OwnerStore;
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::vary_key::named_cache_namespace;
 use sszip_core::config::head_source::{HeadSource, NodeApi};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::clock::read_clocks;
 use crate::config::OwnerConfig;
+use crate::direct_calls::DirectCalls;
 use crate::engine::{OwnerRequestExecutor, MAX_READS, MAX_WRITES};
 use crate::file_limit::raise_file_limit;
 use crate::follow::{chain::FollowedChain, follower};
@@ -68,6 +70,7 @@ pub enum OwnerLifecycleStage {
 pub struct RunningOwnerHandle {
     stop: watch::Sender<bool>,
     owner_state: watch::Receiver<OwnerLifecycleStage>,
+    direct_calls: Arc<DirectCalls>,
     thread: Option<JoinHandle<()>>,
     ended: mpsc::Receiver<()>,
 }
@@ -85,11 +88,13 @@ impl RunningOwnerHandle {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = mpsc::channel();
         let (entered, state) = watch::channel(OwnerLifecycleStage::Waiting);
+        let direct_calls = Arc::<DirectCalls>::default();
         let life = OwnerMainThread {
             config,
             log,
             stop: stopped,
             state: entered,
+            direct_calls: Arc::clone(&direct_calls),
         };
         let thread = start_with_signals_blocked(|| {
             std::thread::Builder::new()
@@ -103,6 +108,7 @@ impl RunningOwnerHandle {
         Ok(Self {
             stop,
             owner_state: state,
+            direct_calls,
             thread: Some(thread),
             ended,
         })
@@ -111,6 +117,11 @@ impl RunningOwnerHandle {
     /// Returns the present state of the owner.
     pub fn owner_lifecycle_state(&self) -> OwnerLifecycleStage {
         *self.owner_state.borrow()
+    }
+
+    /// Returns the direct calls of the owner, which are handled while it serves.
+    pub fn direct_calls(&self) -> &Arc<DirectCalls> {
+        &self.direct_calls
     }
 
     /// Waits until the owner serves or has ended, for `limit` at most.
@@ -175,6 +186,7 @@ struct OwnerMainThread {
     log: LogFunction,
     stop: watch::Receiver<bool>,
     state: watch::Sender<OwnerLifecycleStage>,
+    direct_calls: Arc<DirectCalls>,
 }
 
 impl OwnerMainThread {
@@ -296,6 +308,8 @@ impl OwnerMainThread {
             let engine = Arc::clone(&engine);
             tasks.spawn(async move { engine.run_inactivity_expiry(inactive).await });
         }
+        self.direct_calls
+            .begin(&service.operations, Handle::current());
         self.state.send_replace(OwnerLifecycleStage::Serving);
         (self.log)(LogLevel::Notice, &format!("serving on {path}"));
         for (chain, (name, follow)) in chains.into_iter().zip(&config.follows) {
@@ -313,6 +327,8 @@ impl OwnerMainThread {
             Arc::clone(&self.log),
         ));
         let served = served.await;
+        // what they have stored is written to the disk afterwards
+        self.direct_calls.end();
         tasks.shutdown().await;
         drop(socket);
         served.map_err(std::io::Error::other)?
