@@ -17,6 +17,7 @@ use sszip_core::cache::link::{LinkAction, OwnerLink};
 use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::EventLoopWaker;
 
+use super::direct_owner::DirectOwnerFunctions;
 use crate::abi::LogLevel;
 use crate::clock::monotonic_ms;
 use crate::envoy::write_envoy_log;
@@ -33,15 +34,22 @@ const MAX_READ_BYTES: usize = 256 << 10;
 const MAX_WRITE_PIECES: usize = 16;
 
 /// Creates the link to the owner that listens, or will listen, at that path, and starts its thread.
+/// `direct` are the functions of the owner that may run in this process.
 ///
 /// # Errors
 /// No thread or file descriptor is available, or the path is not valid for a
 /// socket.
-pub fn start_owner_link(path: &str) -> Result<Arc<OwnerLink>, std::io::Error> {
+pub fn start_owner_link(
+    path: &str,
+    direct: Option<DirectOwnerFunctions>,
+) -> Result<Arc<OwnerLink>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = Arc::new(LinkWaker(eventfd(0, flags)?));
-    let link = OwnerLink::link_for_process(MAX_ENTRY_BYTES)
+    let mut link = OwnerLink::link_for_process(MAX_ENTRY_BYTES)
         .attach_driver_waker(Arc::clone(&bell) as Arc<dyn EventLoopWaker>, 0);
+    if let Some(direct) = direct {
+        link = link.attach_direct_owner(Arc::new(direct), &PROCESS.shared);
+    }
     let link = Arc::new(link);
     let driver = OwnerLinkThread {
         link: Arc::clone(&link),

@@ -1,6 +1,7 @@
 //! The store that all filters of the process share: its choice, the link to its
 //! owner, and the owner itself, if it runs in this process.
 
+mod direct_owner;
 mod link;
 mod owner;
 mod owner_library;
@@ -149,7 +150,8 @@ impl StoreUsageRegistry {
                 .map_err(|error| format!("\"cache_path\" {error}"))?;
             self.library = Some(OwnerLibrary::load_owner_library()?);
         }
-        let link = link::start_owner_link(&socket);
+        let direct = self.library.as_ref().map(OwnerLibrary::direct_functions);
+        let link = link::start_owner_link(&socket, direct);
         let link = link
             .map_err(|error| format!("cannot start the link to the owner of the store: {error}"))?;
         link.set_lookup_timeout(plan.lookup_timeout());

@@ -9,11 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
+use super::direct_owner::DirectOwnerFunctions;
 use crate::abi::LogLevel;
 use crate::envoy::write_envoy_log;
 
 /// Version of the library's ABI, as in the header.
-const ABI_VERSION: u32 = 5;
+const ABI_VERSION: u32 = 6;
 
 const NAME: &str = "libsszip_owner.so";
 
@@ -64,6 +65,7 @@ pub struct OwnerStartSettings {
 pub struct OwnerLibrary {
     run: unsafe extern "C" fn(*const OwnerLibraryConfig, bool, OwnerLog, *mut bool) -> u64,
     exit_owner: unsafe extern "C" fn(OwnerLog) -> bool,
+    direct: DirectOwnerFunctions,
 }
 
 impl OwnerLibrary {
@@ -99,6 +101,9 @@ impl OwnerLibrary {
             let run = find_library_function(library, c"sszip_owner_run")?;
             let exit = find_library_function(library, c"sszip_owner_exit")?;
             Ok(Self {
+                direct: DirectOwnerFunctions::find_functions(|name| {
+                    find_library_function(library, name)
+                })?,
                 run: std::mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn(
@@ -114,6 +119,11 @@ impl OwnerLibrary {
                 >(exit),
             })
         }
+    }
+
+    /// Returns the functions for direct calls.
+    pub fn direct_functions(&self) -> DirectOwnerFunctions {
+        self.direct
     }
 
     /// Starts the owner unless it runs, and performs its next work. Returns the
