@@ -1,6 +1,5 @@
-//! Two processes share one owner, which runs in the first one: its lookups, stores and releases are
-//! direct calls, those of the other one are messages. Purges, and the end of the owner, come at any
-//! time. No request receives an entry that was purged before the request, and each request ends.
+//! Two processes share one owner, which runs in the first one: this process makes direct calls, the
+//! other one sends messages. Purges, and the end of the owner, come at any time. No request receives an entry that was purged before the request, and each request ends.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -461,7 +460,7 @@ fn direct_calls_and_messages_obey_the_same_purges_and_leases() {
                 waker,
                 random: number + 1,
             };
-            let requests = if number < 4 { 2_000 } else { 500 };
+            let requests = if number < 4 { 800 } else { 200 };
             clients.push(scope.spawn(move || client.run(requests)));
         }
         // the owner ends and starts while the clients run

@@ -227,7 +227,7 @@ fn lease_of_a_direct_lookup_is_released_by_a_call_when_the_flight_ends_without_a
 }
 
 #[test]
-fn lease_is_not_requested_if_the_wait_for_another_process_is_in_vain() {
+fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
     for (leases, in_vain) in [(false, false), (true, true)] {
         let (host, owner) = host_with_session();
         let token = lead_with_follower(&host, 1);
