@@ -47,9 +47,9 @@ enum OwnerQuery {
 /// The manner in which an owner replies to lookups of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerReplies {
-    /// Its thread replies later.
+    /// The owner's thread replies later.
     Later,
-    /// It replies within the call.
+    /// The owner replies within the call.
     Direct,
 }
 

@@ -1,9 +1,9 @@
 //! Direct calls: lookups, stores and releases of a process in which the owner runs, in place of
 //! messages of its session.
 //!
-//! The rules are those of messages: a reply has the generation from before the lookup, a lease ends
-//! with its session, and the other processes receive events. A call that needs a disk or much CPU is
-//! left to a message.
+//! Calls follow the rules of messages: a reply has the generation from before the lookup, a lease
+//! ends with its session, and the other processes receive events. A call that needs a disk or much
+//! CPU is left to a message.
 
 use super::clock::ClockReading;
 use super::leases::LeaseDecision;

@@ -61,8 +61,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     }
 
     /// Looks up the key of `token`'s flight at an owner that can reply within this call, because it
-    /// runs in this process. The parameters are those of
-    /// [`lookup_at_owner`](Self::lookup_at_owner).
+    /// runs in this process. [`lookup_at_owner`](Self::lookup_at_owner) describes the parameters.
     ///
     /// An entry that a purge covers must not reach a request that began after the purge came into
     /// effect: no purge comes into effect here between the last comparison of generations and the
