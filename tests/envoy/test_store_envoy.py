@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import signal
 import threading
 import time
@@ -102,6 +103,30 @@ def assert_stored(envoy, node, numbers):
     before = node.count()
     assert shares(envoy, numbers)
     assert node.count() <= before + 0.2 * len(numbers)
+
+
+def thread_waits(pid, name):
+    """Returns the number of times that the threads with this name have begun to wait."""
+    count = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == name:
+            status = (task / "status").read_text()
+            count += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])
+    return count
+
+
+def test_misses_wake_no_thread_of_the_link_or_the_owner(make, node):
+    envoy = make().start()
+    wait_until_linked(envoy)
+    store(envoy, [by_hash(0)])
+    before = {
+        name: thread_waits(envoy.process.pid, name) for name in ("sszip-link", "sszip-serving")
+    }
+    misses = range(100, 500)
+    assert hits(envoy, misses) == 0
+    for name, count in before.items():
+        # send leases and timers wake them some times a second
+        assert 0 < count <= thread_waits(envoy.process.pid, name) < count + len(misses) / 2
 
 
 def test_entries_survive_a_restart(make, node):
