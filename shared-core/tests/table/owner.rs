@@ -215,7 +215,7 @@ impl OwnerClient for InProcessOwner {
                 DirectLookup::Found(entry)
             }
             // some lookups need the owner's thread
-            None if key[0] % 2 == 0 => DirectLookup::Unanswered(token),
+            None if key[0].is_multiple_of(2) => DirectLookup::Unanswered(token),
             None => DirectLookup::Missing(token),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::cache::link::direct_owner::{DirectOwner, DirectReply};
 use crate::cache::owner_protocol::process_message::StoreRequest;
-use crate::cache::process::owner_client::DirectLookup;
+use crate::cache::process::owner_client::{DirectLookup, PendingFlightResponse};
 
 const SESSION: u64 = 1;
 
@@ -185,6 +185,26 @@ fn entry_found_in_a_session_that_was_lost_is_not_shared() {
     assert!(host.woken().is_empty() && !host.is_hot(KEY));
     host.is_open = false;
     host.run();
+}
+
+#[test]
+fn response_fetched_before_a_purge_is_not_shared_after_it() {
+    for is_purged in [false, true] {
+        let (mut host, _owner) = host_with_session();
+        let generation = host.shared.purge_generation();
+        let token = lead_with_follower(&host, 1);
+        if is_purged {
+            host.purge_event(1, None);
+        }
+        let entry = Arc::new(entry());
+        host.shared.publish_to_followers(PendingFlightResponse {
+            token,
+            entry,
+            generation,
+        });
+        assert_eq!(host.woken(), [1]);
+        assert_eq!(host.answer(1).is_none(), is_purged);
+    }
 }
 
 #[test]
