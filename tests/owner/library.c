@@ -20,6 +20,11 @@ static uint32_t   (*owner_abi)(void);
 static uint64_t   (*owner_run)(const sszip_owner_config *, bool,
                                sszip_owner_log, bool *);
 static bool       (*owner_exit)(sszip_owner_log);
+static sszip_owner_lookup_result (*direct_lookup)(uint64_t, const uint8_t *,
+                                                  uint32_t, sszip_owner_found,
+                                                  void *);
+static bool       (*direct_store)(uint64_t, const sszip_owner_store *);
+static bool       (*direct_release)(uint64_t, const uint8_t *);
 
 /* the last line of the log */
 static char         last_line[200];
@@ -68,6 +73,37 @@ refuses(const sszip_owner_config *config, const char *expected)
 }
 
 
+static void
+found_entry(void *context, const sszip_owner_entry *entry)
+{
+    (void) entry;
+    *(bool *) context = true;
+}
+
+
+/* there is no session, so that no direct call is handled */
+static int
+handles_no_direct_call(void)
+{
+    bool               found;
+    uint8_t            key[32];
+    sszip_owner_store  store;
+
+    found = false;
+    memset(key, 7, sizeof(key));
+    memset(&store, 0, sizeof(store));
+
+    return direct_lookup(1, key, 1000, found_entry, &found)
+               == SSZIP_OWNER_NOT_HANDLED
+           && direct_lookup(1, NULL, 0, found_entry, &found)
+               == SSZIP_OWNER_NOT_HANDLED
+           && direct_lookup(1, key, 0, NULL, NULL) == SSZIP_OWNER_NOT_HANDLED
+           && !found
+           && !direct_store(1, &store) && !direct_store(1, NULL)
+           && !direct_release(1, key) && !direct_release(1, NULL);
+}
+
+
 static int
 run(char **argv)
 {
@@ -89,8 +125,16 @@ run(char **argv)
     *(void **) &owner_run = symbol(library, "sszip_owner_run");
     *(void **) &owner_exit = symbol(library, "sszip_owner_exit");
 
+    *(void **) &direct_lookup = symbol(library, "sszip_owner_direct_lookup");
+    *(void **) &direct_store = symbol(library, "sszip_owner_direct_store");
+    *(void **) &direct_release = symbol(library, "sszip_owner_direct_release");
+
     if (owner_abi() != SSZIP_OWNER_ABI) {
         return 2;
+    }
+
+    if (!handles_no_direct_call()) {
+        return 8;
     }
 
     if (!refuses(NULL, "the configuration is missing") || !owner_exit(log_line)) {
@@ -154,11 +198,19 @@ run(char **argv)
             return 6;
         }
 
+        if (!handles_no_direct_call()) {
+            return 8;
+        }
+
         input.fd = 0;
         input.events = POLLIN;
     } while (poll(&input, 1, 10) == 0);
 
-    return owner_exit(log_line) && owner_exit(log_line) ? 0 : 7;
+    if (!owner_exit(log_line) || !owner_exit(log_line)) {
+        return 7;
+    }
+
+    return handles_no_direct_call() ? 0 : 8;
 }
 
 
