@@ -409,6 +409,12 @@ impl Client<'_> {
             _ => {
                 let about =
                     StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, generation);
+                let is_current = || shared.purge_generation() == generation;
+                let hot = shared.hot_tier().unwrap();
+                if fate % 2 == 0 {
+                    // the next requests look up the other entries at the owner
+                    hot.insert_newest_if(key, &entry, is_current);
+                }
                 link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None);
                 shared.publish_to_followers(PendingFlightResponse {
                     token,

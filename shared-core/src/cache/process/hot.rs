@@ -206,8 +206,25 @@ impl HotTier {
     /// [denied](Self::deny_entry): clients may have received that. Returns whether the entry is the
     /// newest.
     pub fn insert_newest(&self, key: CacheKey, entry: &Arc<CacheEntry>) -> bool {
+        self.insert_newest_if(key, entry, || true).unwrap_or(true)
+    }
+
+    /// Inserts an entry like [`insert_newest`](Self::insert_newest) if `is_current` returns true, and
+    /// returns `None` otherwise. A purge that comes into effect before it calls
+    /// [`remove`](Self::remove) or [`invalidate_all_entries`](Self::invalidate_all_entries), and
+    /// that `is_current` does not know, removes the inserted entry.
+    pub fn insert_newest_if(
+        &self,
+        key: CacheKey,
+        entry: &Arc<CacheEntry>,
+        is_current: impl FnOnce() -> bool,
+    ) -> Option<bool> {
+        // before `is_current`: a later invalidation covers the entry
         let age = self.age.load(Ordering::Acquire);
         let _writing = lock_ignoring_poison(&self.writing);
+        if !is_current() {
+            return None;
+        }
         let sent_at = entry.response_metadata().stored_at;
         let is_newest = self.cache.peek(&PrehashedKey(key)).is_none_or(|slot| {
             slot.age != age && slot.age != DENIED
@@ -217,7 +234,7 @@ impl HotTier {
         if is_newest {
             self.insert_while_locked(key, Arc::clone(entry), age);
         }
-        is_newest
+        Some(is_newest)
     }
 
     /// Removes the entry of `key`, if it is this very `entry`, because the node's response to a
@@ -289,6 +306,8 @@ impl HotTier {
 
     /// Removes and returns the entry of `key`.
     pub fn remove(&self, key: &CacheKey) -> Option<Arc<CacheEntry>> {
+        // not between the check and the insertion of `insert_newest_if`
+        let _writing = lock_ignoring_poison(&self.writing);
         self.cache
             .remove(&PrehashedKey(*key))
             .map(|(_, slot)| slot.entry)
@@ -332,7 +351,9 @@ impl HotTier {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::{CacheKey, HotTier};
     use crate::cache::entry::{
@@ -615,6 +636,32 @@ mod tests {
         // a purge leaves nothing that is newer
         hot.invalidate_all_entries();
         assert!(hot.insert_newest(key(1), &earlier));
+    }
+
+    #[test]
+    fn entry_inserted_during_a_purge_is_not_found_after_it() {
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
+        assert_eq!(hot.insert_newest_if(key(1), &sent_at(5), || false), None);
+        assert!(hot.get(&key(1), 9).is_none());
+        let inserted = hot.insert_newest_if(key(1), &sent_at(5), || {
+            hot.invalidate_all_entries();
+            true
+        });
+        assert_eq!(inserted, Some(true));
+        assert!(hot.get(&key(1), 9).is_none());
+        let (removed, is_removed) = channel();
+        let hot = &hot;
+        std::thread::scope(|scope| {
+            let inserted = hot.insert_newest_if(key(1), &sent_at(5), || {
+                scope.spawn(move || removed.send(hot.remove(&key(1))).unwrap());
+                // the removal waits for the insertion
+                let early = is_removed.recv_timeout(Duration::from_millis(20));
+                early.is_err()
+            });
+            assert_eq!(inserted, Some(true));
+            assert!(is_removed.recv().unwrap().is_some());
+        });
+        assert!(hot.get(&key(1), 9).is_none());
     }
 
     #[test]

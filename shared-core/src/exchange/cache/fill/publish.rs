@@ -125,13 +125,11 @@ impl CacheFill {
             }
         }
         let mut is_newest = true;
-        if let (Some(hot), true) = (self.shared.hot_tier(), is_current()) {
+        if let Some(hot) = self.shared.hot_tier() {
             if is_fresh || entry.may_serve_or_revalidate(now) {
-                is_newest = hot.insert_newest(built.key, &entry);
-                if !is_current() {
-                    // a purge occurred meanwhile
-                    hot.remove(&built.key);
-                }
+                // a purge may come into effect on another thread
+                let inserted = hot.insert_newest_if(built.key, &entry, is_current);
+                is_newest = inserted.unwrap_or(true);
             }
         }
         if let Some(owner) = self.shared.owner_client() {
