@@ -19,6 +19,8 @@ pub struct OwnerOperations {
     started: u64,
     /// Number of open connections.
     pub connections: AtomicUsize,
+    /// Number of polls that wait.
+    pub(crate) waiting_polls: AtomicUsize,
 }
 
 impl OwnerOperations {
@@ -29,6 +31,7 @@ impl OwnerOperations {
             max_entry,
             started: read_clocks().monotonic,
             connections: AtomicUsize::new(0),
+            waiting_polls: AtomicUsize::new(0),
         }
     }
 
@@ -59,7 +62,8 @@ impl OwnerOperations {
         let status = engine.owner.owner_status_json();
         let uptime = read_clocks().monotonic.saturating_sub(self.started);
         let connections = self.connections.load(Ordering::Relaxed);
-        let counts = (connections, engine.waits.waiting_lookup_count());
+        let polls = self.waiting_polls.load(Ordering::Relaxed);
+        let counts = (connections, engine.waits.waiting_lookup_count() + polls);
         let status = response::complete_owner_status(status, &engine.chains, uptime, counts);
         format.format_owner_report(status)
     }

@@ -272,8 +272,8 @@ fn followed_chain_json(chain: &FollowedChain) -> Value {
     })
 }
 
-/// Adds the followed chains, the uptime in seconds, the connections and the waits to the owner's
-/// status.
+/// Adds the followed chains, the uptime in seconds, the number of connections, and the number of
+/// lookups and polls that wait, to the owner's status.
 pub fn complete_owner_status(
     mut status: Value,
     chains: &[Arc<FollowedChain>],

@@ -8,12 +8,12 @@ use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use sszip_core::cache::owner::leases::LeaseDecision;
 use sszip_core::cache::owner::state::EntryRejection;
+use sszip_core::cache::owner_protocol::callout_envelope::MAX_CALLOUT_BYTES;
 
 use crate::clock::read_clocks;
 use crate::engine::OwnerRequestExecutor;
 use crate::events::OwnerEventStream;
 use crate::frames::callout::answer_callout;
-use crate::frames::envelope::MAX_CALLOUT_BYTES;
 use crate::frames::polled_session::PolledSessions;
 use crate::operations::OwnerOperations;
 use crate::peer::LeaseDeliveryMonitor;

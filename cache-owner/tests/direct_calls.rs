@@ -22,7 +22,7 @@ use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{DirectLookup, OwnerClient, PendingFlightResponse};
+use sszip_core::cache::process::owner_client::{DirectLookup, OwnerClient};
 use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker};
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::CacheKey;
@@ -356,7 +356,7 @@ impl Client<'_> {
         }
         let (shared, link) = (Arc::clone(shared), Arc::clone(link));
         let waiter = self.event_loop.waiter_of_request(id);
-        let may_send = || shared.may_share_response(now()) && shared.is_unpurged_since(since);
+        let may_send = || shared.may_send_from_memory(now()) && shared.is_unpurged_since(since);
         match shared.flights.join_flight(key, waiter).unwrap() {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
@@ -416,11 +416,7 @@ impl Client<'_> {
                     hot.insert_newest_if(key, &entry, is_current);
                 }
                 link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None);
-                shared.publish_to_followers(PendingFlightResponse {
-                    token,
-                    entry,
-                    generation,
-                });
+                shared.publish_to_followers(token, entry, generation);
             }
         }
     }

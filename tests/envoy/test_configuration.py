@@ -34,7 +34,7 @@ WRONG_IN_SANDBOX = [
     ),
     ({"cache_path": "/var/cache/sszip"}, f'"cache_path" {SANDBOX}sszip-cached owns the store'),
     ({"cache_head": "http://127.0.0.1:1"}, f'"cache_head" {SANDBOX}sszip-cached follows the chain'),
-    ({"cache_memory": "1g"}, f'"cache_memory" {SANDBOX}entries are in the memory of sszip-cached'),
+    ({"cache_memory": "1g"}, '"cache_memory" has an invalid value "1g": it must be a size from 1m to 512m'),
     ({"status": True}, f'"status" {SANDBOX}sandboxes share no memory; Envoy'),
     (
         {"cache_background_update": True},

@@ -23,7 +23,7 @@ from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as
 from test_store_life import LARGE, Clients, end, hits
 from test_store_model import CHAINS, Run
 from test_store_model_envoy import PURGE, of_chain
-from tiers import seeds
+from tiers import seeds, times
 
 VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
 NGINX = """
@@ -144,7 +144,7 @@ def purge(host, query="everything"):
 
 @pytest.fixture(scope="module")
 def running_hosts(session_origin, daemon):
-    wasm = wasm_of(daemon, session_origin)
+    wasm = wasm_of(daemon, session_origin, workers=4)
     native = native_of(daemon, session_origin)
     nginx = nginx_of(daemon, session_origin.address)
     hosts = Hosts(wasm, native, nginx)
@@ -190,7 +190,7 @@ class TestThreeHosts:
         clients = Clients(hosts, clients=9)
         origin.answers(clients.serve)
         with clients:
-            for turn in range(30):
+            for turn in range(times(30, 1000)):
                 clients.await_more(40)
                 if turn % 4 == 3:
                     clients.version += 1

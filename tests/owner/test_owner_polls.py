@@ -38,9 +38,9 @@ def is_refused(messages, reason="unknown session"):
 
 def poll_later(owner, session, **fields):
     """Starts a poll, and waits until the owner has it."""
-    before = owner.status()["connections"]
+    before = owner.status()["waits"]
     later = Later(lambda: session.poll(**fields))
-    owner.wait_for(lambda: owner.status()["connections"] > before, "the poll")
+    owner.wait_for(lambda: owner.status()["waits"] > before, "the poll")
     return later
 
 

@@ -1,21 +1,24 @@
 //! Callouts that carry frames (`POST /v2/frames`), of processes that cannot keep a connection.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
 use sszip_core::cache::owner::session_tasks::SessionEnd;
 use sszip_core::cache::owner::ClockReading;
-use sszip_core::cache::owner_protocol::frame::{FrameMessages, MAX_CALLOUT_FRAME_BYTES, PREFACE};
+use sszip_core::cache::owner_protocol::callout_envelope::{
+    CalloutAnswer, CalloutEnvelope, CalloutRole, EnvelopeError,
+};
+use sszip_core::cache::owner_protocol::frame::FrameMessages;
 use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
-use sszip_core::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason};
-use sszip_core::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest};
+use sszip_core::cache::owner_protocol::owner_message::RefusalReason;
+use sszip_core::cache::owner_protocol::process_message::ProcessMessage;
 use sszip_core::cache::owner_protocol::protocol_error::ProtocolError;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::time::sleep;
 
-use super::envelope::{CalloutEnvelope, CalloutRole, EnvelopeError};
 use super::polled_session::{ActiveCallout, PolledSessionState, PolledSessions};
 use crate::clock::read_clocks;
 use crate::operations::OwnerOperations;
@@ -23,16 +26,6 @@ use crate::request::ProblemDetails;
 
 /// Maximum time until the answer to a poll, in milliseconds.
 const MAX_POLL_MS: u32 = 60_000;
-
-/// The answer to a callout.
-enum CalloutAnswer {
-    /// A frame.
-    Frame(OutgoingFrame),
-    /// The preface alone: a later callout was handled before, or the process has ended the session.
-    Empty,
-    /// The session is unknown or was refused.
-    Refused(RefusalReason),
-}
 
 /// The reason why a session ends in a callout.
 enum CalloutEnd {
@@ -93,7 +86,8 @@ pub(crate) async fn answer_callout(
             },
         },
     };
-    encode_answer(answer)
+    answer
+        .encode()
         .ok_or_else(|| ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, "out of memory"))
 }
 
@@ -109,21 +103,11 @@ fn refusal(operations: &OwnerOperations) -> CalloutAnswer {
 fn open_session(
     operations: &Arc<OwnerOperations>,
     polled: &PolledSessions,
-    envelope: CalloutEnvelope<'_>,
+    mut envelope: CalloutEnvelope<'_>,
     number: u32,
 ) -> Result<CalloutAnswer, ProblemDetails> {
-    let mut messages = envelope.messages.ok_or(EnvelopeError::Frame)?;
-    let first = messages.next().ok_or(EnvelopeError::Frame)?;
-    let first = ProcessMessage::decode_message(&first.map_err(EnvelopeError::from)?)
-        .map_err(EnvelopeError::from)?;
-    let request = match first {
-        Some(ProcessMessage::Hello(request)) if request.process == envelope.process => request,
-        _ => return Err(EnvelopeError::Envelope.into()),
-    };
-    let request = SessionRequest {
-        polls: true,
-        ..request
-    };
+    let request = envelope.take_session_request()?;
+    let messages = envelope.messages.ok_or(EnvelopeError::Frame)?;
     let now = read_clocks();
     Ok(
         match polled.open_session(operations, &request, number, now) {
@@ -212,6 +196,22 @@ fn receive_messages(
     Ok(())
 }
 
+/// A poll that waits, for the owner's status.
+struct WaitingPoll<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingPoll<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for WaitingPoll<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Answers a poll when the session has events or late replies after the number `applied`, after a
 /// time, or when another poll comes: the transport of this one may hang.
 async fn answer_poll(
@@ -237,6 +237,7 @@ async fn answer_poll(
         session.changed.notify_waiters();
         state.poll_count
     };
+    let _waiting = WaitingPoll::new(&operations.waiting_polls);
     let wait = Duration::from_millis(wait.min(MAX_POLL_MS).into());
     let mut timer = pin!(sleep(wait));
     loop {
@@ -274,27 +275,4 @@ async fn answer_poll(
             return answer;
         }
     }
-}
-
-/// The bytes of an answer. Returns `None` if memory is refused.
-fn encode_answer(answer: CalloutAnswer) -> Option<Vec<u8>> {
-    let frame = match answer {
-        CalloutAnswer::Empty => return Some(PREFACE.to_vec()),
-        CalloutAnswer::Frame(frame) => frame,
-        CalloutAnswer::Refused(reason) => {
-            let mut frame = OutgoingFrame::new(MAX_CALLOUT_FRAME_BYTES)?;
-            let refusal = OwnerMessage::Refused(reason);
-            refusal.append_to_frame(&mut frame).ok()?;
-            frame
-        }
-    };
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(PREFACE.len() + frame.byte_length())
-        .ok()?;
-    bytes.extend_from_slice(&PREFACE);
-    for piece in frame.pieces() {
-        bytes.extend_from_slice(piece);
-    }
-    Some(bytes)
 }

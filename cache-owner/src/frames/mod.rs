@@ -9,14 +9,12 @@
 //! | `socket`           | its socket                                    |
 //! | `output`           | bytes that wait to be written to a connection |
 //! | `callout`          | callouts that carry frames                    |
-//! | `envelope`         | the bodies of callouts                        |
 //! | [`polled_session`] | sessions between callouts                     |
 //! | `open_session`     | an open session, its waker and its end        |
 //! | `tasks`            | tasks of a session, which may wait for a disk |
 
 pub(crate) mod callout;
 pub mod connection;
-pub(crate) mod envelope;
 mod open_session;
 mod output;
 pub mod polled_session;

@@ -1,29 +1,33 @@
 //! Two sandboxes, an owner, a node, and the messages between them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sszip_core::cache::chain::{ChainChange, DispatchMark};
+use sszip_core::cache::chain::{ChainChange, DispatchMark, HeightUnit};
 use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::entry::wire::EncodedEntry;
 use sszip_core::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
-use sszip_core::cache::link::callout::{
-    CalloutId, CalloutLimits, OwnerCallout, OwnerCalloutClient,
-};
-use sszip_core::cache::link::{OwnerReply, OwnerRequest};
-use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::link::callouts::{CalloutId, CalloutResult};
+use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::owner::{ClockReading, Owner};
+use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{OwnerClient, PendingFlightResponse};
+use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::{CacheKey, CacheNamespace};
+use sszip_core::time_constants::memory_lease;
 
-use crate::daemon::{RequestId, SimulatedDaemon, StoreContents};
+use crate::callout_owner::{CalloutNumber, CalloutOwner, CalloutResponse};
+use crate::memory_store::{MemoryStore, StoreContents};
 
 const SPACE: CacheNamespace = [0xab; 16];
+
+/// Number of the keys.
+const KEYS: u8 = 4;
 
 /// The kind of response under a key of the test, which determines when it becomes invalid.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,19 +68,23 @@ pub enum WorldStep {
     /// All keys at once, as in a batch.
     WantAll(usize),
     Leave(usize, usize),
-    /// A request arrives at the owner.
+    /// A sandbox evicts a key from its memory.
+    Evict(usize, u8),
+    /// A callout arrives at the owner.
     Deliver(usize),
-    /// A reply arrives.
+    /// A response arrives.
     Reply(usize),
-    /// A call fails.
+    /// A callout fails.
     Lose(usize),
-    /// A call is lost without a failure.
+    /// A callout is lost without a failure, before its timeout.
     Silence(usize),
-    /// Another server than the owner responds.
+    /// Another server than the owner responds, or the response is damaged.
     Garbage(usize),
     NodeAnswers(usize, usize, u8),
-    /// A purge of a key, or of everything.
+    /// The operator purges a key, or everything.
     Purge(u8),
+    /// A client of a sandbox purges everything.
+    PurgeByClient(usize),
     Head,
     /// A number of blocks are replaced, and one is added.
     Reorg(u64),
@@ -85,20 +93,48 @@ pub enum WorldStep {
     Restart(bool),
 }
 
-/// A change that invalidates the entries that were fetched before it.
+/// A change of the chain that invalidates the entries that were fetched before it.
 #[derive(Clone, Copy, Debug)]
-enum InvalidatingChange {
-    Purged(Option<u8>),
+enum ChainEvent {
     Reorg(u64),
     Head(u64),
+}
+
+/// A purge of one key, or of all.
+#[derive(Clone, Copy, Debug)]
+struct RequestedPurge {
+    key: Option<u8>,
+    generation: u64,
+    /// Step at which the owner has received it.
+    began: u64,
+}
+
+/// The way by which a client receives an entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum EntrySource {
+    HotTier,
+    /// A lookup or fetch of another client.
+    Flight,
+    /// A lookup at the owner that began with the client.
+    OwnLookup,
+}
+
+/// A step and its time in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct StepTime {
+    step: u64,
+    ms: u64,
 }
 
 /// A client that waits for the response of its lookup.
 struct WaitingClient {
     key: u8,
-    began: u64,
+    began: StepTime,
+    source: EntrySource,
     generation: u64,
     mark: Option<DispatchMark>,
+    /// Whether the sandbox had a send lease.
+    had_lease: bool,
 }
 
 /// A request in flight to the node, with the entry that its response will be.
@@ -106,18 +142,44 @@ struct NodeFetch {
     token: Option<FlightLeadership>,
     key: u8,
     entry: CacheEntry,
+    /// Whether enough is known of the chain to store the response.
+    is_storable: bool,
     generation: u64,
 }
 
-/// A simulated sandbox with its callout client, its clients and its fetches.
+/// A simulated sandbox with its link, its clients and its fetches.
 struct SimulatedSandbox {
     shared: ProcessCacheState,
     queue: Arc<WokenRequestQueue>,
-    calls: Arc<OwnerCalloutClient>,
+    link: Arc<OwnerLink>,
     clients: BTreeMap<usize, WaitingClient>,
     /// The step at which each batch began.
-    batches: BTreeMap<usize, u64>,
+    batches: BTreeMap<usize, StepTime>,
+    /// The step at which each client has requested a purge.
+    purges: BTreeMap<usize, u64>,
     fetches: Vec<NodeFetch>,
+}
+
+/// A callout without a result.
+struct OpenCallout {
+    sandbox: usize,
+    id: CalloutId,
+    timeout_at: u64,
+}
+
+/// Numbers of what the clients have received, without which the test would find no fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Coverage {
+    pub from_memory: usize,
+    pub from_flights: usize,
+    pub from_own_lookups: usize,
+    /// Entries that another sandbox has fetched.
+    pub from_other_sandboxes: usize,
+    /// Entries that were sent after the purge of another key, or of older entries.
+    pub after_purges: usize,
+    pub purges_by_operator: usize,
+    pub purges_by_clients: usize,
+    pub long_entries: usize,
 }
 
 /// The simulated machine: sandboxes, an owner, a node, and the messages in flight between them.
@@ -125,38 +187,55 @@ pub struct SimulatedWorld {
     step: u64,
     now: u64,
     names: usize,
-    ids: RequestId,
-    shelf: Arc<StoreContents>,
-    daemon: Option<SimulatedDaemon>,
-    vms: Vec<SimulatedSandbox>,
+    last_callout: CalloutNumber,
+    contents: Arc<StoreContents>,
+    owner: Option<CalloutOwner>,
+    sandboxes: Vec<SimulatedSandbox>,
     /// Messages in flight to the owner, and back.
-    requests: Vec<(RequestId, OwnerRequest)>,
-    replies: Vec<(RequestId, OwnerReply)>,
-    /// The sandbox and ticket of each call.
-    calls: HashMap<RequestId, (usize, CalloutId)>,
-    /// The sandbox and client on whose behalf a call was sent, and with which it ends.
-    own: HashMap<RequestId, (usize, usize)>,
+    requests: Vec<(CalloutNumber, Vec<u8>)>,
+    responses: Vec<(CalloutNumber, CalloutResponse)>,
+    callouts: BTreeMap<CalloutNumber, OpenCallout>,
     head: u64,
-    happened: Vec<(u64, InvalidatingChange)>,
-    /// Number of entries received from a shared fetch, and of those that another sandbox fetched.
-    pub shared: usize,
-    pub from_others: usize,
-}
-
-/// Sends a call to the owner.
-fn send_callout(
-    calls: &mut HashMap<RequestId, (usize, CalloutId)>,
-    requests: &mut Vec<(RequestId, OwnerRequest)>,
-    (id, at): (RequestId, usize),
-    call: OwnerCallout,
-) {
-    assert!(call.timeout > 0 && call.timeout <= 10_000);
-    calls.insert(id, (at, call.ticket));
-    requests.push((id, call.message));
+    /// Changes of the chain.
+    chain_events: Vec<(StepTime, ChainEvent)>,
+    pending_purges: Vec<RequestedPurge>,
+    complete_purges: Vec<RequestedPurge>,
+    pub coverage: Coverage,
 }
 
 fn waiter(id: usize) -> WaitingRequestId {
     EventLoopId::default().waiter_of_request(id)
+}
+
+impl SimulatedSandbox {
+    fn new(n: usize) -> Self {
+        let shared = ProcessCacheState::default();
+        shared.start_hot_tier(8 << 20, 1 << 20, 1);
+        let queue = Arc::new(WokenRequestQueue::default());
+        shared.add_event_loop(queue.clone());
+        let name = OwnerClientName::new(&format!("vm-{n}")).unwrap();
+        let limits = OwnerLinkLimits {
+            // replies overtake each other in this time
+            deadline: 100,
+            ..OwnerLinkLimits::default()
+        };
+        let link = Arc::new(OwnerLink::new(name, limits));
+        shared.set_owner_client(link.clone());
+        Self {
+            shared,
+            queue,
+            link,
+            clients: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            purges: BTreeMap::new(),
+            fetches: Vec::new(),
+        }
+    }
+
+    fn has_waiting_requests(&self) -> bool {
+        let waiting = self.clients.len() + self.batches.len() + self.purges.len();
+        waiting + self.fetches.len() > 0 || self.shared.flights.flight_count() > 0
+    }
 }
 
 impl SimulatedWorld {
@@ -165,70 +244,70 @@ impl SimulatedWorld {
             step: 0,
             now: 10_000,
             names: 0,
-            ids: 0,
-            shelf: Arc::default(),
-            daemon: None,
-            vms: Vec::new(),
+            last_callout: 0,
+            contents: Arc::default(),
+            owner: None,
+            sandboxes: (0..2).map(SimulatedSandbox::new).collect(),
             requests: Vec::new(),
-            replies: Vec::new(),
-            calls: HashMap::new(),
-            own: HashMap::new(),
+            responses: Vec::new(),
+            callouts: BTreeMap::new(),
             head: 10,
-            happened: Vec::new(),
-            shared: 0,
-            from_others: 0,
+            chain_events: Vec::new(),
+            pending_purges: Vec::new(),
+            complete_purges: Vec::new(),
+            coverage: Coverage::default(),
         };
-        for n in 0..2 {
-            let shared = ProcessCacheState::default();
-            let queue = Arc::new(WokenRequestQueue::default());
-            shared.add_event_loop(queue.clone());
-            let bounds = CalloutLimits {
-                most: 8,
-                most_waits: 2,
-                ..CalloutLimits::default()
-            };
-            let calls = Arc::new(OwnerCalloutClient::new(format!("vm-{n}"), bounds));
-            shared.set_owner_client(calls.clone());
-            world.vms.push(SimulatedSandbox {
-                shared,
-                queue,
-                calls,
-                clients: BTreeMap::new(),
-                batches: BTreeMap::new(),
-                fetches: Vec::new(),
-            });
-        }
-        world.start();
+        world.start_owner();
+        // its purges wait no longer for processes of an earlier owner
+        world.now += 2 * memory_lease();
         world
     }
 
-    fn time(&self) -> ClockReading {
+    fn step_time(&self) -> StepTime {
+        StepTime {
+            step: self.step,
+            ms: self.now,
+        }
+    }
+
+    fn clocks(&self) -> ClockReading {
         ClockReading {
             monotonic: self.now,
             unix: 1_700_000_000_000 + self.now,
         }
     }
 
-    fn start(&mut self) {
-        let daemon = SimulatedDaemon::start(&self.shelf, SPACE, self.time());
-        let last = ChainChange::Final(Some(self.head - 5));
-        daemon.apply_chain_changes(
-            &SPACE,
-            &[
-                ChainChange::ChainVerified(true),
-                ChainChange::Head(self.head),
-                last,
-            ],
-        );
-        self.daemon = Some(daemon);
+    /// Starts an owner that follows the chain and knows nothing of it.
+    fn start_owner(&mut self) {
+        let now = self.clocks();
+        let store = MemoryStore {
+            contents: Arc::clone(&self.contents),
+            // replies to lookups of some keys are late
+            read_waits: |of| of[0] & 1 == 0,
+        };
+        let owner = Owner::new(Box::new(store), 16 << 20, now);
+        owner.start_following_chain(SPACE, HeightUnit::Blocks, now);
+        self.owner = Some(CalloutOwner::new(owner));
+        let is_final = ChainChange::Final(Some(self.head - 5));
+        let head = ChainChange::Head(self.head);
+        self.change_chain(&[ChainChange::ChainVerified(true), head, is_final]);
+        // the operator repeats those that were not reported as complete
+        for purge in std::mem::take(&mut self.pending_purges) {
+            self.purge(purge.key);
+        }
     }
 
-    fn moves(&mut self, moves: &[ChainChange], happened: &[InvalidatingChange]) {
-        if let Some(daemon) = &self.daemon {
-            daemon.apply_chain_changes(&SPACE, moves);
+    /// Reports changes of the chain to the owner.
+    fn change_chain(&self, changes: &[ChainChange]) {
+        for change in changes {
+            if let Some(CalloutOwner { owner, .. }) = &self.owner {
+                owner.apply_chain_change(&SPACE, *change);
+            }
         }
-        let step = self.step;
-        self.happened.extend(happened.iter().map(|it| (step, *it)));
+    }
+
+    fn record_chain_event(&mut self, event: ChainEvent) {
+        self.chain_events.push((self.step_time(), event));
     }
 
     pub fn run_step(&mut self, step: WorldStep) {
@@ -236,109 +315,103 @@ impl SimulatedWorld {
         // no step ends before the next begins
         self.now += 1;
         match step {
-            WorldStep::Want(vm, key) => self.look_up_key(vm, key),
+            WorldStep::Want(at, key) => self.look_up_key(at, key),
             WorldStep::WantAll(at) => {
                 let name = self.next_client_name();
-                let keys = (0..4).map(key).collect();
-                let (step, now) = (self.step, self.now);
-                let vm = &mut self.vms[at];
-                if vm
-                    .calls
-                    .lookup_batch_at_owner(keys, &SPACE, waiter(name), now)
+                let keys = (0..KEYS).map(key).collect();
+                let began = self.step_time();
+                let sandbox = &mut self.sandboxes[at];
+                sandbox.link.start_callouts();
+                if sandbox
+                    .link
+                    .lookup_batch_at_owner(keys, &SPACE, waiter(name), self.now)
                 {
-                    vm.batches.insert(name, step);
-                    self.send_client_calls(at, name);
+                    sandbox.batches.insert(name, began);
                 }
             }
-            WorldStep::Leave(at, which) => {
-                let vm = &mut self.vms[at];
-                let gone = vm
-                    .clients
-                    .keys()
-                    .nth(which % vm.clients.len().max(1))
-                    .copied();
-                if let Some((gone, client)) = gone.and_then(|gone| vm.clients.remove_entry(&gone)) {
-                    vm.shared.forget_waiter(waiter(gone));
-                    vm.shared.leave_flight(&key(client.key), waiter(gone));
-                    self.end_client(at, gone);
-                }
+            WorldStep::Leave(at, which) => self.remove_client(at, which),
+            WorldStep::Evict(at, of) => {
+                let hot = self.sandboxes[at].shared.hot_tier().unwrap();
+                hot.remove(&key(of));
             }
             WorldStep::Deliver(which) => {
-                if let Some((id, message)) = take_nth(&mut self.requests, which) {
-                    self.deliver_to_owner(id, message);
+                if let Some((number, body)) = take_nth(&mut self.requests, which) {
+                    self.deliver_to_owner(number, &body);
                 }
             }
             WorldStep::Reply(which) => {
-                if let Some((id, answer)) = take_nth(&mut self.replies, which) {
-                    self.deliver_reply(id, Some(answer));
+                if let Some((number, response)) = take_nth(&mut self.responses, which) {
+                    self.deliver_response(number, Some(response));
                 }
             }
             WorldStep::Lose(which) => {
-                if let Some((id, _)) = take_nth(&mut self.requests, which) {
-                    self.deliver_reply(id, None);
-                } else if let Some((id, _)) = take_nth(&mut self.replies, which) {
-                    self.deliver_reply(id, None);
-                } else if let Some(id) = self.calls.keys().min().copied() {
-                    // the client's timeout has passed
-                    self.daemon
-                        .iter_mut()
-                        .for_each(|daemon| daemon.drop_lookup(id));
-                    self.deliver_reply(id, None);
+                if let Some((number, _)) = take_nth(&mut self.requests, which) {
+                    self.deliver_response(number, None);
+                } else if let Some((number, _)) = take_nth(&mut self.responses, which) {
+                    self.deliver_response(number, None);
+                } else if let Some(number) = self.callouts.keys().next().copied() {
+                    self.fail_callout(number);
                 }
             }
             WorldStep::Silence(which) => {
-                if take_nth(&mut self.replies, which).is_none() {
+                if take_nth(&mut self.responses, which).is_none() {
                     take_nth(&mut self.requests, which);
                 }
             }
             WorldStep::Garbage(which) => {
-                if let Some((id, _)) = take_nth(&mut self.replies, which) {
-                    let status = if which % 2 == 0 { 503 } else { 404 };
-                    let answer = OwnerReply {
-                        status,
-                        ..OwnerReply::default()
+                if let Some((number, (_, mut body))) = take_nth(&mut self.responses, which) {
+                    let cut = which / 8 % body.len().max(1);
+                    let response = match which % 4 {
+                        0 => (503, b"no healthy upstream".to_vec()),
+                        1 => (404, Vec::new()),
+                        2 => (200, b"garbage".to_vec()),
+                        _ => (200, body.drain(..cut).collect()),
                     };
-                    self.deliver_reply(id, Some(answer));
+                    self.deliver_response(number, Some(response));
                 }
             }
-            WorldStep::NodeAnswers(vm, which, how) => self.node_answers(vm, which, how),
-            WorldStep::Purge(of) => self.purge(of),
+            WorldStep::NodeAnswers(at, which, how) => self.node_answers(at, which, how),
+            WorldStep::Purge(of) => self.purge(Some(of).filter(|of| *of < KEYS)),
+            WorldStep::PurgeByClient(at) => {
+                let name = self.next_client_name();
+                let sandbox = &mut self.sandboxes[at];
+                sandbox.link.start_callouts();
+                let waits = sandbox.link.queue_purge(
+                    r#"{"everything":true}"#.to_owned(),
+                    waiter(name),
+                    self.now,
+                );
+                assert!(waits);
+                sandbox.purges.insert(name, self.step);
+            }
             WorldStep::Head => {
                 self.head += 1;
-                let last = ChainChange::Final(Some(self.head - 5));
-                let head = self.head;
-                self.moves(
-                    &[ChainChange::Head(head), last],
-                    &[InvalidatingChange::Head(head)],
-                );
+                let is_final = ChainChange::Final(Some(self.head - 5));
+                self.change_chain(&[ChainChange::Head(self.head), is_final]);
+                self.record_chain_event(ChainEvent::Head(self.head));
             }
             WorldStep::Reorg(depth) => {
                 let from = self.head - depth;
                 self.head += 1;
-                let head = self.head;
-                self.moves(
-                    &[ChainChange::Reorg { from }, ChainChange::Head(head)],
-                    &[
-                        InvalidatingChange::Reorg(from),
-                        InvalidatingChange::Head(head),
-                    ],
-                );
+                self.change_chain(&[ChainChange::Reorg { from }, ChainChange::Head(self.head)]);
+                self.record_chain_event(ChainEvent::Reorg(from));
+                self.record_chain_event(ChainEvent::Head(self.head));
             }
             WorldStep::Pass(milliseconds) => {
                 self.now += milliseconds;
-                if self.daemon.is_none() {
-                    self.start();
+                if self.owner.is_none() {
+                    self.start_owner();
                 }
             }
             WorldStep::Restart(at_once) => {
-                // requests that wait there get no reply
-                self.daemon = None;
+                // polls that wait there get no response
+                self.owner = None;
                 if at_once {
-                    self.start();
+                    self.start_owner();
                 }
             }
         }
-        self.send_and_resume();
+        self.make_progress();
     }
 
     fn next_client_name(&mut self) -> usize {
@@ -349,51 +422,73 @@ impl SimulatedWorld {
     /// Looks a key up for a client, as an exchange does.
     fn look_up_key(&mut self, at: usize, of: u8) {
         let (name, key) = (self.next_client_name(), key(of));
-        let (step, now) = (self.step, self.now);
-        let vm = &mut self.vms[at];
-        let client = WaitingClient {
+        let (began, now) = (self.step_time(), self.now);
+        let sandbox = &mut self.sandboxes[at];
+        let (link, shared) = (&sandbox.link, &sandbox.shared);
+        link.start_callouts();
+        let had_lease = shared.may_send_from_memory(now);
+        let hot = shared.hot_tier().filter(|_| had_lease);
+        if let Some(entry) = hot.and_then(|hot| hot.get(&key, now)) {
+            return self.receive_entry(at, of, began, &entry, EntrySource::HotTier);
+        }
+        let mut client = WaitingClient {
             key: of,
-            began: step,
-            generation: vm.calls.purge_generation(),
-            mark: vm.calls.dispatch_mark(&SPACE, now),
+            began,
+            source: EntrySource::Flight,
+            had_lease,
+            generation: link.purge_generation(),
+            mark: link.dispatch_mark(&SPACE, now),
         };
-        let coalesces = vm.calls.may_follow_flights();
-        if !coalesces && !vm.calls.is_owner_reachable() {
+        let (coalesces, in_vain) = (name % 5 > 0, name % 7 == 0);
+        if !coalesces && !link.is_owner_reachable() {
             return self.fetch_from_node(at, of, None);
         }
-        match vm.shared.flights.join_flight(key, waiter(name)).unwrap() {
+        match shared.flights.join_flight(key, waiter(name)).unwrap() {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
-                vm.shared
-                    .flights
-                    .follow_own_flight(&token, waiter(name))
-                    .unwrap();
-                let in_vain = name % 7 == 0;
-                match vm
-                    .calls
-                    .lookup_at_owner(key, token, &SPACE, coalesces, in_vain, now)
+                client.source = EntrySource::OwnLookup;
+                let waiter = waiter(name);
+                shared.flights.follow_own_flight(&token, waiter).unwrap();
+                if let Err(token) =
+                    link.lookup_at_owner(key, token, &SPACE, coalesces, in_vain, now)
                 {
-                    Ok(()) => {}
-                    Err(token) => {
-                        vm.shared.flights.remove_follower(&key, waiter(name));
-                        return match coalesces {
-                            true => self.fetch_from_node(at, of, Some(token)),
-                            false => vm
-                                .shared
-                                .finish_flight_and_wake(token, FlightOutcome::NotShareable),
-                        };
+                    shared.flights.remove_follower(&key, waiter);
+                    if coalesces {
+                        return self.fetch_from_node(at, of, Some(token));
                     }
+                    shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
+                    return self.fetch_from_node(at, of, None);
                 }
             }
         }
-        vm.clients.insert(name, client);
-        self.send_client_calls(at, name);
+        sandbox.clients.insert(name, client);
+    }
+
+    /// Ends a client or a batch that waits.
+    fn remove_client(&mut self, at: usize, which: usize) {
+        let sandbox = &mut self.sandboxes[at];
+        let names = sandbox.clients.keys().chain(sandbox.batches.keys());
+        let names: Vec<_> = names.copied().collect();
+        let Some(name) = which.checked_rem(names.len()).map(|nth| names[nth]) else {
+            return;
+        };
+        sandbox.shared.forget_waiter(waiter(name));
+        match sandbox.clients.remove(&name) {
+            Some(client) => {
+                let key = key(client.key);
+                sandbox.shared.leave_flight(&key, waiter(name));
+            }
+            None => {
+                sandbox.batches.remove(&name);
+                sandbox.link.take_batch_entries(waiter(name));
+            }
+        }
     }
 
     /// Fetches a key from the node, as an exchange does after a miss.
     fn fetch_from_node(&mut self, at: usize, of: u8, token: Option<FlightLeadership>) {
-        let vm = &mut self.vms[at];
-        let mark = vm.calls.dispatch_mark(&SPACE, self.now);
+        let sandbox = &mut self.sandboxes[at];
+        let mark = sandbox.link.dispatch_mark(&SPACE, self.now);
         let is_known = mark.is_some_and(|mark| mark.is_known);
         let (class, height) = match entry_kind(of) {
             EntryKind::Config => (LifetimeClass::Config, None),
@@ -413,284 +508,311 @@ impl SimulatedWorld {
             follows: mark.map(|mark| (SPACE, mark.epoch)),
             ..EntryMetadata::default()
         };
-        let text = format!("{at} {of} {} {}", self.step, self.head);
+        let mut text = format!("{at} {of} {} {} ", self.step, self.head);
+        if self.step.is_multiple_of(8) {
+            text += &"x".repeat(300_000);
+        }
         let payload = EntryPayload::Raw(text.into_bytes().into());
         let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta);
-        vm.fetches.push(NodeFetch {
+        sandbox.fetches.push(NodeFetch {
             token,
             key: of,
             entry: entry.with_stored_time_and_ttl(self.now, 60_000),
-            generation: vm.calls.purge_generation(),
+            is_storable: is_known || class == LifetimeClass::Config,
+            generation: sandbox.link.purge_generation(),
         });
     }
 
-    /// Handles a response of the node, which is published as by a fill, or is not shareable, or
-    /// whose client has gone.
+    /// Handles a response of the node, which is stored and published as by a fill, or is not
+    /// shareable, or whose client has gone.
     fn node_answers(&mut self, at: usize, which: usize, how: u8) {
-        let vm = &mut self.vms[at];
-        let Some(NodeFetch {
-            token,
-            key: of,
-            entry,
-            generation,
-        }) = take_nth(&mut vm.fetches, which)
-        else {
+        let sandbox = &mut self.sandboxes[at];
+        let Some(fetch) = take_nth(&mut sandbox.fetches, which) else {
             return;
         };
-        let key = key(of);
-        match (how, token) {
-            (0, Some(token)) => vm.shared.hand_over_flight(token),
-            (1, Some(token)) => vm
-                .shared
-                .finish_flight_and_wake(token, FlightOutcome::NotShareable),
-            (0 | 1, None) => {}
-            (2, token) => {
-                // a response that must not be stored
-                vm.calls.release_lease(key);
+        let (link, shared) = (&sandbox.link, &sandbox.shared);
+        let NodeFetch {
+            token, generation, ..
+        } = fetch;
+        let key = key(fetch.key);
+        let entry = fetch.entry.with_chain_dependency(link.followed_chains());
+        let entry = Arc::new(entry);
+        match how {
+            0 => {
                 if let Some(token) = token {
-                    self.publish_response(at, token, entry, generation);
+                    shared.hand_over_flight(token);
                 }
+                return;
             }
-            (_, token) => {
-                let entry = entry.with_chain_dependency(vm.calls.followed_chains());
+            1 => {}
+            // a response that must not be stored
+            2 => link.release_lease(key),
+            _ if !fetch.is_storable => {}
+            _ => {
                 if let Some(stamp) = entry.chain_dependency() {
                     stamp.record_newer_entry_head();
                 }
-                let entry = Arc::new(entry);
-                let about =
-                    StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, generation)
-                        .unwrap();
-                vm.calls
-                    .store_at_owner(key, Arc::clone(&entry), about, None);
-                if let Some(token) = token {
-                    vm.shared.publish_to_followers(PendingFlightResponse {
-                        token,
-                        entry,
-                        generation,
-                    });
+                let is_current = shared.purge_generation() == generation;
+                if is_current && entry.is_unaffected_by_reorgs() {
+                    shared.hot_tier().unwrap().insert_newest(key, &entry);
                 }
+                let about =
+                    StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, generation);
+                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None);
+            }
+        }
+        let is_current = shared.purge_generation() == generation;
+        let outcome = match how > 1 && fetch.is_storable && is_current {
+            true => FlightOutcome::Answer(entry),
+            false => FlightOutcome::NotShareable,
+        };
+        if let Some(token) = token {
+            shared.finish_flight_and_wake(token, outcome);
+        }
+    }
+
+    fn purge(&mut self, key_number: Option<u8>) {
+        let Some(CalloutOwner { owner, .. }) = &self.owner else {
+            return;
+        };
+        let scope = match key_number {
+            Some(of) => PurgeScope::Key(key(of)),
+            None => PurgeScope::Everything,
+        };
+        let now = self.clocks();
+        self.pending_purges.push(RequestedPurge {
+            key: key_number,
+            generation: owner.purge_entries(&scope, || now).unwrap(),
+            began: self.step,
+        });
+    }
+
+    fn deliver_to_owner(&mut self, number: CalloutNumber, body: &[u8]) {
+        let now = self.clocks();
+        match &mut self.owner {
+            Some(owner) => owner.receive_callout(number, body, now),
+            // Envoy's local response
+            None => self.responses.push((number, (503, Vec::new()))),
+        }
+    }
+
+    /// Delivers the response to a callout; without a response, it has failed.
+    fn deliver_response(&mut self, number: CalloutNumber, response: Option<CalloutResponse>) {
+        // it may have timed out
+        let Some(callout) = self.callouts.remove(&number) else {
+            return;
+        };
+        let result = match &response {
+            Some((status, body)) => CalloutResult::Response {
+                status: *status,
+                body,
+            },
+            None => CalloutResult::Failed,
+        };
+        let sandbox = &self.sandboxes[callout.sandbox];
+        sandbox
+            .link
+            .handle_callout_result(&sandbox.shared, callout.id, result, self.now);
+    }
+
+    /// Fails a callout, whose connection is closed.
+    fn fail_callout(&mut self, number: CalloutNumber) {
+        let now = self.clocks();
+        if let Some(owner) = &mut self.owner {
+            owner.abandon_callout(number, now);
+        }
+        self.deliver_response(number, None);
+    }
+
+    /// Has the owner respond, ends callouts that have timed out, and resumes the sandboxes.
+    fn make_progress(&mut self) {
+        let now = self.clocks();
+        if let Some(owner) = &mut self.owner {
+            self.responses.extend(owner.take_responses(now));
+            let is_complete =
+                |purge: &mut RequestedPurge| !owner.owner.is_purge_incomplete(purge.generation);
+            let before = self.complete_purges.len();
+            let complete = self.pending_purges.extract_if(.., is_complete);
+            self.complete_purges.extend(complete);
+            self.coverage.purges_by_operator += self.complete_purges.len() - before;
+        }
+        let timed_out = self.callouts.iter();
+        let timed_out = timed_out.filter(|(_, callout)| callout.timeout_at <= self.now);
+        let timed_out: Vec<_> = timed_out.map(|(number, _)| *number).collect();
+        for number in timed_out {
+            self.fail_callout(number);
+        }
+        for at in 0..self.sandboxes.len() {
+            self.send_callouts(at);
+            // a sandbox resumes few of them in each of its calls
+            if let Some(name) = self.sandboxes[at].queue.next_woken_id() {
+                self.resume_client(at, name);
+                self.send_callouts(at);
             }
         }
     }
 
-    fn publish_response(
-        &mut self,
-        at: usize,
-        token: FlightLeadership,
-        entry: CacheEntry,
-        generation: u64,
-    ) {
-        self.vms[at]
-            .shared
-            .publish_to_followers(PendingFlightResponse {
-                token,
-                entry: Arc::new(entry),
-                generation,
-            });
-    }
-
-    fn purge(&mut self, of: u8) {
-        let Some(daemon) = &self.daemon else {
-            return;
-        };
-        let (scope, of) = match of {
-            0..4 => (PurgeScope::Key(key(of)), Some(of)),
-            _ => (PurgeScope::Everything, None),
-        };
-        let time = self.time();
-        daemon.owner.purge_entries(&scope, || time).unwrap();
-        self.happened
-            .push((self.step, InvalidatingChange::Purged(of)));
-    }
-
-    fn deliver_to_owner(&mut self, id: RequestId, message: OwnerRequest) {
-        let time = self.time();
-        let answer = match &mut self.daemon {
-            Some(daemon) => daemon.handle_request(id, message, time),
-            // Envoy's local reply
-            None => Some(OwnerReply {
-                status: 503,
-                ..OwnerReply::default()
-            }),
-        };
-        self.replies.extend(answer.map(|answer| (id, answer)));
-    }
-
-    fn deliver_reply(&mut self, id: RequestId, answer: Option<OwnerReply>) {
-        let Some((at, ticket)) = self.calls.remove(&id) else {
-            return;
-        };
-        let vm = &self.vms[at];
-        match answer {
-            Some(answer) => vm
-                .calls
-                .callout_answered(&vm.shared, ticket, answer, self.now),
-            None => vm.calls.callout_failed(&vm.shared, ticket, self.now),
+    fn send_callouts(&mut self, at: usize) {
+        let sandbox = &self.sandboxes[at];
+        while let Some(callout) = sandbox.link.next_callout(&sandbox.shared, self.now) {
+            self.last_callout += 1;
+            assert!(callout.timeout > 0 && callout.timeout <= 10_000);
+            let open = OpenCallout {
+                sandbox: at,
+                id: callout.id,
+                timeout_at: self.now + callout.timeout,
+            };
+            self.callouts.insert(self.last_callout, open);
+            self.requests.push((self.last_callout, callout.body));
         }
-    }
-
-    /// Sends the calls of the hosts, and resumes the woken clients.
-    fn send_and_resume(&mut self) {
-        let time = self.time();
-        if let Some(daemon) = &mut self.daemon {
-            self.replies.extend(daemon.ended_lookups(time));
-        }
-        for at in 0..2 {
-            while {
-                self.send_root_calls(at);
-                let woken = self.vms[at].queue.next_woken_id();
-                woken.map(|name| self.resume_client(at, name)).is_some()
-            } {}
-        }
-    }
-
-    fn send_root_calls(&mut self, at: usize) {
-        let vm = &self.vms[at];
-        while let Some(call) = vm.calls.next_callout(&vm.shared, self.now) {
-            self.ids += 1;
-            send_callout(&mut self.calls, &mut self.requests, (self.ids, at), call);
-        }
-    }
-
-    /// Sends the calls on behalf of a client.
-    fn send_client_calls(&mut self, at: usize, name: usize) {
-        let vm = &self.vms[at];
-        while let Some(call) = vm
-            .calls
-            .next_callout_for_stream(&vm.shared, waiter(name), self.now)
-        {
-            self.ids += 1;
-            self.own.insert(self.ids, (at, name));
-            send_callout(&mut self.calls, &mut self.requests, (self.ids, at), call);
-        }
-    }
-
-    /// Ends a client, with the calls on its behalf.
-    fn end_client(&mut self, at: usize, name: usize) {
-        let mut ids: Vec<RequestId> = self
-            .own
-            .extract_if(|_, of| *of == (at, name))
-            .map(|(id, _)| id)
-            .collect();
-        ids.sort_unstable();
-        for id in ids {
-            if let Some((_, ticket)) = self.calls.remove(&id) {
-                self.daemon
-                    .iter_mut()
-                    .for_each(|daemon| daemon.drop_lookup(id));
-                let vm = &self.vms[at];
-                vm.calls.abandon_callout(&vm.shared, ticket, self.now);
-            }
-        }
+        assert!(!sandbox.link.has_callouts(self.now));
     }
 
     /// Resumes a woken client, as an exchange does.
     fn resume_client(&mut self, at: usize, name: usize) {
-        let vm = &mut self.vms[at];
-        if let Some(began) = vm.batches.remove(&name) {
-            for (found, entry) in vm.calls.take_batch_entries(waiter(name)) {
-                let of = (0..4).find(|of| key(*of) == found).unwrap();
-                self.assert_valid(at, of, began, &entry);
+        let now = self.now;
+        let sandbox = &mut self.sandboxes[at];
+        let shared = &sandbox.shared;
+        if let Some(began) = sandbox.batches.remove(&name) {
+            let found = sandbox.link.take_batch_entries(waiter(name));
+            if !shared.may_send_from_memory(now) {
+                return;
             }
-            return self.end_client(at, name);
+            for (found, entry) in found.into_iter().filter(|(_, entry)| entry.is_fresh(now)) {
+                let of = (0..KEYS).find(|of| key(*of) == found).unwrap();
+                self.receive_entry(at, of, began, &entry, EntrySource::OwnLookup);
+            }
+            return;
         }
-        let Some(turn) = vm.shared.flights.claim_wakeup(waiter(name)) else {
+        if let Some(began) = sandbox.purges.remove(&name) {
+            let reply = sandbox.link.claim_admin_reply(waiter(name));
+            if reply.is_some_and(|(status, _)| status == 200) {
+                self.coverage.purges_by_clients += 1;
+                self.complete_purges.push(RequestedPurge {
+                    key: None,
+                    generation: sandbox.link.purge_generation(),
+                    began,
+                });
+            }
+            return;
+        }
+        let Some(wakeup) = shared.flights.claim_wakeup(waiter(name)) else {
             return;
         };
-        let Some(client) = vm.clients.remove(&name) else {
-            panic!("it has gone");
-        };
-        match turn {
-            FlightFollowerWakeup::Lead(token) => self.fetch_from_node(at, client.key, Some(token)),
+        let client = sandbox.clients.remove(&name).unwrap();
+        match wakeup {
+            FlightFollowerWakeup::Lead(token) => {
+                return self.fetch_from_node(at, client.key, Some(token));
+            }
             FlightFollowerWakeup::Response(FlightOutcome::Answer(entry)) => {
-                let is_current = vm.calls.purge_generation() == client.generation;
-                if is_current && entry.may_answer_dispatched_request(client.mark.as_ref()) {
-                    self.assert_valid(at, client.key, client.began, &entry);
+                let may_receive = shared.may_send_from_memory(now)
+                    && shared.purge_generation() == client.generation
+                    && match client.had_lease {
+                        true => entry.may_answer_dispatched_request(client.mark.as_ref()),
+                        false => entry.is_valid_on_chain(),
+                    };
+                if may_receive {
+                    let WaitingClient {
+                        key, began, source, ..
+                    } = client;
+                    return self.receive_entry(at, key, began, &entry, source);
                 }
             }
             FlightFollowerWakeup::Response(FlightOutcome::NotShareable) => {}
         }
-        self.end_client(at, name);
+        self.fetch_from_node(at, client.key, None);
     }
 
-    /// Asserts that a client whose lookup began at `began` may receive the entry.
-    fn assert_valid(&mut self, at: usize, of: u8, began: u64, entry: &CacheEntry) {
+    /// Asserts that a client whose lookup began at `began` may receive the entry now.
+    fn receive_entry(
+        &mut self,
+        at: usize,
+        of: u8,
+        began: StepTime,
+        entry: &CacheEntry,
+        source: EntrySource,
+    ) {
         let bytes = EncodedEntry::from_entry(entry).unwrap().payload.to_vec();
         let text = String::from_utf8(bytes).unwrap();
-        let mut words = text.split(' ').map(|word| word.parse::<u64>().unwrap());
+        let mut words = text.split(' ').map_while(|word| word.parse::<u64>().ok());
         let mut word = || words.next().unwrap();
         let (by, key, fetched, head) = (word(), word(), word(), word());
         assert_eq!(key, u64::from(of));
-        self.shared += 1;
-        self.from_others += usize::from(by != at as u64);
-        let since = self
-            .happened
-            .iter()
-            .filter(|(step, _)| (fetched + 1..began).contains(step));
-        for (step, happened) in since {
-            let is_over = match (happened, entry_kind(of)) {
-                (InvalidatingChange::Purged(purged), _) => purged.is_none_or(|purged| purged == of),
-                (InvalidatingChange::Reorg(_), EntryKind::Tip) => true,
-                (InvalidatingChange::Reorg(from), EntryKind::Block(height)) => *from <= height,
-                (InvalidatingChange::Head(new), EntryKind::Tip) => *new > head,
+        let coverage = &mut self.coverage;
+        match source {
+            EntrySource::HotTier => coverage.from_memory += 1,
+            EntrySource::Flight => coverage.from_flights += 1,
+            EntrySource::OwnLookup => coverage.from_own_lookups += 1,
+        }
+        coverage.from_other_sandboxes += usize::from(by != at as u64);
+        coverage.after_purges += usize::from(!self.complete_purges.is_empty());
+        coverage.long_entries += usize::from(text.len() > 300_000);
+        let about = format!(
+            "the entry {of}, fetched at {fetched} by {by}, was sent by {at} at {}",
+            self.step
+        );
+        for purge in &self.complete_purges {
+            let is_covered = purge.key.is_none_or(|key| key == of) && fetched < purge.began;
+            assert!(!is_covered, "{about} after {purge:?}");
+        }
+        for (at, event) in &self.chain_events {
+            let is_over = match (event, entry_kind(of)) {
+                (ChainEvent::Reorg(_), EntryKind::Tip) => true,
+                (ChainEvent::Reorg(from), EntryKind::Block(height)) => *from <= height,
+                (ChainEvent::Head(new), EntryKind::Tip) => *new > head,
                 _ => false,
             };
+            let was_known = match source {
+                EntrySource::OwnLookup => at.step < began.step,
+                // send leases of before the event had ended
+                EntrySource::HotTier | EntrySource::Flight => at.ms + memory_lease() <= began.ms,
+            };
             assert!(
-                !is_over,
-                "{text:?}, fetched at {fetched}, was over at {step} ({happened:?}) and was given \
-                 to one that asked at {began}"
+                !(is_over && at.step > fetched && was_known),
+                "{about} to a client of {began:?} by {source:?} after {event:?} at {at:?}"
             );
         }
     }
 
     /// Completes all that is in flight, after which no client waits.
     pub fn finish_all(&mut self) {
-        if self.daemon.is_none() {
-            self.start();
-        }
         for _ in 0..1_000 {
-            let is_quiet = self.requests.is_empty()
-                && self.replies.is_empty()
-                && self.vms.iter().all(|vm| {
-                    vm.fetches.is_empty()
-                        && vm.clients.is_empty()
-                        && vm.batches.is_empty()
-                        && vm.shared.flights.flight_count() == 0
-                });
-            if is_quiet {
+            self.deliver_everything();
+            let mut sandboxes = self.sandboxes.iter();
+            if !sandboxes.any(SimulatedSandbox::has_waiting_requests) {
                 break;
             }
-            for _ in 0..self.requests.len() {
-                self.run_step(WorldStep::Deliver(0));
-            }
-            for _ in 0..self.replies.len() {
-                self.run_step(WorldStep::Reply(0));
-            }
-            for at in 0..2 {
-                for _ in 0..self.vms[at].fetches.len() {
-                    self.run_step(WorldStep::NodeAnswers(at, 0, 7));
-                }
-            }
-            self.run_step(WorldStep::Pass(100));
         }
-        for vm in &self.vms {
-            assert!(vm.clients.is_empty(), "{} wait for ever", vm.clients.len());
-            assert!(vm.batches.is_empty());
-            assert_eq!(vm.shared.flights.flight_count(), 0);
+        for sandbox in &self.sandboxes {
+            assert!(!sandbox.has_waiting_requests());
         }
         // lost messages time out
-        for _ in 0..3 {
-            self.run_step(WorldStep::Pass(10_000));
-            while !self.requests.is_empty() || !self.replies.is_empty() {
-                self.run_step(WorldStep::Deliver(0));
-                self.run_step(WorldStep::Reply(0));
+        for _ in 0..150 {
+            self.deliver_everything();
+        }
+        assert!(self.pending_purges.is_empty());
+        for sandbox in &self.sandboxes {
+            assert_eq!(sandbox.link.ms_until_next_callout(self.now), None);
+            let may_send = sandbox.shared.may_send_from_memory(self.now);
+            assert_eq!(may_send, sandbox.link.has_started_callouts());
+        }
+        let owner = &self.owner.as_ref().unwrap().owner;
+        assert_eq!(owner.owner_status_json()["leases"], 0);
+    }
+
+    fn deliver_everything(&mut self) {
+        for _ in 0..self.requests.len() {
+            self.run_step(WorldStep::Deliver(0));
+        }
+        for _ in 0..self.responses.len() {
+            self.run_step(WorldStep::Reply(0));
+        }
+        for at in 0..self.sandboxes.len() {
+            for _ in 0..self.sandboxes[at].fetches.len() {
+                self.run_step(WorldStep::NodeAnswers(at, 0, 7));
             }
         }
-        for vm in &self.vms {
-            assert_eq!(vm.calls.ms_until_next_tick(self.now), None);
-        }
-        let leases = self.daemon.as_ref().unwrap().owner.owner_status_json()["leases"].clone();
-        assert_eq!(leases, 0);
+        self.run_step(WorldStep::Pass(100));
     }
 }
 

@@ -84,11 +84,19 @@ extern "C" {
         length: usize,
         version: u32,
     ) -> u32;
+    fn proxy_register_shared_queue(name: *const u8, length: usize, queue: *mut u32) -> u32;
+    fn proxy_enqueue_shared_queue(queue: u32, value: *const u8, length: usize) -> u32;
+    fn proxy_dequeue_shared_queue(queue: u32, value: *mut *mut u8, length: *mut usize) -> u32;
     fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, length: usize, metric: *mut u32) -> u32;
     fn proxy_increment_metric(metric: u32, by: i64) -> u32;
     fn proxy_record_metric(metric: u32, value: u64) -> u32;
+}
+
+extern "C" {
+    /// Defined by the SDK, for the proxy.
+    fn proxy_on_queue_ready(context: u32, queue: u32);
 }
 
 #[link(wasm_import_module = "wasi_snapshot_preview1")]
@@ -166,14 +174,25 @@ fn read_clock(clock: u32) -> u64 {
 
 /// Returns a random name that no other sandbox has.
 pub fn unique_wasm_sandbox_name() -> String {
-    let mut random = [0; 16];
+    let (first, second) = (random_number(), random_number());
+    format!("w-{:x}-{first:x}{second:016x}", read_clock(REALTIME))
+}
+
+/// Returns a random number.
+pub fn random_number() -> u64 {
+    let mut random = [0; 8];
     // SAFETY: the pointer and the length are the array's.
     unsafe { random_get(random.as_mut_ptr(), random.len()) };
-    format!(
-        "w-{:x}-{:x}",
-        read_clock(REALTIME),
-        u128::from_ne_bytes(random)
-    )
+    u64::from_ne_bytes(random)
+}
+
+/// Calls `on_queue_ready` of a root context within a call of one of its streams, as the proxy would
+/// call it: the SDK then attributes callouts to the root. Without that, they would end with the
+/// stream.
+pub fn call_root_context(root: u32) {
+    // SAFETY: the function is the SDK's, which looks the context up by its number. It borrows the
+    // table of root contexts, which nothing borrows in a call of a stream.
+    unsafe { proxy_on_queue_ready(root, 0) };
 }
 
 /// The result of reading shared data of the proxy, which all sandboxes read and write.
@@ -224,6 +243,32 @@ pub fn write_proxy_shared_data(key: &str, value: &[u8], version: u32) -> Option<
         STATUS_OK => Some(true),
         CAS_MISMATCH => Some(false),
         _ => None,
+    }
+}
+
+/// Registers a queue of the effective root context under a name that no other has, and returns its
+/// number. Returns `None` if the proxy has no queues.
+pub fn register_root_queue(name: &str) -> Option<u32> {
+    let mut queue = 0;
+    // SAFETY: the name is a string's, and the result points at memory of its type.
+    let status = unsafe { proxy_register_shared_queue(name.as_ptr(), name.len(), &raw mut queue) };
+    (status == STATUS_OK).then_some(queue)
+}
+
+/// Appends an empty value to a queue: the proxy calls its root context after the present call.
+pub fn post_to_root_queue(queue: u32) -> bool {
+    // SAFETY: the value is empty.
+    unsafe { proxy_enqueue_shared_queue(queue, "".as_ptr(), 0) == STATUS_OK }
+}
+
+/// Removes the next value of a queue.
+pub fn take_root_queue_post(queue: u32) {
+    let (mut value, mut length) = (null_mut(), 0);
+    // SAFETY: the results point at memory of their types.
+    let status = unsafe { proxy_dequeue_shared_queue(queue, &raw mut value, &raw mut length) };
+    if status == STATUS_OK {
+        // SAFETY: the proxy allocated the value for this call.
+        drop(unsafe { take_allocation(value, length) });
     }
 }
 

@@ -97,6 +97,16 @@ impl FilterSettings {
         self.sandbox.lookup_timeout()
     }
 
+    /// Returns the memory for entries of all sandboxes, in bytes.
+    pub fn cache_memory(&self) -> u64 {
+        self.sandbox.cache_memory()
+    }
+
+    /// Returns the maximum length of an entry, in bytes.
+    pub fn max_entry(&self) -> u64 {
+        self.settings.core.cache.max_entry
+    }
+
     /// Returns the proxy's buffer limit for a body, in bytes.
     pub fn buffer_limit(&self) -> u64 {
         self.sandbox.buffer_limit()

@@ -7,7 +7,9 @@
 
 mod abi;
 mod config;
+mod memory_share;
 mod metrics;
+mod pipelined;
 mod probes;
 mod redirect;
 mod root;
@@ -31,13 +33,14 @@ mod start {
 
 impl Context for root::SdkRootContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.0.record_called_proxy_context(self.0.id, false);
+        self.0.begin_proxy_call(false);
         self.0.handle_callout_response(token, fields, length);
         self.0.finish_proxy_call(self.0.id);
     }
 
     fn on_done(&mut self) -> bool {
         self.0.remove_sandbox_gauge_share();
+        self.0.end();
         true
     }
 }
@@ -45,6 +48,17 @@ impl Context for root::SdkRootContext {
 impl RootContext for root::SdkRootContext {
     fn on_configure(&mut self, length: usize) -> bool {
         FilterRoot::read_configuration(&self.0, length)
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        match queue {
+            // of `abi::call_root_context`
+            0 => self.0.send_callouts(),
+            _ => {
+                self.0.handle_root_queue_post(queue);
+                self.0.finish_proxy_call(self.0.id);
+            }
+        }
     }
 
     fn on_tick(&mut self) {
@@ -63,13 +77,13 @@ impl RootContext for root::SdkRootContext {
 
 impl Context for SdkStreamContext {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.root.record_called_proxy_context(self.id, false);
+        self.root.begin_proxy_call(false);
         self.root.handle_callout_response(token, fields, length);
         self.root.finish_proxy_call(self.id);
     }
 
     fn on_done(&mut self) -> bool {
-        self.root.record_called_proxy_context(self.id, false);
+        self.root.begin_proxy_call(false);
         self.release_stream();
         self.root.finish_proxy_call(self.id);
         true
@@ -78,7 +92,7 @@ impl Context for SdkStreamContext {
 
 impl HttpContext for SdkStreamContext {
     fn on_log(&mut self) {
-        self.root.record_called_proxy_context(self.id, false);
+        self.root.begin_proxy_call(false);
         self.finish_and_report_exchange();
         self.root.finish_proxy_call(self.id);
     }

@@ -15,10 +15,11 @@ use sszip_core::metrics::{self, GAUGES};
 
 use crate::abi::{self, LogLevel};
 use crate::config::FilterSettings;
+use crate::memory_share::SandboxRegistration;
 use crate::metrics::WasmFilterMetrics;
 use crate::probes::ProbeQueue;
 use crate::redirect;
-use crate::store::FilterOwnerCallouts;
+use crate::store::FilterOwnerLink;
 use crate::timers::{RootTimerAction, RootTimers};
 
 /// Maximum age of the gauges, in milliseconds.
@@ -30,6 +31,9 @@ const GAUGE_INTERVAL_MS: u64 = 1000;
 /// the stack overflows, and the sandbox fails.
 const MAX_RESUMED_PER_CALL: u32 = 32;
 
+/// Maximum number of streams that are resumed when the root ends, see [`MAX_RESUMED_PER_CALL`].
+const MAX_RESUMED_AT_END: u32 = 128;
+
 /// A stopped stream that its root resumes after a deadline or a wakeup, in the stream's own
 /// context.
 pub trait ResumableStream {
@@ -38,9 +42,6 @@ pub trait ResumableStream {
 
     /// Repeats the lookup, after a wakeup.
     fn resume_after_wakeup(&mut self);
-
-    /// Schedules the repeated lookup of a stream whose hook runs, since the hook must return first.
-    fn defer_wakeup(&mut self);
 }
 
 /// The root context that the proxy-wasm SDK owns; it passes the SDK's calls to a [`FilterRoot`].
@@ -55,7 +56,9 @@ pub struct FilterRoot {
     /// State of the process, shared by its exchanges.
     pub process: ProcessResources,
     filter_settings: OnceCell<FilterSettings>,
-    store: OnceCell<FilterOwnerCallouts>,
+    store: OnceCell<FilterOwnerLink>,
+    /// Registration for a share of the memory for entries.
+    registration: SandboxRegistration,
     /// Probes of nodes.
     pub questions: ProbeQueue,
     /// Streams that may be woken or have a deadline, by context id.
@@ -66,14 +69,16 @@ pub struct FilterRoot {
     /// Time at which the root sends the enqueued callouts, in milliseconds of
     /// the monotonic clock.
     calls_at: Cell<u64>,
-    /// Context that the SDK called last: it receives the responses to callouts.
-    called: Cell<u32>,
-    /// Stream whose hook runs: it is resumed when the hook returns.
-    hooked: Cell<Option<u32>>,
+    /// Whether a hook of a stream runs: streams are resumed after it.
+    is_in_hook: Cell<bool>,
     /// Number of streams that may still be resumed before the next such call.
     room: Cell<u32>,
+    /// Queue by which the proxy calls the root as soon as possible; `None`: none is registered.
+    queue: OnceCell<Option<u32>>,
     /// Streams wait for the next such call.
     is_put_off: Cell<bool>,
+    /// Whether the proxy deletes the root, which streams of a previous configuration outlive.
+    has_ended: Cell<bool>,
     /// Metrics of the filter's requests.
     pub metrics: WasmFilterMetrics,
 }
@@ -91,16 +96,18 @@ impl SdkRootContext {
             process,
             filter_settings: OnceCell::new(),
             store: OnceCell::new(),
+            registration: SandboxRegistration::new(),
             questions: ProbeQueue::default(),
             streams: RefCell::default(),
             woken,
             event_loop,
             timers: RefCell::default(),
             calls_at: Cell::new(u64::MAX),
-            called: Cell::new(id),
-            hooked: Cell::new(None),
+            is_in_hook: Cell::new(false),
             room: Cell::new(MAX_RESUMED_PER_CALL),
+            queue: OnceCell::new(),
             is_put_off: Cell::new(false),
+            has_ended: Cell::new(false),
             metrics: WasmFilterMetrics::default(),
         }))
     }
@@ -118,9 +125,16 @@ impl FilterRoot {
                 }
                 if let Some(cluster) = filter.owner_cluster() {
                     let deadline = filter.lookup_timeout();
-                    let _ =
-                        root.store
-                            .set(FilterOwnerCallouts::new(cluster, deadline, &root.process));
+                    let link = FilterOwnerLink::new(cluster, deadline, &root.process);
+                    if let Some(link) = link {
+                        root.process.shared.start_hot_tier(
+                            filter.cache_memory(),
+                            filter.max_entry(),
+                            1,
+                        );
+                        // the root context is configured once
+                        let _ = root.store.set(link);
+                    }
                 }
                 let _ = root.filter_settings.set(filter);
                 abi::declare_request_property();
@@ -148,14 +162,15 @@ impl FilterRoot {
     /// Registers a stream, which may be woken from here on.
     pub fn register_filter_stream(&self, id: u32, stream: Weak<RefCell<dyn ResumableStream>>) {
         self.streams.borrow_mut().insert(id, stream);
+        // the sandbox of the main thread has no requests
+        if let (Some(store), false) = (self.store.get(), self.has_ended.get()) {
+            store.start();
+        }
     }
 
     /// Removes a stream that has ended.
     pub fn remove_filter_stream(&self, id: u32) {
         self.streams.borrow_mut().remove(&id);
-        if let Some(store) = self.store.get() {
-            store.end_context_callouts(id, &self.process);
-        }
     }
 
     /// Sets a timer that is due after `milliseconds`.
@@ -173,43 +188,20 @@ impl FilterRoot {
         }
     }
 
-    /// Records the context of the present call, and whether the call is a hook whose result resumes
-    /// the stream.
-    pub fn record_called_proxy_context(&self, context: u32, is_hook: bool) {
-        self.called.set(context);
-        self.hooked.set(is_hook.then_some(context));
+    /// Records that the proxy has begun a call: a hook, whose result resumes its stream, or another
+    /// one.
+    pub fn begin_proxy_call(&self, is_hook: bool) {
+        self.is_in_hook.set(is_hook);
     }
 
-    /// Sends the owner requests that a stream waits for on its behalf. If another context was
-    /// called, the root sends them soon.
-    pub fn send_owner_requests(&self, stream: u32) {
-        let Some(store) = self.store.get() else {
-            return;
-        };
-        match self.called.get() == stream {
-            true => store.send_stream_callouts(
-                stream,
-                self.lookup_waiter_of_stream(stream),
-                &self.process,
-            ),
-            false => store.hand_callouts_to_root(),
-        }
-    }
-
-    /// Sends the owner requests that no stream sends itself, and the probes. The root must be the
-    /// effective context.
-    fn send_callouts(&self) {
+    /// Makes the callouts to the owner that are due, and sends the probes. The SDK must have called
+    /// the root last.
+    pub fn send_callouts(&self) {
+        abi::set_effective_proxy_context(self.id);
         if let Some(store) = self.store.get() {
-            store.send_due_root_callouts(self.id, &self.process);
+            store.make_due_callouts(&self.process);
         }
         self.questions.send_queued_probes();
-    }
-
-    /// Schedules the owner requests that no stream sends itself.
-    pub fn schedule_owner_requests(&self) {
-        if let Some(store) = self.store.get() {
-            store.hand_callouts_to_root();
-        }
     }
 
     /// Handles the response to a callout, or its failure.
@@ -222,14 +214,14 @@ impl FilterRoot {
         };
         // a response that arrived over a connection is not nested in another
         // call
-        if store.handle_owner_response(token, fields, length, &self.process) {
+        if store.handle_callout_response(token, fields, length, &self.process) {
             self.room.set(MAX_RESUMED_PER_CALL);
         }
     }
 
     /// Handles the root's timer: performs the actions that are due.
     pub fn handle_root_context_timer(&self) {
-        self.record_called_proxy_context(self.id, false);
+        self.begin_proxy_call(false);
         self.room.set(MAX_RESUMED_PER_CALL);
         self.is_put_off.set(false);
         let now = abi::monotonic_ms();
@@ -245,12 +237,12 @@ impl FilterRoot {
                 }
                 Some(RootTimerAction::Calls) => {
                     self.calls_at.set(u64::MAX);
-                    abi::set_effective_proxy_context(self.id);
                     self.send_callouts();
                 }
                 Some(RootTimerAction::Gauges) => {
                     let now = metrics::gauge_values(&self.process, 0);
                     self.metrics.update_gauges(&now);
+                    self.update_memory_share();
                     self.add_root_context_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 }
                 Some(RootTimerAction::Canceled) => redirect::drop_offered_driver(),
@@ -261,6 +253,60 @@ impl FilterRoot {
         }
         abi::set_effective_proxy_context(self.id);
         self.timers.borrow_mut().arm_root_context_timer(now);
+    }
+
+    /// Shares the memory for entries with the other sandboxes that exist at present.
+    fn update_memory_share(&self) {
+        let settings = self.filter_settings();
+        let is_used = self.store.get().is_some_and(FilterOwnerLink::is_started);
+        if let (true, Some(hot), Some(settings)) =
+            (is_used, self.process.shared.hot_tier(), settings)
+        {
+            let count = self.registration.count_sandboxes(abi::monotonic_ms());
+            hot.set_capacity(settings.cache_memory() / count.max(1));
+        }
+    }
+
+    /// Handles a call that [`call_root_soon`](Self::call_root_soon) has requested.
+    pub fn handle_root_queue_post(&self, queue: u32) {
+        abi::take_root_queue_post(queue);
+        self.begin_proxy_call(false);
+        self.room.set(MAX_RESUMED_PER_CALL);
+        self.is_put_off.set(false);
+    }
+
+    /// Whether a hook of a stream runs.
+    pub fn is_in_hook(&self) -> bool {
+        self.is_in_hook.get()
+    }
+
+    /// Resumes a stream in a later call of the root.
+    pub fn wake_stream(&self, id: u32) {
+        self.woken.wake(id as usize);
+    }
+
+    /// Ends the root's part in streams that outlive it: their lookups are misses.
+    pub fn end(&self) {
+        self.has_ended.set(true);
+        if let Some(store) = self.store.get() {
+            store.end(&self.process);
+        }
+        self.begin_proxy_call(false);
+        self.room.set(MAX_RESUMED_AT_END);
+        self.resume_woken(self.id);
+    }
+
+    /// Has the proxy call the root after the present call, and resumes the woken streams then.
+    fn call_root_soon(&self) {
+        if self.has_ended.get() || self.is_put_off.replace(true) {
+            return;
+        }
+        abi::set_effective_proxy_context(self.id);
+        let register = || abi::register_root_queue(&abi::unique_wasm_sandbox_name());
+        let queue = *self.queue.get_or_init(register);
+        if !queue.is_some_and(abi::post_to_root_queue) {
+            self.add_root_context_deadline(RootTimerAction::Woken, 1);
+        }
     }
 
     /// Removes the sandbox's share from the gauges, which are sums over all
@@ -289,8 +335,8 @@ impl FilterRoot {
     fn take_resumption_permit(&self) -> bool {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
-        if room == 0 && !self.is_put_off.replace(true) {
-            self.add_root_context_deadline(RootTimerAction::Woken, 1);
+        if room == 0 {
+            self.call_root_soon();
         }
         room > 0
     }
@@ -320,21 +366,39 @@ impl FilterRoot {
     /// are due. `context` is the called one.
     pub fn finish_proxy_call(&self, context: u32) {
         self.resume_woken(context);
-        self.hooked.set(None);
-        // requests of many streams are sent at each response, not a timer later
-        if context == self.id && self.has_unsent_callouts() {
-            self.send_callouts();
+        let store = self.store.get();
+        let has_queued = store.is_some_and(FilterOwnerLink::take_queued_mark);
+        // the usual case, without a call of the proxy
+        let has_nothing = !has_queued && !self.questions.has_queued_probes();
+        if self.has_ended.get() || context != self.id && has_nothing {
+            return;
+        }
+        if self.has_unsent_callouts() {
+            match context == self.id {
+                true => self.send_callouts(),
+                false => {
+                    abi::call_root_context(self.id);
+                    abi::set_effective_proxy_context(context);
+                }
+            }
+            // requests that have failed at once
             self.resume_woken(context);
         }
         self.schedule_callout_timer();
     }
 
+    /// Resumes the woken streams. Within a hook of a stream they are resumed by the next call of the
+    /// root: a response that is sent to one of them would have the proxy stop the stream of the hook.
     fn resume_woken(&self, context: u32) {
-        while let Some(id) = self.next_woken_stream() {
-            match self.hooked.get() == Some(id) {
-                true => self.with_stream_exchange(id, |stream| stream.defer_wakeup()),
-                false => self.with_stream_exchange(id, |stream| stream.resume_after_wakeup()),
+        if self.is_in_hook.get() && !self.has_ended.get() {
+            if self.woken.has_woken_ids() {
+                self.call_root_soon();
+                abi::set_effective_proxy_context(context);
             }
+            return;
+        }
+        while let Some(id) = self.next_woken_stream() {
+            self.with_stream_exchange(id, |stream| stream.resume_after_wakeup());
             abi::set_effective_proxy_context(context);
         }
     }
@@ -343,7 +407,7 @@ impl FilterRoot {
     fn has_unsent_callouts(&self) -> bool {
         self.store
             .get()
-            .is_some_and(FilterOwnerCallouts::has_due_callouts)
+            .is_some_and(FilterOwnerLink::has_due_callouts)
             || self.questions.has_queued_probes()
     }
 
@@ -354,7 +418,7 @@ impl FilterRoot {
             false => self
                 .store
                 .get()
-                .and_then(FilterOwnerCallouts::next_callout_delay_ms),
+                .and_then(FilterOwnerLink::next_callout_delay_ms),
         };
         if let Some(after) = after {
             let at = abi::monotonic_ms().saturating_add(after);

@@ -1,230 +1,163 @@
-//! Callouts to the owner, through a cluster whose endpoint is the owner's
-//! socket. The core decides about requests and replies.
+//! The link to the owner, through a cluster whose endpoint is the owner's socket. The core decides
+//! about requests and replies; this module makes the callouts.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
-use sszip_core::cache::link::callout::{
-    CalloutId, CalloutLimits, OwnerCallout, OwnerCalloutClient,
-};
-use sszip_core::cache::link::{OwnerHealthChange, OwnerReply};
+use sszip_core::cache::link::callouts::{CalloutId, CalloutResult, OwnerCallout};
+use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::owner_client::OwnerClient;
-use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::tip_floor::SharedTipFloorBackend;
+use sszip_core::config::sandbox::MAX_SANDBOX_ENTRY;
 use sszip_envoy_carrier::head::{parse_decimal, HostMessageHead};
 
 use crate::abi::{self, LogLevel, SerializedMessageHead};
 use crate::shared_floors::SharedDataTipFloors;
 
-/// The callouts of a filter to the owner of the store: those that are due, and those in flight.
+/// The link of a sandbox to the owner of the store, and its callouts in flight.
 #[derive(Debug)]
-pub struct FilterOwnerCallouts {
+pub struct FilterOwnerLink {
     cluster: String,
-    calls: Arc<OwnerCalloutClient>,
-    /// Callouts in flight by the proxy's tokens, with the context that sent
-    /// them.
-    under_way: RefCell<HashMap<u32, (CalloutId, u32)>>,
-    /// Whether callouts are due that were not sent.
-    has_due: Cell<bool>,
+    link: Arc<OwnerLink>,
+    /// Callouts in flight by the proxy's tokens.
+    in_flight: RefCell<HashMap<u32, CalloutId>>,
 }
 
-impl FilterOwnerCallouts {
-    /// Creates the client of the owner behind this cluster; lookups wait up to `deadline`
-    /// milliseconds.
-    pub fn new(cluster: &str, deadline: u64, process: &ProcessResources) -> Self {
-        let bounds = CalloutLimits {
+impl FilterOwnerLink {
+    /// Creates the link to the owner behind this cluster; lookups wait up to `deadline`
+    /// milliseconds. Returns `None` if the proxy has no name for the sandbox.
+    pub fn new(cluster: &str, deadline: u64, process: &ProcessResources) -> Option<Self> {
+        let name = OwnerClientName::new(&abi::unique_wasm_sandbox_name())?;
+        let limits = OwnerLinkLimits {
             deadline,
-            ..CalloutLimits::default()
+            max_entry: MAX_SANDBOX_ENTRY,
         };
-        let calls = Arc::new(OwnerCalloutClient::new(
-            abi::unique_wasm_sandbox_name(),
-            bounds,
-        ));
-        calls
-            .followed_chains()
+        let link = Arc::new(OwnerLink::new(name, limits));
+        link.chains
             .set_shared_tip_floors(SharedTipFloorBackend::Hosted(Arc::new(SharedDataTipFloors)));
         process
             .shared
-            .set_owner_client(Arc::clone(&calls) as Arc<dyn OwnerClient>);
-        calls.enqueue_generation_query();
-        Self {
+            .set_owner_client(Arc::clone(&link) as Arc<dyn OwnerClient>);
+        Some(Self {
             cluster: cluster.to_owned(),
-            calls,
-            under_way: RefCell::default(),
-            has_due: Cell::new(true),
-        }
+            link,
+            in_flight: RefCell::default(),
+        })
     }
 
-    /// Sends all callouts that are due on behalf of the root, which must be the effective context.
-    pub fn send_due_root_callouts(&self, root: u32, process: &ProcessResources) {
-        self.has_due.set(false);
-        while let Some(call) = self
-            .calls
-            .next_callout(&process.shared, abi::monotonic_ms())
-        {
-            self.start_callout(&call, root, process);
-        }
-        self.log_health_change();
+    /// Opens a session at the owner, if none was requested yet.
+    pub fn start(&self) {
+        self.link.start_callouts();
     }
 
-    /// Sends the callouts that a stream waits for on its behalf. The stream must be the called
-    /// context, and its callouts end with it: requests that only other streams wait for are not
-    /// sent here.
-    pub fn send_stream_callouts(
-        &self,
-        stream: u32,
-        waiter: WaitingRequestId,
-        process: &ProcessResources,
-    ) {
-        while let Some(call) =
-            self.calls
-                .next_callout_for_stream(&process.shared, waiter, abi::monotonic_ms())
-        {
-            self.start_callout(&call, stream, process);
-        }
+    /// Ends the session: the proxy deletes the root.
+    pub fn end(&self, process: &ProcessResources) {
+        self.link.end_callouts(&process.shared);
+        self.in_flight.borrow_mut().clear();
     }
 
-    fn start_callout(&self, call: &OwnerCallout, context: u32, process: &ProcessResources) {
-        match self.send_callout(call) {
-            Some(token) => {
-                let pending = (call.ticket, context);
-                self.under_way.borrow_mut().insert(token, pending);
-            }
-            None => {
-                let now = abi::monotonic_ms();
-                self.calls
-                    .callout_rejected(&process.shared, call.ticket, now);
-                // the root logs the failure
-                self.has_due.set(true);
+    /// Whether a session was requested.
+    pub fn is_started(&self) -> bool {
+        self.link.has_started_callouts()
+    }
+
+    /// Makes the callouts that are due. The root must be the called and the effective context.
+    pub fn make_due_callouts(&self, process: &ProcessResources) {
+        let now = abi::monotonic_ms();
+        while let Some(callout) = self.link.next_callout(&process.shared, now) {
+            match self.make_callout(&callout) {
+                Some(token) => {
+                    self.in_flight.borrow_mut().insert(token, callout.id);
+                }
+                None => {
+                    let failed = CalloutResult::Failed;
+                    self.link
+                        .handle_callout_result(&process.shared, callout.id, failed, now);
+                }
             }
         }
+        self.log_health_change(now);
     }
 
-    fn send_callout(&self, call: &OwnerCallout) -> Option<u32> {
-        let message = &call.message;
-        let body = match message.has_body() {
-            true => Some(message.whole_body()?),
-            false => None,
-        };
-        let mut fields = vec![
-            (":method", message.method),
-            (":path", &*message.target),
+    fn make_callout(&self, callout: &OwnerCallout) -> Option<u32> {
+        let headers = vec![
+            (":method", "POST"),
+            (":path", OwnerLink::CALLOUT_PATH),
             (":authority", "sszip"),
+            ("content-type", OwnerLink::CALLOUT_MEDIA_TYPE),
         ];
-        fields.extend(message.fields.iter().map(|(name, value)| (*name, &**value)));
-        let timeout = Duration::from_millis(call.timeout);
-        dispatch_http_call(&self.cluster, fields, body.as_deref(), Vec::new(), timeout).ok()
+        let timeout = Duration::from_millis(callout.timeout);
+        let body = Some(&*callout.body);
+        dispatch_http_call(&self.cluster, headers, body, Vec::new(), timeout).ok()
     }
 
-    /// Handles the response to a callout; no fields: it failed. Returns whether
-    /// the response is an owner's, and not a local reply of the proxy, which
-    /// may be nested in another call.
-    pub fn handle_owner_response(
+    /// Handles the response to a callout; without headers, it failed. Returns whether the response
+    /// came from the owner: a local response of the proxy may be nested in another call.
+    pub fn handle_callout_response(
         &self,
         token: u32,
-        fields: usize,
+        header_count: usize,
         length: usize,
         process: &ProcessResources,
     ) -> bool {
-        let pending = self.under_way.borrow_mut().remove(&token);
-        let Some((ticket, _)) = pending else {
+        let Some(id) = self.in_flight.borrow_mut().remove(&token) else {
             return false;
         };
-        let answer = (fields > 0).then(|| read_owner_reply(length)).flatten();
-        let now = abi::monotonic_ms();
-        let is_of_owner = answer.as_ref().is_some_and(|it| it.generation.is_some());
-        match answer {
-            Some(answer) if is_owner_unreachable_reply(&answer) => {
-                self.calls.callout_rejected(&process.shared, ticket, now);
-            }
-            Some(answer) => self
-                .calls
-                .callout_answered(&process.shared, ticket, answer, now),
-            None => self.calls.callout_failed(&process.shared, ticket, now),
-        }
-        self.has_due.set(true);
-        is_of_owner
+        let response = (header_count > 0).then(|| read_response(length)).flatten();
+        let result = match &response {
+            Some((status, body)) => CalloutResult::Response {
+                status: *status,
+                body,
+            },
+            None => CalloutResult::Failed,
+        };
+        self.link
+            .handle_callout_result(&process.shared, id, result, abi::monotonic_ms());
+        matches!(response, Some((200, _)))
     }
 
-    /// Ends the callouts of a context, which the proxy cancels when the context
-    /// ends.
-    pub fn end_context_callouts(&self, context: u32, process: &ProcessResources) {
-        let mut under_way = self.under_way.borrow_mut();
-        if under_way.is_empty() {
-            return;
-        }
-        let its = under_way.extract_if(|_, (_, of)| *of == context);
-        let its: Vec<_> = its.map(|(_, (ticket, _))| ticket).collect();
-        drop(under_way);
-        let now = abi::monotonic_ms();
-        for ticket in its {
-            self.calls.abandon_callout(&process.shared, ticket, now);
-            self.has_due.set(true);
-        }
+    /// Whether a request was queued since the last call, so that a callout may be due.
+    pub fn take_queued_mark(&self) -> bool {
+        self.link.take_queued_mark()
     }
 
-    /// Lets the root send the callouts that no stream sends itself.
-    pub fn hand_callouts_to_root(&self) {
-        self.calls.assign_queries_to_root();
-        self.has_due.set(true);
-    }
-
-    /// Whether more callouts are due.
+    /// Whether callouts are due.
     pub fn has_due_callouts(&self) -> bool {
-        self.has_due.get()
+        self.link.has_callouts(abi::monotonic_ms())
     }
 
-    /// Returns the milliseconds after which callouts are due at the latest.
+    /// Returns the milliseconds after which callouts are due at the latest, or requests time out.
     pub fn next_callout_delay_ms(&self) -> Option<u64> {
-        self.calls.ms_until_next_tick(abi::monotonic_ms())
+        self.link.ms_until_next_callout(abi::monotonic_ms())
     }
 
-    fn log_health_change(&self) {
-        let Some(news) = self.calls.take_owner_health_change(abi::monotonic_ms()) else {
+    fn log_health_change(&self, now: u64) {
+        let Some(change) = self.link.take_owner_health_change(now) else {
             return;
         };
         let line = format!(
             "sszip: the cache's owner in the cluster \"{}\" {}",
             self.cluster,
-            news.owner_health_log_text()
+            change.owner_health_log_text()
         );
-        match news {
-            OwnerHealthChange::Down
-            | OwnerHealthChange::Replaced
-            | OwnerHealthChange::OtherClock => {
-                abi::write_proxy_log(LogLevel::Error, &line);
-            }
-            OwnerHealthChange::Up => abi::write_proxy_log(LogLevel::Info, &line),
-        }
+        let level = match change.is_owner_outage() {
+            true => LogLevel::Error,
+            false => LogLevel::Info,
+        };
+        abi::write_proxy_log(level, &line);
     }
 }
 
-/// Whether the proxy itself responded because no owner is reachable.
-fn is_owner_unreachable_reply(answer: &OwnerReply) -> bool {
-    let contains = |text: &[u8]| answer.body.windows(text.len()).any(|it| it == text);
-    answer.status == 503
-        && answer.generation.is_none()
-        && (contains(b"connection failure") || contains(b"no healthy upstream"))
-}
-
-/// Reads the owner's reply from the response that the proxy has received; `None`: it is not an
-/// owner's.
-fn read_owner_reply(length: usize) -> Option<OwnerReply> {
+/// Reads the response to a callout: its status and its body. Returns `None` if it is incomplete.
+fn read_response(length: usize) -> Option<(u16, Vec<u8>)> {
     let head = SerializedMessageHead::from_proxy(MapType::HttpCallResponseHeaders);
-    let mut answer = OwnerReply {
-        status: head.header_value(":status").and_then(parse_decimal)? as u16,
-        ..OwnerReply::default()
-    };
-    for (name, value) in head.regular_headers() {
-        let name = std::str::from_utf8(name).ok()?;
-        answer.parse_reply_header(name, value).ok()?;
-    }
-    answer.body = abi::copy_buffer(BufferType::HttpCallResponseBody, length)?;
-    // `None` if the body is truncated
-    (answer.body.len() == length).then_some(answer)
+    let status = head.header_value(":status").and_then(parse_decimal)?;
+    let body = abi::copy_buffer(BufferType::HttpCallResponseBody, length)?;
+    (body.len() == length).then_some((u16::try_from(status).ok()?, body))
 }

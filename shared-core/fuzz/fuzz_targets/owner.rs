@@ -2,28 +2,23 @@
 //! sessions, compared with a model that stores all entries.
 #![no_main]
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
-use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreStatus,
-    StoreWriteRejection,
-};
 use sszip_core::cache::owner::processes::OwnerEventStreamAction;
 use sszip_core::cache::owner::state::OwnerMemoryLookupResult;
-use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use sszip_core::cache::owner::{ClockReading, Owner};
-use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_owner::request::PutRequest;
 use sszip_owner::request::{self, OwnerHttpRequest};
 
+#[path = "../../tests/support/memory_store.rs"]
+mod memory_store;
 #[path = "owner/sessions.rs"]
 mod sessions;
 
+use memory_store::{MemoryStore, StoreContents};
 use sessions::{SessionModels, SessionStep};
 
 #[derive(Arbitrary, Debug)]
@@ -72,108 +67,6 @@ enum Step {
         time: u16,
     },
     Session(u8, SessionStep),
-}
-
-/// A store without limits.
-#[derive(Default)]
-struct UnlimitedStore {
-    entries: Mutex<HashMap<CacheKey, DiskEntry>>,
-    purges: Mutex<Vec<(u64, PurgeScope)>>,
-}
-
-impl OwnerStore for UnlimitedStore {
-    fn purge_generation(&self) -> u64 {
-        self.purges.lock().unwrap().len() as u64
-    }
-
-    fn read_entry(&self, key: &CacheKey, _: ClockReading) -> Option<DiskEntry> {
-        let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.is_entry_purged(key, &stored.header.about)).then_some(stored)
-    }
-
-    fn read_entry_nonblocking(
-        &self,
-        key: &CacheKey,
-        now: ClockReading,
-    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
-        // some are in the page cache
-        match self.may_contain_key(key) && key[0] & 1 == 0 {
-            true => Err(ReadWouldBlock),
-            false => Ok(self.read_entry(key, now)),
-        }
-    }
-
-    fn may_contain_key(&self, key: &CacheKey) -> bool {
-        self.entries.lock().unwrap().contains_key(key)
-    }
-
-    fn put_entry(
-        &self,
-        key: &CacheKey,
-        header: &EntryRecordAttributes,
-        body: &[u8],
-    ) -> Result<(), StoreWriteRejection> {
-        assert!(header.about.class.is_storable_on_disk());
-        let stored = DiskEntry {
-            header: header.clone(),
-            body: EntryBytes::Pinned(Arc::new(body.to_vec())),
-            is_old: false,
-        };
-        self.entries.lock().unwrap().insert(*key, stored);
-        Ok(())
-    }
-
-    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
-        let mut purges = self.purges.lock().unwrap();
-        let generation = purges.len() as u64 + 1;
-        purges.push((generation, scope.clone()));
-        Ok(generation)
-    }
-
-    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
-        Ok(ChainRecord::default())
-    }
-
-    fn record_chain_identity(
-        &self,
-        _: &CacheNamespace,
-        _: &ChainIdentity,
-    ) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn record_finality_mark(
-        &self,
-        _: &CacheNamespace,
-        _: Option<&FinalityMark>,
-    ) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
-        let purges = self.purges.lock().unwrap();
-        purges.iter().any(|(generation, scope)| {
-            about.generation < *generation && scope.covers_entry(key, about)
-        })
-    }
-
-    fn record_fill_for_admission(&self, _: &CacheKey, _: ClockReading) -> bool {
-        true
-    }
-
-    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn drop_entries_older_than(&self, _: u64, _: u64, _: ClockReading) {}
-
-    fn next_log_line(&self) -> Option<String> {
-        None
-    }
-
-    fn store_status(&self) -> StoreStatus {
-        StoreStatus::default()
-    }
 }
 
 const METHODS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "HEAD"];
@@ -306,8 +199,13 @@ fuzz_target!(|steps: Vec<Step>| {
         monotonic: 10_000,
         unix: 1_000_000,
     };
+    let store = MemoryStore {
+        contents: Arc::new(StoreContents::default()),
+        // some are in the page cache
+        read_waits: |key| key[0] & 1 == 0,
+    };
     let mut world = OwnerModel {
-        owner: Owner::new(Box::new(UnlimitedStore::default()), 4_000, now),
+        owner: Owner::new(Box::new(store), 4_000, now),
         now,
         streams: Vec::new(),
         purges: Vec::new(),

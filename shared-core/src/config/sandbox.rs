@@ -22,15 +22,26 @@ const BUFFER_LIMIT_RANGE: DirectiveValueRange = DirectiveValueRange {
 
 /// Maximum length of an entry: Envoy's limit for responses to a filter's own requests
 /// (`http.async_response_buffer_limit`), less room for the head.
-const MAX_SANDBOX_ENTRY: u64 = 31 * MIB;
+pub const MAX_SANDBOX_ENTRY: u64 = 31 * MIB;
 
-/// The settings that only the proxy-wasm filter has: the owner's cluster, the limit of buffered
-/// bytes, and the lookup timeout.
+/// Limits of the memory for entries: a sandbox has at most one GiB for everything.
+const MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
+    least: MIB,
+    most: 512 * MIB,
+    unit: DirectiveValueUnit::Bytes,
+};
+
+/// Default of the memory for entries in bytes.
+const DEFAULT_MEMORY: u64 = 128 * MIB;
+
+/// The settings that the proxy-wasm filter has besides those of routes: the owner's cluster, the
+/// limit of buffered bytes, the lookup timeout, and the memory for entries.
 #[derive(Clone, Debug, Default)]
 pub struct WasmFilterConfig {
     owner_cluster: Option<String>,
     buffer_limit: Option<u64>,
     lookup_timeout: Option<u64>,
+    cache_memory: Option<u64>,
 }
 
 impl WasmFilterConfig {
@@ -55,10 +66,11 @@ impl WasmFilterConfig {
                 let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_directive_value(values)?);
                 return Some(set_once(&mut self.lookup_timeout, read));
             }
-            "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
             "cache_memory" => {
-                "entries are in the memory of sszip-cached; set \"memory\" in its cached.toml"
+                let read = || MEMORY_RANGE.parse_in_range(single_directive_value(values)?);
+                return Some(set_once(&mut self.cache_memory, read));
             }
+            "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
             "cache_head" => "sszip-cached follows the chain; add a [[head]] to its cached.toml",
             "status" => "sandboxes share no memory; Envoy's /stats has the counters",
             "cache_background_update" => "a request for a stale entry waits for the new response",
@@ -76,6 +88,11 @@ impl WasmFilterConfig {
     /// Returns the time in milliseconds for which a request waits for the owner.
     pub fn lookup_timeout(&self) -> u64 {
         self.lookup_timeout.unwrap_or_else(lookup_timeout)
+    }
+
+    /// Returns the number of bytes of entries that all sandboxes of the proxy keep in memory.
+    pub fn cache_memory(&self) -> u64 {
+        self.cache_memory.unwrap_or(DEFAULT_MEMORY)
     }
 
     /// Returns the number of bytes of a body that the proxy buffers.
@@ -139,6 +156,9 @@ mod tests {
         assert_eq!(again, Some(Err("is duplicate".into())));
         assert_eq!(set(&mut sandbox, "min_length", "1k"), None);
         assert_eq!(sandbox.lookup_timeout(), 20);
+        assert_eq!(sandbox.cache_memory(), 128 << 20);
+        let memory = set(&mut sandbox, "cache_memory", "64m");
+        assert_eq!((memory, sandbox.cache_memory()), (Some(Ok(())), 64 << 20));
         let longer = set(&mut sandbox, "cache_lookup_timeout", "1s");
         assert_eq!((longer, sandbox.lookup_timeout()), (Some(Ok(())), 1_000));
     }
@@ -172,8 +192,7 @@ mod tests {
             (
                 "cache_memory",
                 "1g",
-                "is not available in the sandbox: entries are in the memory of sszip-cached; set \
-                 \"memory\" in its cached.toml",
+                "has an invalid value \"1g\": it must be a size from 1m to 512m",
             ),
             (
                 "cache_head",

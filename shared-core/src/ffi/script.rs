@@ -11,9 +11,9 @@ use super::exchange_types::sszip_header;
 use super::panic::{catch_panic_status, check_results, write_result};
 use super::types::{borrow_slice, sszip_status, sszip_str};
 use crate::bytes::SharedBytes;
-use crate::cache::link::OwnerReplyHead;
 use crate::gzip::inflate::{gunzip_reserved, InflateError};
 use crate::gzip::oneshot::{compressed_bound, gzip_oneshot, OneshotError};
+use crate::script::owner_http::OwnerReplyHead;
 use crate::script::{cached_responses, request_calls, stored_values};
 
 /// A call of a JSON-RPC request. Its strings point into the request body, or
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn sszip_owner_reply_head(
         // SAFETY: the function's contract.
         let read = OwnerReplyHead::parse(unsafe { head.borrow_bytes() });
         let read = read.ok().flatten();
-        let Some((head, bytes)) = read.map(|head| (head.response.status, head.length)) else {
+        let Some((head, bytes)) = read.map(|head| (head.status, head.length)) else {
             return sszip_status::SSZIP_STATUS_INVALID;
         };
         write_result!(status, head);

@@ -7,11 +7,12 @@
 
 use std::sync::Arc;
 
-use crate::bytes::SharedBytes;
+use super::owner_http::{self, OwnerReplyHead};
+use crate::bytes::{try_copy_bytes, SharedBytes};
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
-use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
-use crate::cache::link::{purge_request, request_text, OwnerReplyHead, OwnerRequest};
+use crate::cache::entry::{wire, CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+use crate::cache::link;
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::vary_key::named_cache_namespace;
@@ -123,11 +124,8 @@ pub fn set_stored_value(
         owner.purge_generation(),
     )
     .ok_or(ScriptValueStoreError::Memory)?;
-    let message = OwnerRequest::store_request(&key, &entry, &about, None, SCRIPT_PROCESS_NAME, now);
-    let text = message
-        .and_then(|request| request_text(&request))
-        .ok_or(ScriptValueStoreError::Memory)?;
-    Ok(Some(text))
+    let text = owner_http::store_request(&key, &entry, &about, SCRIPT_PROCESS_NAME, now);
+    text.map(Some).ok_or(ScriptValueStoreError::Memory)
 }
 
 /// Removes the named value from memory. Returns the request that purges it everywhere, if there is
@@ -146,7 +144,7 @@ pub fn delete_stored_value(
         return Ok(None);
     }
     let purge = format!("{{\"key\":\"{}\"}}", const_hex::encode(key));
-    let text = OwnerRequest::purge_request(&purge).and_then(|request| request_text(&request));
+    let text = owner_http::purge_request(&purge);
     text.map(Some).ok_or(ScriptValueStoreError::Memory)
 }
 
@@ -159,14 +157,14 @@ pub fn scope_purge_request(
     shared: &ProcessCacheState,
     query: &[u8],
 ) -> Result<Option<Vec<u8>>, String> {
-    let body = purge_request(query, None).map_err(|bad| bad.to_string())?;
+    let body = link::purge_request(query, None).map_err(|bad| bad.to_string())?;
     if reachable_owner(shared)
         .map_err(|lack| lack.to_string())?
         .is_none()
     {
         return Ok(None);
     }
-    let text = OwnerRequest::purge_request(&body).and_then(|request| request_text(&request));
+    let text = owner_http::purge_request(&body);
     text.map(Some)
         .ok_or_else(|| ScriptValueStoreError::Memory.to_string())
 }
@@ -195,8 +193,7 @@ pub fn value_lookup_request(
         return Ok(None);
     };
     let generation = owner.purge_generation();
-    let text = request_text(&OwnerRequest::lookup_request(&stored_value_key(name), None))
-        .ok_or(ScriptValueStoreError::Memory)?;
+    let text = owner_http::lookup_request(&stored_value_key(name));
     Ok(Some((text, generation)))
 }
 
@@ -216,22 +213,16 @@ pub fn accept_value_lookup_reply(
         .ok()
         .flatten()
         .ok_or(ScriptValueStoreError::Owner)?;
-    let mut answer = head.response;
-    match answer.status {
-        _ if answer.generation.is_none() => return Err(ScriptValueStoreError::Owner),
+    match head.status {
+        _ if head.generation.is_none() => return Err(ScriptValueStoreError::Owner),
         200 => {}
         404 => return Ok(None),
         _ => return Err(ScriptValueStoreError::Owner),
     }
-    answer.body = Vec::new();
-    answer
-        .body
-        .try_reserve_exact(body.len())
-        .map_err(|_| ScriptValueStoreError::Memory)?;
-    answer.body.extend_from_slice(body);
+    let bytes = try_copy_bytes(body).ok_or(ScriptValueStoreError::Memory)?;
+    let age = head.age.saturating_mul(1000);
     // an invalid entry is treated as a missing one
-    let entry = answer
-        .decode_carried_entry(now)
+    let entry = wire::decode_owned_entry(bytes, now, age, head.fresh)
         .filter(|entry| !entry.needs_strict_check());
     let Some(entry) = entry.map(Arc::new) else {
         return Ok(None);

@@ -1,138 +1,106 @@
-//! A host like a proxy-wasm sandbox: it has no memory, no connection and no timer, and queries
-//! its owner by callouts, which the host makes after each of its own calls.
+//! A host like a proxy-wasm sandbox: it has no connection and no threads, and reaches its owner by
+//! callouts, which the host makes after each of its own calls.
 
-use sszip_core::hash_keys::HashMap;
 use std::sync::{Arc, Mutex};
 
-use sszip_core::cache::link::callout::{CalloutLimits, OwnerCalloutClient};
-use sszip_core::cache::link::{OwnerReply as OfOwner, OwnerRequest};
+use sszip_core::cache::link::callouts::{CalloutId, CalloutResult};
+use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::owner::{ClockReading, Owner};
+use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessResources;
 
+use super::callout_owner::{CalloutNumber, CalloutOwner};
 use super::host::{ClientResponse, HostRequest, NextAction, RequestTask, TestHost};
+use super::memory_store::{MemoryStore, StoreContents};
 
-/// A host in memory that queries its owner by callouts, as a proxy-wasm sandbox does.
+/// A host in memory that reaches its owner by callouts, as a proxy-wasm sandbox does.
 pub struct CalloutHost {
     pub process: ProcessResources,
-    calls: Arc<OwnerCalloutClient>,
+    link: Arc<OwnerLink>,
     woken: Arc<WokenRequestQueue>,
     event_loop: EventLoopId,
-    /// Entries of the owner.
-    entries: Mutex<HashMap<String, StoredEntry>>,
-    /// Namespaces of wrong chains, in hex digits.
-    wrong: Mutex<Vec<String>>,
+    network: Mutex<CalloutNetwork>,
 }
 
-/// An entry of the owner: its expiry time, the time of its storage, and its bytes.
-type StoredEntry = (u64, u64, Vec<u8>);
+/// The owner, and the callouts in flight to it.
+struct CalloutNetwork {
+    owner: CalloutOwner,
+    in_flight: Vec<(CalloutNumber, CalloutId)>,
+    last_number: CalloutNumber,
+}
 
 /// Waiter of the only client.
 const CLIENT: usize = 7;
 
+fn clocks(monotonic: u64) -> ClockReading {
+    ClockReading {
+        monotonic,
+        unix: 1_700_000_000_000 + monotonic,
+    }
+}
+
 impl CalloutHost {
-    pub fn new() -> Self {
+    /// Creates a host with a hot tier of `memory` bytes, if it has one.
+    pub fn new(memory: Option<u64>) -> Self {
         let process = ProcessResources::default();
+        if let Some(bytes) = memory {
+            process.shared.start_hot_tier(bytes, bytes, 1);
+        }
         let woken = Arc::new(WokenRequestQueue::default());
         let event_loop = process.shared.add_event_loop(woken.clone());
-        let calls = Arc::new(OwnerCalloutClient::new(
-            "sandbox".into(),
-            CalloutLimits::default(),
-        ));
-        process.shared.set_owner_client(calls.clone());
+        let name = OwnerClientName::new("sandbox").unwrap();
+        let link = Arc::new(OwnerLink::new(name, OwnerLinkLimits::default()));
+        process.shared.set_owner_client(link.clone());
+        link.start_callouts();
+        let store = MemoryStore {
+            contents: Arc::new(StoreContents::default()),
+            // late replies to lookups
+            read_waits: |_| true,
+        };
+        let owner = Owner::new(Box::new(store), 64 << 20, clocks(0));
         Self {
             process,
-            calls,
+            link,
             woken,
             event_loop,
-            entries: Mutex::default(),
-            wrong: Mutex::default(),
+            network: Mutex::new(CalloutNetwork {
+                owner: CalloutOwner::new(owner),
+                in_flight: Vec::new(),
+                last_number: 0,
+            }),
         }
     }
 
-    /// Executes all pending callouts.
-    fn execute_callouts(&self, now: u64) {
+    /// Makes the callouts that are due, and handles their results, until none is due and only a poll
+    /// is in flight.
+    fn make_callouts(&self, now: u64) {
+        let network = &mut *self.network.lock().unwrap();
         let shared = &self.process.shared;
-        while let Some(call) = self.calls.next_callout(shared, now) {
-            let mut answer = self.reply_as_owner(&call.message, now);
-            let of = |name| {
-                let mut fields = call.message.fields.iter();
-                fields.find_map(|(other, value)| (*other == name).then_some(&value[..]))
-            };
-            let namespace = of("sszip-namespace").unwrap_or_default();
-            let is_wrong = self.wrong.lock().unwrap().iter().any(|it| it == namespace);
-            let number = if is_wrong { "2" } else { "none" };
-            for (name, value) in [("sszip-generation", "5"), ("sszip-chain", number)] {
-                answer.parse_reply_header(name, value.as_bytes()).unwrap();
+        loop {
+            while let Some(callout) = self.link.next_callout(shared, now) {
+                network.last_number += 1;
+                let number = network.last_number;
+                network.in_flight.push((number, callout.id));
+                network
+                    .owner
+                    .receive_callout(number, &callout.body, clocks(now));
             }
-            if is_wrong && of("sszip-chain-known") != Some("2") {
-                let state = format!(
-                    r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":null,"known":false,"wrong":true,"reorgs":[],"since":9}}"#
-                );
-                answer
-                    .parse_reply_header("sszip-chain-state", state.as_bytes())
-                    .unwrap();
+            let responses = network.owner.take_responses(clocks(now));
+            if responses.is_empty() {
+                break;
             }
-            self.calls
-                .callout_answered(shared, call.ticket, answer, now);
+            for (number, (status, body)) in responses {
+                let at = network.in_flight.iter().position(|it| it.0 == number);
+                let (_, id) = network.in_flight.swap_remove(at.unwrap());
+                let result = CalloutResult::Response {
+                    status,
+                    body: &body,
+                };
+                self.link.handle_callout_result(shared, id, result, now);
+            }
         }
-    }
-
-    fn reply_as_owner(&self, message: &OwnerRequest, now: u64) -> OfOwner {
-        let mut entries = self.entries.lock().unwrap();
-        let body = message.whole_body().unwrap().into_owned();
-        let path = message.target.split('?').next().unwrap();
-        let key = path.rsplit('/').next().unwrap().to_string();
-        let reply = |status, body| OfOwner {
-            status,
-            body,
-            ..OfOwner::default()
-        };
-        let find = |key: &str| {
-            let (until, since, body) = entries.get(key)?;
-            let fresh = until.checked_sub(now).filter(|fresh| *fresh > 0)?;
-            Some((fresh, (now - since) / 1_000, body.clone()))
-        };
-        match (message.method, path) {
-            ("GET", _) => match find(&key) {
-                Some((fresh, age, body)) => OfOwner {
-                    fresh,
-                    age,
-                    ..reply(200, body)
-                },
-                None => OfOwner {
-                    granted: message.target.contains("?lease=").then_some(true),
-                    ..reply(404, Vec::new())
-                },
-            },
-            ("POST", "/v1/lookups") => {
-                let mut all = Vec::new();
-                for key in String::from_utf8(body).unwrap().lines() {
-                    if let Some((fresh, _, body)) = find(key) {
-                        all.extend(const_hex::decode(key).unwrap());
-                        all.extend(fresh.to_be_bytes());
-                        all.extend((body.len() as u64).to_be_bytes());
-                        all.extend(body);
-                    }
-                }
-                reply(200, all)
-            }
-            ("PUT", _) => {
-                let mut fields = message.fields.iter();
-                let fresh = fields.find(|(name, _)| *name == "sszip-fresh").unwrap();
-                let until = now + fresh.1.parse::<u64>().unwrap();
-                entries.insert(key, (until, now, body));
-                reply(201, Vec::new())
-            }
-            ("DELETE", _) => reply(204, Vec::new()),
-            ("POST", "/v1/purges") => {
-                entries.clear();
-                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-                let namespace = body["wrong-chain"].as_str().unwrap().to_owned();
-                self.wrong.lock().unwrap().push(namespace);
-                reply(200, Vec::new())
-            }
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(network.in_flight.len(), 1);
     }
 }
 
@@ -140,11 +108,13 @@ impl TestHost for CalloutHost {
     fn request(&self, request: HostRequest) -> Result<ClientResponse, String> {
         let mut task = RequestTask::new(request)?;
         let waiter = self.event_loop.waiter_of_request(CLIENT);
+        // the sandbox has polled since the last request
+        self.make_callouts(task.now());
         let mut next = task.look_up(Some(waiter))?;
         let answer = loop {
             next = match next {
                 NextAction::Wait => {
-                    self.execute_callouts(task.now());
+                    self.make_callouts(task.now());
                     let woken = self.woken.next_woken_id().ok_or("nobody wakes it")?;
                     assert_eq!(woken, CLIENT);
                     task.look_up(Some(waiter))?
@@ -167,7 +137,8 @@ impl TestHost for CalloutHost {
         };
         let now = task.now();
         drop(task);
-        self.execute_callouts(now);
+        // entries to be stored wait for a moment
+        self.make_callouts(now + self.link.ms_until_next_callout(now).unwrap_or(0));
         match self.process.shared.flights.flight_count() {
             0 => Ok(answer),
             count => Err(format!("{count} flights never end")),

@@ -1,6 +1,6 @@
 //! The parity table (`tests/cases`) on the core, run by hosts in memory that do what the theory
 //! of operation specifies and nothing else: one request after the other, on several event loops
-//! of one process, and in a sandbox without a hot tier and without timers.
+//! of one process, and in a sandbox that reaches its owner by callouts.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -10,6 +10,8 @@ use std::sync::Mutex;
 use sszip_core::cache::process::ProcessResources;
 
 mod callout_host;
+#[path = "../support/callout_owner.rs"]
+mod callout_owner;
 mod cases;
 mod coalescing;
 #[path = "../support/driven.rs"]
@@ -17,6 +19,8 @@ mod driven;
 mod event_loops;
 mod fields;
 mod host;
+#[path = "../support/memory_store.rs"]
+mod memory_store;
 mod owner;
 mod sequences;
 #[path = "../support/mod.rs"]
@@ -83,7 +87,7 @@ fn table_holds_on_several_event_loops() {
     }
 }
 
-/// The host has an owner, but no hot tier and no timers, like a sandbox.
+/// The host has an owner, but no hot tier and no timers.
 #[test]
 fn table_holds_without_a_hot_tier_and_without_timers() {
     let host = EventLoopsHost::new(HostOptions {
@@ -94,22 +98,34 @@ fn table_holds_without_a_hot_tier_and_without_timers() {
     assert_no_failures(&run_concurrently(&host, &IN_MEMORY));
 }
 
-/// The host queries its owner by callouts.
+/// The host reaches its owner by callouts.
 #[test]
-fn table_holds_when_the_owner_is_queried_by_callouts() {
+fn table_holds_when_the_owner_is_reached_by_callouts() {
+    assert_no_failures(&run_with_callouts(Some(64 << 20), &[]));
+}
+
+/// All entries come from the owner.
+#[test]
+fn table_holds_with_callouts_and_without_a_hot_tier() {
+    assert_no_failures(&run_with_callouts(None, &IN_MEMORY));
+}
+
+/// Runs the whole table on hosts that reach their owners by callouts, and returns the rows that
+/// fail, and the rows of `without` that hold.
+fn run_with_callouts(memory: Option<u64>, without: &[&str]) -> Vec<String> {
     let mut failures = Vec::new();
     for case in &cases::load_cases() {
         for split in cases::SPLITS {
-            let host = CalloutHost::new();
+            let host = CalloutHost::new(memory);
             if let Err(problem) = cases::run_case(case, split, &host, &host.process) {
                 failures.push(format!("{} ({split:?}): {problem}", case.name));
             }
         }
     }
     for sequence in &sequences::load_sequences() {
-        let holds = !IN_MEMORY.contains(&&*sequence.name);
+        let holds = !without.contains(&&*sequence.name);
         for split in sequences::SPLITS {
-            let host = CalloutHost::new();
+            let host = CalloutHost::new(memory);
             let run = sequences::run_sequence(sequence, split, &host, &host.process, "0");
             let name = &sequence.name;
             match (run, holds) {
@@ -119,7 +135,7 @@ fn table_holds_when_the_owner_is_queried_by_callouts() {
             }
         }
     }
-    assert_no_failures(&failures);
+    failures
 }
 
 /// Sequences about properties that only memory keeps: expired entries, validators of the node,

@@ -5,8 +5,13 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::link::callout::{CalloutLimits, OwnerCalloutClient};
-use sszip_core::cache::link::OwnerReply;
+use sszip_core::cache::link::callouts::{CalloutResult, OwnerCallout};
+use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::owner_protocol::callout_envelope::{encode_callout_answer, CalloutEnvelope};
+use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
+use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
+use sszip_core::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
+use sszip_core::cache::owner_protocol::process_message::ProcessMessage;
 use sszip_core::cache::process::flights::{CoalescingRole, FlightFollowerWakeup, FlightOutcome};
 use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::WokenRequestQueue;
@@ -149,55 +154,101 @@ fn check_ssz_conversion() -> Option<bool> {
     Some(again == json && bytes.len() == 40 && root != [0; 32])
 }
 
-/// Queries the owner of a store by callouts, one of them without a reply.
+/// Decodes the first message of a callout.
+fn first_message(callout: &OwnerCallout) -> Option<ProcessMessage> {
+    let envelope = CalloutEnvelope::decode_body(&callout.body).ok()?;
+    let first = envelope.messages?.next()?.ok()?;
+    ProcessMessage::decode_message(&first).ok()?
+}
+
+/// Encodes the answer to a callout.
+fn encode_answer(messages: &[OwnerMessage]) -> Option<Vec<u8>> {
+    let mut frame = OutgoingFrame::for_callout()?;
+    for message in messages {
+        message.append_to_frame(&mut frame).ok()?;
+    }
+    encode_callout_answer(Some(&frame))
+}
+
+/// Opens a session at the owner of a store by a callout, and looks a key up twice, the second time
+/// without a reply.
 fn check_owner_callouts() -> Option<bool> {
     let (shared, queue) = (
         ProcessCacheState::default(),
         Arc::new(WokenRequestQueue::default()),
     );
+    shared.start_hot_tier(1 << 20, 1 << 20, 1);
     let waiter = shared.add_event_loop(queue.clone()).waiter_of_request(7);
-    let calls = Arc::new(OwnerCalloutClient::new(
-        "sandbox".into(),
-        CalloutLimits::default(),
-    ));
-    shared.set_owner_client(calls.clone());
+    let name = OwnerClientName::new("sandbox")?;
+    let link = Arc::new(OwnerLink::new(name, OwnerLinkLimits::default()));
+    shared.set_owner_client(link.clone());
     let key = [1; 32];
     let look_up = |now| {
         let Some(CoalescingRole::Leader(token)) = shared.flights.join_flight(key, waiter) else {
             return None;
         };
         shared.flights.follow_own_flight(&token, waiter)?;
-        calls
-            .lookup_at_owner(key, token, &[2; 16], true, false, now)
+        link.lookup_at_owner(key, token, &[2; 16], true, false, now)
             .ok()?;
-        calls.next_callout(&shared, now)
+        link.next_callout(&shared, now)
     };
-    let call = look_up(0)?;
-    let mut answer = OwnerReply {
-        status: 404,
-        ..OwnerReply::default()
+    let answer = |callout: &OwnerCallout, messages: &[OwnerMessage]| {
+        let body = encode_answer(messages)?;
+        let result = CalloutResult::Response {
+            status: 200,
+            body: &body,
+        };
+        link.handle_callout_result(&shared, callout.id, result, 1);
+        Some(())
     };
-    for (name, value) in [
-        ("sszip-generation", "5"),
-        ("Sszip-Chain", "none"),
-        ("sszip-lease", "granted"),
-    ] {
-        answer.parse_reply_header(name, value.as_bytes()).ok()?;
-    }
-    calls.callout_answered(&shared, call.ticket, answer, 1);
+    // the crate has no clock: the times are arguments
+    link.start_callouts();
+    let hello = link.next_callout(&shared, 0)?;
+    let requests_session = matches!(first_message(&hello)?, ProcessMessage::Hello(_));
+    let generation = 5;
+    let send_lease = OwnerMessage::SendLease {
+        until: 1_000,
+        after: 0,
+        generation,
+    };
+    let welcome = OwnerMessage::Welcome {
+        session: 1,
+        generation,
+        event: 0,
+    };
+    answer(&hello, &[welcome, send_lease.clone()])?;
+    // a poll is in flight from here on
+    let polls = first_message(&link.next_callout(&shared, 1)?).is_none();
+    let is_trusted = link.permits_sending_from_memory(999);
+    let callout = look_up(1)?;
+    let ProcessMessage::Lookup { id, .. } = first_message(&callout)? else {
+        return Some(false);
+    };
+    let lease = LeaseReply::Granted;
+    let missing = OwnerMessage::Missing {
+        id,
+        generation,
+        lease,
+    };
+    answer(&callout, &[send_lease.clone(), missing])?;
     let Some(FlightFollowerWakeup::Lead(token)) = shared.flights.claim_wakeup(waiter) else {
         return Some(false);
     };
     shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
-    let is_lease_returned = calls.next_callout(&shared, 1)?.message.method == "DELETE";
-    // the crate has no clock: the times are arguments
-    look_up(2)?;
-    let is_last = calls.next_callout(&shared, 1_000).is_none();
+    // a release waits for messages that are sent with it
+    let waits = link.next_callout(&shared, 10).is_none();
+    let release = link.next_callout(&shared, 12)?;
+    let is_lease_returned = first_message(&release)? == ProcessMessage::Release(key);
+    answer(&release, &[send_lease])?;
+    look_up(13)?;
+    let is_last = link.next_callout(&shared, 1_000).is_none();
     let leads_again = matches!(
         shared.flights.claim_wakeup(waiter),
         Some(FlightFollowerWakeup::Lead(_))
     );
-    Some(is_lease_returned && is_last && leads_again && queue.next_woken_id() == Some(7))
+    let is_woken = queue.next_woken_id() == Some(7);
+    let opens = requests_session && polls && is_trusted;
+    Some(opens && waits && is_lease_returned && is_last && leads_again && is_woken)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use sszip_envoy_carrier::purge::abandoned_purge_line;
 
 use self::body_pieces::RequestBodyPieces;
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
+use crate::pipelined::PipelinePosition;
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::RootTimerAction;
@@ -50,6 +51,8 @@ enum StreamPhase {
     Purging,
     /// The request was forwarded, and the response head is awaited.
     Forwarded,
+    /// The driver's response waits for a call of the root.
+    Delayed,
     /// The driver's response is being sent.
     Responding,
     /// The response body is passed on, and observed if the driver needs it.
@@ -75,6 +78,8 @@ pub struct StreamExchange {
     id: u32,
     root: Rc<FilterRoot>,
     state: StreamPhase,
+    /// Position of the request on its connection.
+    position: PipelinePosition,
     driver: Option<ExchangeDriver>,
     /// Number of the last deadline.
     timer: u64,
@@ -111,6 +116,7 @@ impl SdkStreamContext {
             id,
             root: Rc::clone(root),
             state: StreamPhase::Passing,
+            position: PipelinePosition::default(),
             driver: None,
             timer: 0,
             is_timed: false,
@@ -134,7 +140,7 @@ impl SdkStreamContext {
 
     /// Runs a hook of the stream, and then resumes other streams that it has woken.
     pub fn run_hook(&mut self, call: impl FnOnce(&mut StreamExchange) -> StreamAction) -> Action {
-        self.root.record_called_proxy_context(self.id, true);
+        self.root.begin_proxy_call(true);
         let action = {
             let mut exchange = self.exchange.borrow_mut();
             let act = call(&mut exchange);
@@ -302,7 +308,6 @@ impl StreamExchange {
             let job = driver.handle_response_sent(abi::monotonic_ms());
             self.root.run_job(job);
             self.root.log_hit_verification_lines();
-            self.root.schedule_owner_requests();
         }
         self.report_exchange();
         self.release_driver();
@@ -326,11 +331,6 @@ impl ResumableStream for StreamExchange {
 
     fn resume_after_wakeup(&mut self) {
         self.resume_woken_operation();
-    }
-
-    fn defer_wakeup(&mut self) {
-        self.is_timed = false;
-        self.set_deadline_in(1);
     }
 }
 

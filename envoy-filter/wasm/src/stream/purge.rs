@@ -26,7 +26,6 @@ impl StreamExchange {
             Some(Ok(HostStep::Wait)) => {
                 self.enter_stream_phase(StreamPhase::Purging);
                 self.arm_driver_deadline();
-                self.root.send_owner_requests(self.id);
                 StreamAction::Stop
             }
             Some(Ok(HostStep::Respond)) => {

@@ -15,6 +15,7 @@ use super::{
     REQUEST_BUFFER,
 };
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
+use crate::pipelined::PipelinePosition;
 use crate::redirect;
 
 const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpRequestHeaders);
@@ -26,6 +27,7 @@ impl StreamExchange {
         let Some(filter) = root.filter_settings() else {
             return StreamAction::Continue;
         };
+        self.position = PipelinePosition::for_request();
         let head = HEAD.copy_headers();
         if self.adopt_redirected_driver(&head) {
             return StreamAction::Continue;
@@ -194,7 +196,9 @@ impl StreamExchange {
                 };
                 self.finish_request_body(buffered)
             }
-            StreamPhase::Waiting | StreamPhase::Purging => StreamAction::Stop,
+            StreamPhase::Waiting | StreamPhase::Purging | StreamPhase::Delayed => {
+                StreamAction::Stop
+            }
             // the proxy has no buffer for the rest any more
             _ if !self.rest.is_empty() => StreamAction::Reset,
             _ => StreamAction::Continue,
@@ -246,7 +250,6 @@ impl StreamExchange {
             HostStep::Wait => {
                 self.enter_stream_phase(StreamPhase::Waiting);
                 self.arm_driver_deadline();
-                self.root.send_owner_requests(self.id);
                 StreamAction::Stop
             }
             HostStep::Forward => self.forward_request(),
@@ -256,6 +259,12 @@ impl StreamExchange {
             },
             HostStep::Respond => {
                 self.report_exchange();
+                // of pipelined requests, the proxy accepts two responses within one of its events
+                if self.root.is_in_hook() && self.position.delays_response() {
+                    self.enter_stream_phase(StreamPhase::Delayed);
+                    self.root.wake_stream(self.id);
+                    return StreamAction::Stop;
+                }
                 StreamAction::Respond
             }
             HostStep::RunJob(job) => match self.run_job(job) {
@@ -272,6 +281,7 @@ impl StreamExchange {
         let act = match self.state {
             StreamPhase::Waiting => self.look_up_buffered_body(),
             StreamPhase::Purging => self.handle_purge_request(),
+            StreamPhase::Delayed => StreamAction::Respond,
             _ => return,
         };
         self.perform_action_for_other_context(StreamDirection::Request, act);

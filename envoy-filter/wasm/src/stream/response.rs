@@ -93,9 +93,10 @@ impl StreamExchange {
             StreamPhase::Passing | StreamPhase::Reading | StreamPhase::Waiting => {
                 StreamAction::Continue
             }
-            StreamPhase::Purging | StreamPhase::Forwarded | StreamPhase::Responding => {
-                StreamAction::Continue
-            }
+            StreamPhase::Purging
+            | StreamPhase::Delayed
+            | StreamPhase::Forwarded
+            | StreamPhase::Responding => StreamAction::Continue,
             StreamPhase::PassingBody if !self.is_shown && !self.is_paced => {
                 self.finish_sent_response(is_last);
                 StreamAction::Continue

@@ -40,8 +40,8 @@ impl StreamExchange {
 
     /// Corrects the head of the driver's response after the proxy's changes. The proxy has inserted
     /// the route's headers before the driver's, which contain them already if the response is a
-    /// stored one; and if the body is empty, as an empty list in SSZ, the proxy has removed the
-    /// content type.
+    /// stored one; and if the body is empty, as an empty list in SSZ or the response to HEAD, the
+    /// proxy has removed the content type and the content length.
     pub(super) fn correct_response_head(&mut self, head: &SerializedMessageHead) -> StreamAction {
         let exchange = self
             .driver
@@ -53,7 +53,9 @@ impl StreamExchange {
                 .regular_headers()
                 .filter(|(known, _)| *known == name.as_bytes())
                 .map(|(_, value)| value);
-            let is_taken = name == "content-type" && lines.clone().next().is_none();
+            // other filters may change a body, and remove its length
+            let is_removable = name == "content-type" || name == "content-length" && self.is_whole;
+            let is_taken = is_removable && lines.clone().next().is_none();
             if edit
                 .value
                 .as_deref()

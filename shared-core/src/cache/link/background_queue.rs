@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::CacheKey;
 
@@ -36,6 +37,11 @@ pub(super) struct StoreInParts {
     pub(super) body: MessageBody,
     /// Number of bytes that were sent.
     pub(super) sent: usize,
+}
+
+/// Whether an entry may be longer than the body of one message.
+fn is_long(store: &QueuedStore) -> bool {
+    store.entry.memory_weight() > MAX_BODY_BYTES as u64
 }
 
 /// Entries to be stored, and leases to be released.
@@ -94,6 +100,32 @@ impl BackgroundQueue {
     /// Takes the oldest release.
     pub(super) fn pop_release(&mut self) -> Option<CacheKey> {
         self.releases.pop_front()
+    }
+
+    /// Whether an entry is so long that a callout has nothing else.
+    pub(super) fn has_long_stores(&self) -> bool {
+        self.stores.iter().any(is_long)
+    }
+
+    /// Whether an entry shares a callout with other messages.
+    pub(super) fn has_short_stores(&self) -> bool {
+        self.stores.iter().any(|store| !is_long(store))
+    }
+
+    /// Takes the oldest entry that shares a callout with other messages, or that does not.
+    pub(super) fn pop_store_of_length(&mut self, wants_long: bool) -> Option<QueuedStore> {
+        let at = self
+            .stores
+            .iter()
+            .position(|store| is_long(store) == wants_long)?;
+        let store = self.stores.remove(at)?;
+        self.bytes = self.bytes.saturating_sub(store.entry.memory_weight());
+        Some(store)
+    }
+
+    /// Whether releases are queued.
+    pub(super) fn has_releases(&self) -> bool {
+        !self.releases.is_empty()
     }
 
     /// Whether nothing is queued.

@@ -103,7 +103,8 @@ impl OwnerLink {
         event: u64,
     ) {
         let session = &mut state.session;
-        if !session.was_open || generation != self.purge_generation() {
+        let was_open = session.was_open;
+        if !was_open || generation != self.purge_generation() {
             shared.purge_hot_tier(None);
         }
         for (_, chain) in self.chains.snapshot_chains() {
@@ -119,6 +120,9 @@ impl OwnerLink {
             ..SessionState::default()
         };
         state.connection.record_session_opened();
+        if !was_open {
+            self.first_generation.store(generation, Ordering::Release);
+        }
         self.generation.store(generation, Ordering::Release);
     }
 
@@ -137,7 +141,8 @@ impl OwnerLink {
             return;
         }
         session.coming_lease = None;
-        self.until.store(until, Ordering::Release);
+        // answers of callouts overtake each other
+        self.until.fetch_max(until, Ordering::AcqRel);
         // all chains that it follows came before
         if let Some(reported) = session.reported_chains.take() {
             self.chains.retain_chains_of_namespaces(&reported);

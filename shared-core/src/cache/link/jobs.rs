@@ -107,6 +107,25 @@ impl OwnerJobTable {
         None
     }
 
+    /// Takes the purges among the requests that have to be sent; they stay open.
+    pub(super) fn take_unsent_purges(&mut self) -> Vec<u32> {
+        let open = &self.open;
+        let is_purge = |id: &u32| {
+            let job = open.get(id).map(|open| &open.job);
+            matches!(job, Some(OwnerJob::Purge { .. }))
+        };
+        let purges = self.unsent.iter().copied().filter(is_purge).collect();
+        self.unsent.retain(|id| !is_purge(id));
+        purges
+    }
+
+    /// Has requests sent first that were [taken](Self::take_unsent_purges).
+    pub(super) fn restore_unsent_jobs(&mut self, ids: Vec<u32>) {
+        for id in ids.into_iter().rev() {
+            self.unsent.push_front(id);
+        }
+    }
+
     /// Returns an open request.
     pub(super) fn open_job(&mut self, id: u32) -> Option<&mut OpenJob> {
         self.open.get_mut(&id)

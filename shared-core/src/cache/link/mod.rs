@@ -1,9 +1,9 @@
 //! The owner client (docs/owner-protocol.md): lookups, stores, leases and purges of a process, and
 //! the events that the owner sends it.
 //!
-//! Sans-I/O: the host opens one connection to the owner, and carries the bytes. All messages are
-//! frames on this connection; the requests of one iteration of an event loop share a frame and a
-//! system call. A lookup leads the flight of its key until the owner replies, so that all requests
+//! Sans-I/O: the host opens one connection to the owner and carries the bytes, or makes callouts. All
+//! messages are frames; the requests of one iteration of an event loop share a frame and a system
+//! call, and those that gather during a callout share the next one. A lookup leads the flight of its key until the owner replies, so that all requests
 //! for the key wait for one reply; an entry that was found is stored in the hot tier. A failure or a
 //! timeout fails open: the request is sent to the node. The modules:
 //!
@@ -11,6 +11,8 @@
 //! |-------------------|----------------------------------------------------------------|
 //! | `connection`      | the connection: its states, its bytes                          |
 //! | `driving`         | calls by which the host carries the bytes                      |
+//! | [`callouts`]      | frames as callouts of a host without connections               |
+//! | `callout_transport` | the callouts in flight                                       |
 //! | `session`         | the state of the session                                       |
 //! | `events`          | begin and loss of the session, events, send leases             |
 //! | `requests`        | requests of the exchanges: the trait `OwnerClient`             |
@@ -21,17 +23,16 @@
 //! | `found_entries`   | entries that the owner has sent                                |
 //! | [`direct_owner`]  | the interface to an owner in this process                      |
 //! | `direct_calls`    | lookups, stores and releases by calls of such an owner         |
-//! | [`callout`]       | the owner client of a host without connections                 |
 
 mod background_queue;
-pub mod callout;
+mod callout_transport;
+pub mod callouts;
 mod connection;
 mod direct_calls;
 pub mod direct_owner;
 mod driving;
 mod events;
 mod found_entries;
-mod http1;
 mod jobs;
 mod owner_health;
 mod purge;
@@ -47,13 +48,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::background_queue::{BackgroundQueue, StoreInParts};
-pub use self::callout::message::{
-    ChainStateNumber, LeaseRequestTerms, OwnerProtocolError, OwnerReply, OwnerRequest,
-};
+use self::callout_transport::CalloutTransport;
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
 use self::direct_owner::DirectSession;
-pub use self::http1::{serialize_owner_request as request_text, OwnerReplyHead};
 use self::jobs::{LookupJob, OwnerJobTable, PartialReply};
 use self::owner_health::OwnerHealth;
 pub use self::owner_health::OwnerHealthChange;
@@ -124,7 +122,10 @@ pub struct OwnerLink {
     until: AtomicU64,
     /// Generation of the last purge that is in effect here.
     generation: AtomicU64,
-    /// Whether the driver was woken since it last queried its next action.
+    /// Generation when the first session began; 0: none has begun.
+    first_generation: AtomicU64,
+    /// Whether a request was queued since the driver last queried its next action, and the driver
+    /// was woken for it.
     is_driver_woken: AtomicBool,
     /// Waker of the thread that drives the connection, if it waits for one.
     driver: Option<(Arc<dyn EventLoopWaker>, usize)>,
@@ -134,6 +135,8 @@ pub struct OwnerLink {
 #[derive(Debug)]
 struct LinkState {
     connection: OwnerConnection,
+    /// Callouts of a host without connections.
+    callouts: CalloutTransport,
     session: SessionState,
     /// Requests for which somebody waits.
     jobs: OwnerJobTable,
@@ -163,6 +166,7 @@ impl OwnerLink {
             process,
             state: Mutex::new(LinkState {
                 connection: OwnerConnection::default(),
+                callouts: CalloutTransport::default(),
                 session: SessionState::default(),
                 jobs: OwnerJobTable::default(),
                 pending: HashMap::default(),
@@ -177,6 +181,7 @@ impl OwnerLink {
             chains: NamespaceChains::default(),
             until: AtomicU64::new(0),
             generation: AtomicU64::new(0),
+            first_generation: AtomicU64::new(0),
             is_driver_woken: AtomicBool::new(false),
             driver: None,
             direct: DirectSession::default(),
@@ -228,8 +233,8 @@ impl OwnerLink {
 
     /// Wakes the driver, which has a new request to send.
     fn wake_driver(&self) {
-        if let Some((waker, id)) = &self.driver {
-            if !self.is_driver_woken.swap(true, Ordering::AcqRel) {
+        if !self.is_driver_woken.swap(true, Ordering::AcqRel) {
+            if let Some((waker, id)) = &self.driver {
                 waker.wake(*id);
             }
         }

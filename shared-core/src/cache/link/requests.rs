@@ -163,6 +163,13 @@ impl OwnerClient for OwnerLink {
         self.generation.load(Ordering::Acquire)
     }
 
+    fn is_unpurged_since(&self, generation: u64) -> bool {
+        let current = self.purge_generation();
+        // the first session does not begin with a purge
+        current == generation
+            || generation == 0 && current == self.first_generation.load(Ordering::Acquire)
+    }
+
     fn followed_chains(&self) -> &NamespaceChains {
         &self.chains
     }

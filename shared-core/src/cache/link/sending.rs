@@ -10,6 +10,7 @@ use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest, StoreRequest};
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::ProcessCacheState;
+use crate::cache::CacheKey;
 
 /// Duration of the requested leases in milliseconds: some calls take a node that long. A lease ends
 /// with the session of its process.
@@ -74,7 +75,7 @@ impl OwnerLink {
                 process: self.process.clone(),
                 attempt: state.session.attempt,
                 clock: now,
-                polls: false,
+                polls: state.callouts.is_used,
             };
             LinkState::append(frame, &ProcessMessage::Hello(request));
         }
@@ -124,6 +125,97 @@ impl OwnerLink {
             }
         }
     }
+}
+
+impl OwnerLink {
+    /// Takes the frame of the next data callout: the messages that wait, without long entries.
+    /// Returns `None` if there are none, or memory is refused.
+    pub(super) fn take_callout_frame(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        now: u64,
+    ) -> Option<OutgoingFrame> {
+        let mut frame = OutgoingFrame::for_callout()?;
+        self.append_session_request(state, &mut frame, now);
+        if state.session.is_open() {
+            append_shown_blocks(state, &mut frame);
+            append_releases(state, &mut frame);
+        }
+        // a purge whose callout found no owner would be one whose outcome is unknown
+        let delayed = match state.session.is_open() {
+            true => Vec::new(),
+            false => state.jobs.take_unsent_purges(),
+        };
+        self.append_jobs(state, shared, &mut frame, now);
+        state.jobs.restore_unsent_jobs(delayed);
+        while state.session.is_open() && frame.has_room() {
+            let Some(store) = state.background.pop_store_of_length(false) else {
+                break;
+            };
+            append_whole_store(state, &mut frame, store, now);
+        }
+        (frame.message_count() > 0).then_some(frame)
+    }
+}
+
+/// A long entry that is sent in a callout of its own.
+pub(super) struct BulkStore {
+    pub(super) key: CacheKey,
+    /// Its messages; `None`: it has expired, or memory is refused.
+    pub(super) frame: Option<OutgoingFrame>,
+}
+
+impl LinkState {
+    /// Takes the oldest long entry.
+    pub(super) fn take_bulk_store(&mut self, now: u64) -> Option<BulkStore> {
+        let store = self.background.pop_store_of_length(true)?;
+        let key = store.key;
+        let frame = OutgoingFrame::for_callout().and_then(|mut frame| {
+            let messages = store_message(store, self.jobs.next_id(), now)?;
+            append_messages_of_store(&mut frame, messages).then_some(frame)
+        });
+        Some(BulkStore { key, frame })
+    }
+}
+
+/// Appends all parts of an entry. The lease of one that can't be sent is released.
+fn append_whole_store(
+    state: &mut LinkState,
+    frame: &mut OutgoingFrame,
+    store: QueuedStore,
+    now: u64,
+) {
+    let key = store.key;
+    let messages = store_message(store, state.jobs.next_id(), now);
+    if !messages.is_some_and(|messages| append_messages_of_store(frame, messages)) {
+        state.background.push_release(key);
+    }
+}
+
+fn append_messages_of_store(
+    frame: &mut OutgoingFrame,
+    (first, in_parts): (ProcessMessage, Option<StoreInParts>),
+) -> bool {
+    let mut is_appended = LinkState::append(frame, &first);
+    if let Some(mut store) = in_parts {
+        let total = store.body.byte_length();
+        while is_appended && store.sent < total {
+            let end = total.min(store.sent + MAX_BODY_BYTES);
+            let part = store.body.slice_body(store.sent..end);
+            is_appended = part.is_some_and(|bytes| {
+                LinkState::append(
+                    frame,
+                    &ProcessMessage::Chunk {
+                        id: store.id,
+                        bytes,
+                    },
+                )
+            });
+            store.sent = end;
+        }
+    }
+    is_appended
 }
 
 fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {

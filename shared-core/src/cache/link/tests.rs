@@ -22,6 +22,7 @@ use crate::cache::CacheKey;
 
 use self::chains::SPACE;
 
+mod callouts;
 mod chains;
 mod direct;
 mod frames;

@@ -11,12 +11,14 @@
 //! | [`frame`]           | frames as they are received: preface, lengths, raw messages |
 //! | [`outgoing_frame`]  | frames to be sent, as pieces that are not joined            |
 //! | [`body_assembler`]  | bodies that arrive in several messages                      |
+//! | [`callout_envelope`] | bodies of callouts and of their answers                    |
 //! | [`client_name`]     | names of processes                                          |
 //! | `message_head`      | heads of messages in postcard's format                      |
 //! | [`process_message`] | messages from a process to the owner                        |
 //! | [`owner_message`]   | messages from the owner to a process                        |
 
 pub mod body_assembler;
+pub mod callout_envelope;
 pub mod client_name;
 pub mod frame;
 pub mod message_body;

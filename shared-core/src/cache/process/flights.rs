@@ -91,8 +91,6 @@ struct FlightTable {
     turns: HashMap<WaitingRequestId, FlightFollowerWakeup>,
     /// Number of followers of all flights, without batches.
     following: usize,
-    /// Number of followers and batches that have ever joined a flight.
-    joined: u64,
     /// Batches that wait for several flights.
     batches: HashMap<WaitingRequestId, BatchFlightProgress>,
     /// Batches that have no flight left to wait for since a leader failed without a successor.
@@ -104,18 +102,11 @@ struct FlightTable {
 /// The fetch of one key, with the requests of this process that wait for it.
 #[derive(Debug, Default)]
 struct Flight {
-    followers: VecDeque<FlightFollower>,
+    followers: VecDeque<WaitingRequestId>,
     /// Batches that follow this and other flights, and lead none.
-    batches: Vec<FlightFollower>,
+    batches: Vec<WaitingRequestId>,
     /// Whether this process has the owner's lease, so that no other process fetches the key.
     leased: bool,
-}
-
-/// A request or batch that waits for a flight, and its number among all that have ever joined one.
-#[derive(Clone, Copy, Debug)]
-struct FlightFollower {
-    waiter: WaitingRequestId,
-    number: u64,
 }
 
 /// The wait of one batch for several flights, and the responses that have arrived for it.
@@ -191,7 +182,7 @@ impl CoalescedFlights {
         if batch.left > 0 {
             for key in &batch.keys {
                 if let Some(flight) = state.flights.get_mut(key) {
-                    flight.batches.retain(|other| other.waiter != waiter);
+                    flight.batches.retain(|other| *other != waiter);
                 }
             }
         }
@@ -232,13 +223,6 @@ impl CoalescedFlights {
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
 
-    /// Returns the follower that joined the flight of this leadership last, batches excluded.
-    pub fn last_follower(&self, token: &FlightLeadership) -> Option<WaitingRequestId> {
-        let state = lock_ignoring_poison(&self.0);
-        let last = state.flights.get(&token.0)?.followers.back();
-        last.map(|joined| joined.waiter)
-    }
-
     /// Ends a flight because its leader has a response or none can be shared, and assigns the
     /// outcome to the followers. The caller wakes the returned waiters in this order.
     pub fn finish_flight(
@@ -268,42 +252,6 @@ impl CoalescedFlights {
         state.assign_flight_outcome(&token, &outcome, flight.followers, flight.batches)
     }
 
-    /// Number of followers and batches that have ever joined a flight, as a mark for
-    /// [`share_with_earlier_followers`](Self::share_with_earlier_followers).
-    pub fn total_follower_joins(&self) -> u64 {
-        lock_ignoring_poison(&self.0).joined
-    }
-
-    /// Shares a response with the followers that were among the first `joined` of all; the caller
-    /// wakes the returned waiters in this order. For later followers the response is too old: they
-    /// keep waiting for the returned leadership. It is `None` if there are none, and the flight has
-    /// ended.
-    pub fn share_with_earlier_followers(
-        &self,
-        token: FlightLeadership,
-        entry: &Arc<CacheEntry>,
-        joined: u64,
-    ) -> (Vec<WaitingRequestId>, Option<FlightLeadership>) {
-        let mut state = lock_ignoring_poison(&self.0);
-        let Some(flight) = state.flights.get_mut(&token.0) else {
-            return (Vec::new(), None);
-        };
-        flight.leased = false;
-        // followers are in the order in which they joined
-        let first = |all: &[FlightFollower]| all.partition_point(|it| it.number <= joined);
-        let followers = first(flight.followers.make_contiguous());
-        let mut later = flight.followers.split_off(followers);
-        std::mem::swap(&mut later, &mut flight.followers);
-        let batches = flight.batches.drain(..first(&flight.batches)).collect();
-        let is_over = flight.followers.is_empty() && flight.batches.is_empty();
-        if is_over {
-            state.flights.remove(&token.0);
-        }
-        let outcome = FlightOutcome::Answer(Arc::clone(entry));
-        let woken = state.assign_flight_outcome(&token, &outcome, later, batches);
-        (woken, (!is_over).then_some(token))
-    }
-
     /// Hands the leadership over because the leader's client has disconnected or the node has
     /// failed. The caller wakes the returned follower, which leads from now on. Without followers
     /// the flight ends.
@@ -331,7 +279,7 @@ impl CoalescedFlights {
             None => {
                 if let Some(flight) = state.flights.get_mut(key) {
                     let before = flight.followers.len();
-                    flight.followers.retain(|other| other.waiter != waiter);
+                    flight.followers.retain(|other| *other != waiter);
                     let left = before - flight.followers.len();
                     state.following -= left;
                 }
@@ -358,9 +306,7 @@ impl FlightTable {
         followers.try_reserve(1).ok()?;
         // room for its wakeup is reserved now, so that none is lost later
         self.turns.try_reserve(self.following + 1).ok()?;
-        self.joined += 1;
-        let number = self.joined;
-        followers.push_back(FlightFollower { waiter, number });
+        followers.push_back(waiter);
         self.following += 1;
         Some(())
     }
@@ -373,11 +319,9 @@ impl FlightTable {
         for key in &keys {
             self.flights.get_mut(key)?.batches.try_reserve(1).ok()?;
         }
-        self.joined += 1;
-        let number = self.joined;
         for key in &keys {
             if let Some(flight) = self.flights.get_mut(key) {
-                flight.batches.push(FlightFollower { waiter, number });
+                flight.batches.push(waiter);
             }
         }
         let batch = BatchFlightProgress {
@@ -395,12 +339,11 @@ impl FlightTable {
         &mut self,
         token: &FlightLeadership,
         outcome: &FlightOutcome,
-        followers: VecDeque<FlightFollower>,
-        batches: Vec<FlightFollower>,
+        followers: VecDeque<WaitingRequestId>,
+        batches: Vec<WaitingRequestId>,
     ) -> Vec<WaitingRequestId> {
         self.following -= followers.len();
-        let followers = Vec::from(followers).into_iter();
-        let mut woken: Vec<WaitingRequestId> = followers.map(|it| it.waiter).collect();
+        let mut woken = Vec::from(followers);
         for follower in &woken {
             let turn = FlightFollowerWakeup::Response(outcome.clone());
             self.turns.insert(*follower, turn);
@@ -410,8 +353,8 @@ impl FlightTable {
                 FlightOutcome::Answer(entry) => Some((token.0, Arc::clone(entry))),
                 FlightOutcome::NotShareable => None,
             };
-            if self.record_batch_flight_end(batch.waiter, answer) {
-                woken.push(batch.waiter);
+            if self.record_batch_flight_end(batch, answer) {
+                woken.push(batch);
             }
         }
         woken
@@ -439,7 +382,7 @@ impl FlightTable {
             }
             let batches = std::mem::take(&mut flight.batches);
             self.flights.remove(&token.0);
-            for FlightFollower { waiter, .. } in batches {
+            for waiter in batches {
                 if self.record_batch_flight_end(waiter, None) {
                     self.released.push(waiter);
                 }
@@ -447,9 +390,8 @@ impl FlightTable {
             return None;
         };
         self.following -= 1;
-        self.turns
-            .insert(next.waiter, FlightFollowerWakeup::Lead(token));
-        Some(next.waiter)
+        self.turns.insert(next, FlightFollowerWakeup::Lead(token));
+        Some(next)
     }
 }
 
@@ -591,7 +533,6 @@ mod tests {
         enum FlightStep {
             Begin(usize),
             Finish(usize, bool),
-            FinishFor(usize, u64),
             HandOn(usize),
             Leave(usize, usize),
             Claim(usize),
@@ -602,7 +543,6 @@ mod tests {
             prop_oneof![
                 6 => key.clone().prop_map(FlightStep::Begin),
                 1 => (key.clone(), any::<bool>()).prop_map(|(key, shares)| FlightStep::Finish(key, shares)),
-                1 => (key.clone(), 0..3u64).prop_map(|(key, late)| FlightStep::FinishFor(key, late)),
                 2 => key.clone().prop_map(FlightStep::HandOn),
                 2 => (key, any::<usize>()).prop_map(|(key, which)| FlightStep::Leave(key, which)),
                 3 => any::<usize>().prop_map(FlightStep::Claim),
@@ -623,8 +563,6 @@ mod tests {
             /// Whether a request leads, or has been handed the leadership.
             leads: [bool; 2],
             followers: [VecDeque<WaitingRequestId>; 2],
-            /// Followers in the order in which they joined.
-            joining_order: Vec<WaitingRequestId>,
             woken: BTreeMap<WaitingRequestId, WakeReason>,
         }
 
@@ -660,7 +598,6 @@ mod tests {
                             CoalescingRole::Follower => {
                                 prop_assert!(model.leads[key]);
                                 model.followers[key].push_back(at(n));
-                                model.joining_order.push(at(n));
                             }
                         },
                         FlightStep::Finish(key, shares) => if let Some(token) = tokens[key].take() {
@@ -672,21 +609,6 @@ mod tests {
                             let all = std::mem::take(&mut model.followers[key]);
                             prop_assert_eq!(flights.finish_flight(token, outcome), Vec::from(all.clone()));
                             model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
-                        },
-                        FlightStep::FinishFor(key, late) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.total_follower_joins(), model.joining_order.len() as u64);
-                            let joined = flights.total_follower_joins().saturating_sub(late);
-                            let early = &model.joining_order[..usize::try_from(joined).unwrap()];
-                            let all = std::mem::take(&mut model.followers[key]);
-                            let (first, rest): (Vec<_>, Vec<_>) =
-                                all.into_iter().partition(|waiter| early.contains(waiter));
-                            model.leads[key] = !rest.is_empty();
-                            model.followers[key] = rest.into();
-                            let (woken, rest) = flights.share_with_earlier_followers(token, &answer, joined);
-                            prop_assert_eq!(&woken, &first);
-                            prop_assert_eq!(rest.is_some(), model.leads[key]);
-                            tokens[key] = rest;
-                            model.woken.extend(first.into_iter().map(|waiter| (waiter, WakeReason::Answer)));
                         },
                         FlightStep::HandOn(key) => if let Some(token) = tokens[key].take() {
                             prop_assert_eq!(flights.hand_over_leadership(token), model.hand_on(key));

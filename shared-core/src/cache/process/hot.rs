@@ -24,7 +24,12 @@ use crate::lock::lock_ignoring_poison;
 pub struct HotTier {
     cache: Cache<PrehashedKey, WeighedEntry, HotSlotWeighter, RandomState, EvictionCounter>,
     evictions: EvictionCounter,
-    max_entry: u64,
+    /// Maximum length of an entry as the caller has set it, in bytes.
+    entry_limit: u64,
+    /// Number of shards.
+    shards: u64,
+    /// Maximum weight of an entry in bytes, so that each shard has room for it.
+    max_entry: AtomicU64,
     /// Current age of the tier; entries of another age are not returned.
     age: AtomicU32,
     /// Lock of threads that change a slot that they have read.
@@ -137,6 +142,11 @@ where
     }
 }
 
+/// Returns the maximum weight of an entry in a shard of that capacity.
+fn largest_entry(entry_limit: u64, shard: u64) -> u64 {
+    entry_limit.min(shard / 10 * 9).min(u32::MAX.into())
+}
+
 impl HotTier {
     /// Creates a tier of at most `capacity` bytes for entries of at most `max_entry` bytes, both as
     /// [`CacheEntry::memory_weight`] counts them, for `threads` concurrent threads. Each shard gets
@@ -157,10 +167,27 @@ impl HotTier {
         Self {
             cache: new_bounded_cache(capacity, shards, HotSlotWeighter, evictions.clone()),
             evictions,
-            max_entry: max_entry.min(shard / 10 * 9).min(u32::MAX.into()),
+            entry_limit: max_entry,
+            shards: shards as u64,
+            max_entry: AtomicU64::new(largest_entry(max_entry, shard)),
             age: AtomicU32::new(0),
             writing: Mutex::new(()),
         }
+    }
+
+    /// Changes the capacity, and evicts entries beyond it.
+    pub fn set_capacity(&self, capacity: u64) {
+        let capacity = capacity / self.shards * self.shards;
+        if self.cache.capacity() == capacity {
+            return;
+        }
+        let max_entry = largest_entry(self.entry_limit, capacity / self.shards);
+        self.max_entry.store(max_entry, Ordering::Relaxed);
+        self.cache.set_capacity(capacity);
+    }
+
+    fn max_entry(&self) -> u64 {
+        self.max_entry.load(Ordering::Relaxed)
     }
 
     /// Returns the entry of `key`, fresh or stale.
@@ -253,7 +280,7 @@ impl HotTier {
         let weight = entry.memory_weight();
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
         let is_there =
-            weight <= self.max_entry && slot.is_ok_and(|slot| self.try_insert_slot(key, slot));
+            weight <= self.max_entry() && slot.is_ok_and(|slot| self.try_insert_slot(key, slot));
         if !is_there {
             self.cache.remove(&PrehashedKey(key));
         }
@@ -292,7 +319,7 @@ impl HotTier {
         if !Arc::ptr_eq(&slot.entry, entry) {
             return;
         }
-        if entry.memory_weight() > self.max_entry {
+        if entry.memory_weight() > self.max_entry() {
             entry.disable_identity_bytes_cache();
         }
         // not above `max_entry` any more

@@ -35,13 +35,14 @@ use self::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use self::hot::HotTier;
 use self::invalidations::InvalidatedRequestTargets;
 use self::key_cache::CallKeyCache;
-use self::owner_client::{OwnerClient, PendingFlightResponse};
+use self::owner_client::OwnerClient;
 use self::reported::LoggedNamespaces;
 use self::unreadable::StrictCheckKeyTable;
 use self::upstream_errors::UpstreamErrorCounts;
 use self::vary_table::VaryTable;
 use self::verification::HitVerificationTracker;
 use self::wake::{EventLoopId, EventLoopWaker, EventLoopWakers, WaitingRequestId};
+use super::entry::CacheEntry;
 use super::resource::other_format_key;
 use super::CacheKey;
 use crate::memory::MemoryBudget;
@@ -134,7 +135,7 @@ impl ProcessCacheState {
     }
 
     /// Returns the hot tier, or `None` before [`start_hot_tier`](Self::start_hot_tier). A host
-    /// without memory of its own has none, and sends the owner's entries without storing them.
+    /// without a cache has none.
     pub fn hot_tier(&self) -> Option<&HotTier> {
         self.hot_tier.get()
     }
@@ -164,18 +165,12 @@ impl ProcessCacheState {
             .is_none_or(|owner| owner.permits_sending_from_memory(monotonic))
     }
 
-    /// Whether a request may wait for the fetch of another request of this process, see
-    /// [`OwnerClient::may_follow_flights`].
-    pub fn may_follow_flights(&self) -> bool {
-        self.owner_client()
-            .is_none_or(OwnerClient::may_follow_flights)
-    }
-
-    /// Whether a fetched response may be sent to all followers at `monotonic`, see
-    /// [`may_send_from_memory`](Self::may_send_from_memory).
-    pub fn may_share_response(&self, monotonic: u64) -> bool {
-        self.owner_client()
-            .is_none_or(|owner| owner.permits_sharing_response(monotonic))
+    /// Whether a response that is fetched now can probably be sent to other requests: without an owner
+    /// that permits it, each request fetches its own.
+    pub fn may_coalesce(&self, monotonic: u64) -> bool {
+        self.owner_client().is_none_or(|owner| {
+            owner.is_owner_reachable() || owner.permits_sending_from_memory(monotonic)
+        })
     }
 
     /// Generation of the last purge that is in effect here.
@@ -183,8 +178,8 @@ impl ProcessCacheState {
         self.owner_client().map_or(0, OwnerClient::purge_generation)
     }
 
-    /// Whether a shared response may be sent to a follower that began to wait under this purge
-    /// generation.
+    /// Whether no purge has come into effect since `generation`, see
+    /// [`OwnerClient::is_unpurged_since`].
     pub fn is_unpurged_since(&self, generation: u64) -> bool {
         self.owner_client()
             .is_none_or(|owner| owner.is_unpurged_since(generation))
@@ -196,20 +191,18 @@ impl ProcessCacheState {
         self.return_ended_leases();
     }
 
-    /// Sends a fetched response to the followers of its flight, as soon as it is known to be valid.
-    pub fn publish_to_followers(&self, landing: PendingFlightResponse) {
-        let generation = landing.generation;
-        let (token, outcome) = match self.owner_client() {
-            Some(owner) => match owner.publish_response(landing) {
-                Ok(()) => return,
-                Err(now) => now,
-            },
-            None => (landing.token, FlightOutcome::Answer(landing.entry)),
-        };
+    /// Sends a fetched response to the followers of its flight, unless a purge came into effect after
+    /// `generation`, that of the request to the node.
+    pub fn publish_to_followers(
+        &self,
+        token: FlightLeadership,
+        entry: Arc<CacheEntry>,
+        generation: u64,
+    ) {
         // a purge may come into effect on another thread, and a request may follow after it
         let followers = self.flights.finish_flight_with(token, || {
             match self.purge_generation() == generation {
-                true => outcome,
+                true => FlightOutcome::Answer(entry),
                 false => FlightOutcome::NotShareable,
             }
         });

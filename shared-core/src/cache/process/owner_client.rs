@@ -1,8 +1,8 @@
 //! The interface of a process to the owner of its machine's entries.
 //!
-//! The implementation decides how the owner is reached: by a [`Link`] over a connection that a host
-//! opens, and by direct calls if the owner runs in this process, or by callouts of a proxy that has no
-//! connections of its own. No call blocks. The result of a request is passed to [`ProcessCacheState`] on any thread: it
+//! The implementation is a [`Link`]: over a connection that a host opens, and by direct calls if the
+//! owner runs in this process, or by callouts of a proxy that has no connections of its own. No call
+//! blocks. The result of a request is passed to [`ProcessCacheState`] on any thread: it
 //! [ends](super::ProcessCacheState::finish_flight_and_wake) the flight of a key, or
 //! [hands it over](super::ProcessCacheState::hand_over_flight), and
 //! [wakes](super::ProcessCacheState::wake_waiters) the batches that looked up several keys.
@@ -13,7 +13,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::flights::{FlightLeadership, FlightOutcome};
+use super::flights::FlightLeadership;
 use super::wake::WaitingRequestId;
 use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
@@ -23,17 +23,6 @@ use crate::cache::{CacheKey, CacheNamespace};
 
 /// The owner's reply to a purge or a status query: an HTTP status and a JSON object.
 pub type OwnerAdminReply = (u16, Vec<u8>);
-
-/// A fetched response that all followers of a flight receive as soon as it is known to be valid.
-#[derive(Debug)]
-pub struct PendingFlightResponse {
-    /// Leadership of the flight.
-    pub token: FlightLeadership,
-    /// The response.
-    pub entry: Arc<CacheEntry>,
-    /// Purge generation when the request was sent to the node.
-    pub generation: u64,
-}
 
 /// The result of a lookup that does not wait for the owner.
 #[derive(Debug)]
@@ -53,12 +42,6 @@ pub enum DirectLookup {
 pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
     fn is_owner_reachable(&self) -> bool;
-
-    /// Whether a request of this process may wait for the fetch of another one instead of fetching
-    /// the key itself.
-    fn may_follow_flights(&self) -> bool {
-        true
-    }
 
     /// Looks up the key of `token`'s flight at an owner that can reply within this call, because it
     /// runs in this process. [`lookup_at_owner`](Self::lookup_at_owner) describes the parameters.
@@ -118,19 +101,6 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         if_final: Option<FinalityUpgrade>,
     );
 
-    /// Reports a fetched response that was passed to [`store_at_owner`](Self::store_at_owner) or
-    /// [`release_lease`](Self::release_lease): its followers receive it as soon as it is known to
-    /// be valid.
-    ///
-    /// # Errors
-    /// Returns the outcome with which the caller has to finish the flight now.
-    fn publish_response(
-        &self,
-        landing: PendingFlightResponse,
-    ) -> Result<(), (FlightLeadership, FlightOutcome)> {
-        Err((landing.token, FlightOutcome::Answer(landing.entry)))
-    }
-
     /// Returns the lease of a key that this process does not fetch, so that others may.
     fn release_lease(&self, key: CacheKey);
 
@@ -138,17 +108,12 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// They may not while a purge may be in effect in other processes already.
     fn permits_sending_from_memory(&self, monotonic: u64) -> bool;
 
-    /// Whether a fetched response may be sent to all followers of its flight at `monotonic`, see
-    /// [`permits_sending_from_memory`](Self::permits_sending_from_memory).
-    fn permits_sharing_response(&self, monotonic: u64) -> bool {
-        self.permits_sending_from_memory(monotonic)
-    }
-
     /// Generation of the last purge that is in effect here.
     fn purge_generation(&self) -> u64;
 
-    /// Whether no purge has come into effect since `generation`, so that a fetched response may be
-    /// sent to earlier followers too.
+    /// Whether no purge has come into effect since `generation` was the result of
+    /// [`purge_generation`](Self::purge_generation), so that an entry may be sent to a request that
+    /// has waited since then.
     fn is_unpurged_since(&self, generation: u64) -> bool {
         self.purge_generation() == generation
     }

@@ -100,6 +100,11 @@ impl WokenRequestQueue {
     pub fn next_woken_id(&self) -> Option<usize> {
         lock_ignoring_poison(&self.0).pop_front()
     }
+
+    /// Whether a request was woken and not returned yet.
+    pub fn has_woken_ids(&self) -> bool {
+        !lock_ignoring_poison(&self.0).is_empty()
+    }
 }
 
 impl EventLoopWaker for WokenRequestQueue {

@@ -109,9 +109,11 @@ impl Exchange {
         now: u64,
     ) -> (CacheNamespace, PurgeAndChainSnapshot) {
         let (namespace, mark) = self.dispatch_mark(scope, now);
+        let shared = &self.route_config.process.shared;
         let since = PurgeAndChainSnapshot {
-            generation: self.route_config.process.shared.purge_generation(),
+            generation: shared.purge_generation(),
             mark,
+            is_current: shared.may_send_from_memory(now),
         };
         (namespace, since)
     }

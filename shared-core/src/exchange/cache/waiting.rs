@@ -50,6 +50,8 @@ pub(in crate::exchange) struct PurgeAndChainSnapshot {
     pub(in crate::exchange) generation: u64,
     /// State of the chain.
     pub(in crate::exchange) mark: Option<DispatchMark>,
+    /// Whether the process had a send lease, so that the state was up to date.
+    pub(in crate::exchange) is_current: bool,
 }
 
 impl PurgeAndChainSnapshot {
@@ -62,7 +64,11 @@ impl PurgeAndChainSnapshot {
         entry: &CacheEntry,
     ) -> bool {
         shared.is_unpurged_since(self.generation)
-            && entry.may_answer_dispatched_request(self.mark.as_ref())
+            && match self.is_current {
+                true => entry.may_answer_dispatched_request(self.mark.as_ref()),
+                // blocks may have been replaced before the request began
+                false => entry.is_valid_on_chain(),
+            }
     }
 }
 
@@ -177,5 +183,43 @@ impl Drop for WaitingRequest {
             }
             AwaitedResult::Nothing => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PurgeAndChainSnapshot;
+    use crate::cache::chain::{ChainChange, ChainState, HeightUnit, NamespaceChains};
+    use crate::cache::class::LifetimeClass;
+    use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+    use crate::cache::process::ProcessCacheState;
+
+    #[test]
+    fn request_that_began_without_a_send_lease_gets_no_entry_of_an_older_head() {
+        let (chains, shared) = (NamespaceChains::default(), ProcessCacheState::default());
+        let state = || ChainState::new_without_blocks(HeightUnit::Blocks, 1);
+        let chain = chains.get_or_add_chain([1; 16], state);
+        chain.modify_locked_chain_state(|state| state.apply_chain_change(ChainChange::Head(10)));
+        let mark = chain.chain_mark_at_dispatch();
+        let meta = EntryMetadata {
+            class: LifetimeClass::Tip,
+            height: Some(10),
+            follows: Some(([1; 16], mark.epoch)),
+            ..EntryMetadata::default()
+        };
+        let payload = EntryPayload::Raw(b"1".to_vec().into());
+        let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta)
+            .with_chain_dependency(&chains);
+        let allows = |is_current| {
+            let since = PurgeAndChainSnapshot {
+                generation: 0,
+                mark: Some(mark),
+                is_current,
+            };
+            since.allows_entry_since_wait(&shared, &entry)
+        };
+        assert!(allows(true) && allows(false));
+        chain.modify_locked_chain_state(|state| state.apply_chain_change(ChainChange::Head(11)));
+        assert!(allows(true) && !allows(false));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::cache::link::direct_owner::{DirectOwner, DirectReply};
 use crate::cache::owner_protocol::process_message::StoreRequest;
-use crate::cache::process::owner_client::{DirectLookup, PendingFlightResponse};
+use crate::cache::process::owner_client::DirectLookup;
 
 const SESSION: u64 = 1;
 
@@ -197,11 +197,7 @@ fn response_fetched_before_a_purge_is_not_shared_after_it() {
             host.purge_event(1, None);
         }
         let entry = Arc::new(entry());
-        host.shared.publish_to_followers(PendingFlightResponse {
-            token,
-            entry,
-            generation,
-        });
+        host.shared.publish_to_followers(token, entry, generation);
         assert_eq!(host.woken(), [1]);
         assert_eq!(host.answer(1).is_none(), is_purged);
     }

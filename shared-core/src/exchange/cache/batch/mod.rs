@@ -282,9 +282,7 @@ impl Exchange {
         if !self.request.cache.no_store {
             let target = FillTarget::Batch(fetched);
             let mut fill = self.new_cache_fill(target, judge.call_vary_key().clone(), None, lookup);
-            let leads = self.route_config.cache.lock
-                && self.route_config.process.shared.may_follow_flights();
-            if leads && !lookup.bypass {
+            if self.route_config.cache.lock && !lookup.bypass {
                 fill.lead_batch_flights();
             }
             self.storing.fill = Some(fill);
@@ -541,7 +539,6 @@ impl BatchLookup<'_> {
         wakeup: &AwaitedBatchResponses,
     ) {
         let looks = !lookup.bypass && shared.may_send_from_memory(lookup.now);
-        let takes = !lookup.bypass && shared.may_share_response(lookup.now);
         let owned = match &wakeup.of_owner {
             Some(has) if has.generation == shared.purge_generation() => &has.entries[..],
             _ => &[],
@@ -556,9 +553,12 @@ impl BatchLookup<'_> {
                 let owned = || owned().filter(|(_, entry)| entry.is_fresh(lookup.now));
                 Some(landed.or_else(owned)?.1.clone())
             };
-            let hot = shared.hot_tier().filter(|_| looks);
+            if !looks {
+                return None;
+            }
+            let hot = shared.hot_tier();
             let entry = hot.and_then(|hot| hot.get(&place.key, lookup.now));
-            let entry = entry.or_else(|| in_hand().filter(|_| takes))?;
+            let entry = entry.or_else(in_hand)?;
             judge.add_to_key_cache(call, place);
             Some(entry)
         };

@@ -8,7 +8,6 @@ use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::negative_cache::UncacheableSharing;
-use crate::cache::process::owner_client::PendingFlightResponse;
 use crate::cache::process::verification::HitVerificationVerdict;
 use crate::cache::CacheKey;
 use crate::memory;
@@ -70,11 +69,8 @@ impl CacheFill {
 
     /// Sends the entry to the followers of a flight, whose leadership ends.
     fn publish_to_followers(&self, token: FlightLeadership, entry: Arc<CacheEntry>) {
-        self.shared.publish_to_followers(PendingFlightResponse {
-            token,
-            entry,
-            generation: self.settings.generation,
-        });
+        self.shared
+            .publish_to_followers(token, entry, self.settings.generation);
     }
 
     /// Stores one built entry in the hot tier and at the owner. Returns it, and whether it is newer

@@ -139,8 +139,8 @@ impl Exchange {
         let unkept = shared.unkept.uncacheable_sharing_of_key(&key, lookup.now);
         let may_share = sought.coalesces
             && self.route_config.cache.lock
-            && unkept != Some(UncacheableSharing::RequesterOnly);
-        let may_share = may_share && shared.may_follow_flights();
+            && unkept != Some(UncacheableSharing::RequesterOnly)
+            && shared.may_coalesce(lookup.now);
         let coalesces = may_share || self.may_send_stale(lookup);
         let joins = coalesces
             || shared
@@ -331,7 +331,7 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> Option<LookupResult> {
         self.mark_usable_when_stale(&entry);
-        let may_send = shared.may_share_response(lookup.now)
+        let may_send = shared.may_send_from_memory(lookup.now)
             && since.allows_entry_since_wait(shared, &entry)
             && (sought.id.is_some() || !self.is_invalidated_since_fetch(&entry, lookup))
             && self.matches_other_format(&sought.key, &entry);

@@ -83,8 +83,7 @@ pub struct LookupRequest<'a> {
     /// The complete body of the request.
     pub body: &'a [u8],
     /// Milliseconds of the machine's monotonic clock, read for this lookup; any clock that
-    /// does not run backwards is sufficient where the process has no owner, or queries it by
-    /// callouts.
+    /// does not run backwards is sufficient where the process has no owner.
     pub now: u64,
     /// The host's own rules allow a content coding for this response.
     pub coding_allowed: bool,
