@@ -42,23 +42,23 @@ typedef enum {
      */
     SSZIP_OWNER_NOT_HANDLED = 0,
     /*
-     There is an entry, which was passed to the function.
+     The entry exists, and was passed to the function.
      */
     SSZIP_OWNER_FOUND = 1,
     /*
-     There is no entry, and no lease was requested.
+     The entry is absent, and no lease was requested.
      */
     SSZIP_OWNER_MISSING = 2,
     /*
-     There is no entry, and the process has the lease.
+     The entry is absent, and the process has the lease.
      */
     SSZIP_OWNER_LEASE_GRANTED = 3,
     /*
-     There is no entry, and another process has the lease: an event follows.
+     The entry is absent, and another process has the lease: an event follows.
      */
     SSZIP_OWNER_LEASE_PENDING = 4,
     /*
-     There is no entry, and the maximum number of leases is reached.
+     The entry is absent, and the maximum number of leases is reached.
      */
     SSZIP_OWNER_LEASES_FULL = 5,
 } sszip_owner_lookup_result;

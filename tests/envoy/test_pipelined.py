@@ -10,6 +10,9 @@ from harness.envoy import route
 from harness.http2 import Http2Client
 from harness.origin import answer
 from harness.rpc import Node, call
+from harness.sandbox import WasmEnvoy
+
+HOSTS = ("native", "wasm")
 
 JSON = ("Content-Type", "application/json")
 NUMBER = 40
@@ -81,11 +84,12 @@ def test_pipelined_hits_and_misses_are_in_order(envoy, stored):
 
 
 def test_pipelined_local_replies_are_in_order(envoy, stored):
-    """There is no store that could be purged."""
+    """The module has no store that could be purged here, the Wasm filter has its daemon's."""
+    expected = 200 if isinstance(envoy, WasmEnvoy) else 503
     with envoy.connect() as connection:
         connection.send(request_bytes("/purge?everything", method="POST") * NUMBER)
         for _ in range(NUMBER):
-            assert connection.read("POST").status == 503
+            assert connection.read("POST").status == expected
     envoy.expect("purge of")
 
 

@@ -365,6 +365,10 @@ impl FilterRoot {
     /// Ends a call of the proxy: resumes the woken streams, and schedules the owner requests that
     /// are due. `context` is the called one.
     pub fn finish_proxy_call(&self, context: u32) {
+        if self.has_ended.get() {
+            // no call of the root follows, in which further streams would be resumed
+            self.room.set(MAX_RESUMED_PER_CALL);
+        }
         self.resume_woken(context);
         let store = self.store.get();
         let has_queued = store.is_some_and(FilterOwnerLink::take_queued_mark);

@@ -86,6 +86,11 @@ impl OwnerLink {
         state.connection.close_until_retry(0);
         self.until.store(0, Ordering::Release);
         self.handle_session_lost(state, shared);
+        // purges would be sent to the next owner
+        let purges: Vec<_> = state.jobs.remove_all_jobs().collect();
+        for purge in purges {
+            self.fail_job(state, shared, purge.job);
+        }
     }
 
     /// Whether a session was ever requested by callouts.

@@ -68,11 +68,11 @@ impl LinkTestHost {
     }
 
     fn without_memory() -> Self {
-        Self::with_link(|link, _| link)
+        Self::new_attached(|link, _| link)
     }
 
     /// Creates a host without memory, with the link that `attach` returns.
-    fn with_link(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
+    fn new_attached(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
         let shared = Arc::<ProcessCacheState>::default();
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());

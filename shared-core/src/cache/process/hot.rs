@@ -233,7 +233,7 @@ impl HotTier {
     /// [denied](Self::deny_entry): clients may have received that. Returns whether the entry is the
     /// newest.
     pub fn insert_newest(&self, key: CacheKey, entry: &Arc<CacheEntry>) -> bool {
-        self.insert_newest_if(key, entry, || true).unwrap_or(true)
+        self.insert_newest_if(key, entry, || true) == Some(true)
     }
 
     /// Inserts an entry like [`insert_newest`](Self::insert_newest) if `is_current` returns true, and

@@ -66,7 +66,7 @@ impl CalloutTestHost {
     }
 
     /// Creates a host with an open session and a poll in flight.
-    fn with_session() -> (Self, MadeCallout) {
+    fn new_in_session() -> (Self, MadeCallout) {
         let host = Self::new();
         let mut callouts = host.made_callouts();
         host.answer(callouts.remove(0).id, &welcome(0));
@@ -251,7 +251,7 @@ fn requests_from_before_the_first_session_may_have_its_entries_until_a_purge() {
 
 #[test]
 fn messages_gather_while_a_data_callout_is_in_flight() {
-    let (host, _) = CalloutTestHost::with_session();
+    let (host, _) = CalloutTestHost::new_in_session();
     host.look_up([1; 32], 1);
     let first = host.made_callout();
     host.look_up([2; 32], 2);
@@ -269,7 +269,7 @@ fn messages_gather_while_a_data_callout_is_in_flight() {
 
 #[test]
 fn entry_that_was_found_is_served_from_memory_until_the_lease_ends() {
-    let (host, _) = CalloutTestHost::with_session();
+    let (host, _) = CalloutTestHost::new_in_session();
     host.look_up(KEY, 1);
     let callout = host.made_callout();
     host.answer(callout.id, &[found(lookup_id(&callout.messages[0]))]);
@@ -281,7 +281,7 @@ fn entry_that_was_found_is_served_from_memory_until_the_lease_ends() {
 
 #[test]
 fn purge_is_in_effect_before_it_is_acknowledged() {
-    let (host, poll) = CalloutTestHost::with_session();
+    let (host, poll) = CalloutTestHost::new_in_session();
     host.insert_into_hot_tier(KEY);
     host.answer(poll.id, &[send_lease(2500, 0), purge_event(1, KEY)]);
     assert!(!host.is_hot(&KEY));
@@ -299,7 +299,7 @@ fn purge_is_in_effect_before_it_is_acknowledged() {
 
 #[test]
 fn send_lease_is_not_shortened_by_an_earlier_answer() {
-    let (host, poll) = CalloutTestHost::with_session();
+    let (host, poll) = CalloutTestHost::new_in_session();
     host.look_up(KEY, 1);
     let data = host.made_callout();
     host.answer(poll.id, &[send_lease(2500, 0)]);
@@ -310,7 +310,7 @@ fn send_lease_is_not_shortened_by_an_earlier_answer() {
 #[test]
 fn failed_callout_ends_the_session_and_its_lookups() {
     for fails_poll in [false, true] {
-        let (mut host, poll) = CalloutTestHost::with_session();
+        let (mut host, poll) = CalloutTestHost::new_in_session();
         host.look_up(KEY, 1);
         let data = host.made_callout();
         host.fail(if fails_poll { poll.id } else { data.id });
@@ -334,7 +334,7 @@ fn failed_callout_ends_the_session_and_its_lookups() {
 
 #[test]
 fn refused_session_is_requested_again() {
-    let (mut host, poll) = CalloutTestHost::with_session();
+    let (mut host, poll) = CalloutTestHost::new_in_session();
     let refused = OwnerMessage::Refused(RefusalReason::UnknownSession);
     host.answer(poll.id, &[refused]);
     assert!(host.made_callouts().is_empty());
@@ -367,7 +367,7 @@ fn owner_without_these_callouts_is_reported() {
 
 #[test]
 fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
-    let (mut host, _) = CalloutTestHost::with_session();
+    let (mut host, _) = CalloutTestHost::new_in_session();
     host.store([1; 32], 100);
     assert!(host.made_callouts().is_empty());
     assert_eq!(host.link.ms_until_next_callout(host.now), Some(2));
@@ -391,7 +391,7 @@ fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
 
 #[test]
 fn long_entry_is_a_callout_of_its_own() {
-    let (host, _) = CalloutTestHost::with_session();
+    let (host, _) = CalloutTestHost::new_in_session();
     host.store(KEY, 600 << 10);
     let bulk = host.made_callout();
     assert_eq!((bulk.role, bulk.session), (CalloutRole::Bulk, SESSION));
@@ -416,7 +416,7 @@ fn long_entry_is_a_callout_of_its_own() {
 
 #[test]
 fn lease_of_a_long_entry_is_released_when_its_callout_fails() {
-    let (mut host, _) = CalloutTestHost::with_session();
+    let (mut host, _) = CalloutTestHost::new_in_session();
     host.store(KEY, 600 << 10);
     let bulk = host.made_callout();
     host.fail(bulk.id);
@@ -428,7 +428,7 @@ fn lease_of_a_long_entry_is_released_when_its_callout_fails() {
 
 #[test]
 fn late_reply_is_used_once() {
-    let (host, poll) = CalloutTestHost::with_session();
+    let (host, poll) = CalloutTestHost::new_in_session();
     host.look_up(KEY, 1);
     let data = host.made_callout();
     let id = lookup_id(&data.messages[0]);
@@ -448,8 +448,27 @@ fn late_reply_is_used_once() {
 }
 
 #[test]
+fn end_of_callouts_fails_lookups_and_purges() {
+    let (host, _) = CalloutTestHost::new_in_session();
+    host.insert_into_hot_tier(KEY);
+    host.look_up([1; 32], 1);
+    let purge = host
+        .link
+        .queue_purge("{\"everything\":true}".into(), test_waiter(2), host.now);
+    assert!(purge);
+    host.link.end_callouts(&host.shared);
+    assert_eq!(host.claim_response(1), Some(false));
+    let reply = host.link.claim_admin_reply(test_waiter(2));
+    assert_eq!(reply.map(|(status, _)| status), Some(503));
+    assert!(!host.link.permits_sending_from_memory(host.now));
+    assert!(!host.link.is_owner_reachable() && host.made_callouts().is_empty());
+    // nothing is left to be done
+    assert_eq!(host.link.ms_until_next_callout(host.now), None);
+}
+
+#[test]
 fn answer_without_a_frame_ends_the_session() {
-    let (host, _) = CalloutTestHost::with_session();
+    let (host, _) = CalloutTestHost::new_in_session();
     host.look_up(KEY, 1);
     let data = host.made_callout();
     host.answer(data.id, &[]);
@@ -466,7 +485,7 @@ proptest! {
         noise in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         for damages in 0..3 {
-            let (host, poll) = CalloutTestHost::with_session();
+            let (host, poll) = CalloutTestHost::new_in_session();
             host.look_up(KEY, 1);
             let data = host.made_callout();
             let mut frame = OutgoingFrame::for_callout().unwrap();

@@ -89,7 +89,7 @@ impl DirectOwner for ScriptedOwner {
 fn host_and_owner() -> (LinkTestHost, Arc<ScriptedOwner>) {
     let owner = Arc::<ScriptedOwner>::default();
     let direct = Arc::clone(&owner);
-    let host = LinkTestHost::with_link(|link, shared| link.attach_direct_owner(direct, shared));
+    let host = LinkTestHost::new_attached(|link, shared| link.attach_direct_owner(direct, shared));
     host.shared.start_hot_tier(1 << 20, 1 << 20, 1);
     (host, owner)
 }
