@@ -9,6 +9,7 @@ import subprocess
 
 from .client import Connection
 from .nginx import Nginx, free_port
+from .owner import wait_until_linked
 
 CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
 NAMES = ("rpc", "keys", "password", "asked", "beacon", "chains", "cdn", "plans")
@@ -63,7 +64,9 @@ class CopiedConfig:
         self.nginx = Nginx("\n".join(http), workers=workers, files=files, main=main)
 
     def start(self):
+        """Starts nginx; its first requests use the cache."""
         self.nginx.start()
+        wait_until_linked(self.nginx)
         return self
 
     def stop(self):
