@@ -3,6 +3,10 @@
 //! The walk decodes symbols without writing their values. It rejects a stream that zlib would
 //! reject: the checksum of a body with a damaged stream in it would be its only correct part.
 //!
+//! In the output of a compressor of this process, the symbols of the last block need not be decoded:
+//! only zero bits follow its end-of-block code, so that the last one bit of the stream, which is in
+//! this code, determines its end.
+//!
 //! Positions are bits from the start of the bytes. Each look reads at least 57 bits from memory:
 //! the longest length and distance together take 48. (A decoder's own bit buffer is ahead of the
 //! symbol that it has just decoded; the end of the last block that was taken from one was
@@ -27,6 +31,36 @@ pub(super) fn find_final_deflate_block(
     start: usize,
     end: usize,
 ) -> Option<FinalDeflateBlock> {
+    walk_stream(bytes, start, end, StreamOrigin::Foreign)
+}
+
+/// As [`find_final_deflate_block`], for a stream that a compressor of this process has written, and
+/// padded with zero bits.
+pub(super) fn find_final_block_of_own_stream(
+    bytes: &[u8],
+    start: usize,
+    end: usize,
+) -> Option<FinalDeflateBlock> {
+    let last = walk_stream(bytes, start, end, StreamOrigin::Own);
+    debug_assert_eq!(last, find_final_deflate_block(bytes, start, end));
+    last
+}
+
+/// The writer of a stream.
+#[derive(Clone, Copy)]
+enum StreamOrigin {
+    /// Another process, or memory that may be damaged: all symbols are checked.
+    Foreign,
+    /// A compressor of this process.
+    Own,
+}
+
+fn walk_stream(
+    bytes: &[u8],
+    start: usize,
+    end: usize,
+    origin: StreamOrigin,
+) -> Option<FinalDeflateBlock> {
     let mut walk = DeflateWalker {
         bytes,
         at: start.checked_mul(8)?,
@@ -43,8 +77,18 @@ pub(super) fn find_final_deflate_block(
                 walk.walk_symbols(&codes)?;
             }
             2 => {
-                walk.read_codes(&mut codes)?;
-                walk.walk_symbols(&codes)?;
+                let lengths = walk.read_code_lengths(&mut codes)?;
+                let known_end = match (is_final, origin) {
+                    (true, StreamOrigin::Own) => lengths.end_of_last_block(bytes.get(..end)?),
+                    _ => None,
+                };
+                match known_end {
+                    Some(at) => walk.at = at,
+                    None => {
+                        codes.assign_block_codes(&lengths)?;
+                        walk.walk_symbols(&codes)?;
+                    }
+                }
             }
             _ => return None,
         }
@@ -96,8 +140,8 @@ impl DeflateWalker<'_> {
         Some(())
     }
 
-    /// Reads the codes of a block, which are themselves encoded (section 3.2.7).
-    fn read_codes(&mut self, codes: &mut DeflateBlockCodes) -> Option<()> {
+    /// Reads the code lengths of a block, which are themselves encoded (section 3.2.7).
+    fn read_code_lengths(&mut self, codes: &mut DeflateBlockCodes) -> Option<BlockCodeLengths> {
         const ORDER: [usize; 19] = [
             16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
         ];
@@ -114,8 +158,12 @@ impl DeflateWalker<'_> {
         codes
             .lengths
             .assign_codes(&lengths, &CODE_LENGTH_SYMBOLS, CodeCompletenessRule::Always)?;
-        let mut lengths = [0u8; 286 + 30];
-        let all = &mut lengths[..literals + distances];
+        let mut lengths = BlockCodeLengths {
+            all: [0; 286 + 30],
+            literals,
+            distances,
+        };
+        let all = &mut lengths.all[..literals + distances];
         let mut filled = 0;
         while filled < all.len() {
             let symbol = codes.lengths.decode_symbol(self.peek_bits()?)?;
@@ -129,21 +177,7 @@ impl DeflateWalker<'_> {
             all.get_mut(filled..filled + times)?.fill(length);
             filled += times;
         }
-        let (of_literals, of_distances) = all.split_at(literals);
-        if of_literals[END_OF_BLOCK] == 0 {
-            return None;
-        }
-        codes.literals.assign_codes(
-            of_literals,
-            &LITERAL_LENGTH_SYMBOLS,
-            CodeCompletenessRule::UnlessSingle,
-        )?;
-        codes.literals.join_literal_codes();
-        codes.distances.assign_codes(
-            of_distances,
-            &DISTANCE_SYMBOLS,
-            CodeCompletenessRule::UnlessSingle,
-        )
+        Some(lengths)
     }
 
     /// Walks the symbols of a compressed block up to its end.
@@ -195,6 +229,47 @@ impl DeflateWalker<'_> {
 }
 
 const END_OF_BLOCK: usize = 256;
+
+/// The lengths of a block's codes in bits, by symbol; 0: the symbol has no code.
+struct BlockCodeLengths {
+    all: [u8; 286 + 30],
+    /// Number of symbols of literals and lengths, which come first.
+    literals: usize,
+    /// Number of distance symbols.
+    distances: usize,
+}
+
+impl BlockCodeLengths {
+    fn of_literals(&self) -> &[u8] {
+        &self.all[..self.literals]
+    }
+
+    fn of_distances(&self) -> &[u8] {
+        &self.all[self.literals..self.literals + self.distances]
+    }
+
+    /// Returns the position after the end-of-block code at the end of `stream`, of which only zero
+    /// bits are left then, fewer than eight. `None`: the code has no one bit, which would determine
+    /// its position.
+    fn end_of_last_block(&self, stream: &[u8]) -> Option<usize> {
+        let (last, byte) = stream.iter().enumerate().rfind(|(_, byte)| **byte != 0)?;
+        let after_last_one = last * 8 + 8 - byte.leading_zeros() as usize;
+        // codes are packed from their highest bit on
+        let code = self.end_of_block_code()?;
+        (code != 0).then(|| after_last_one + code.trailing_zeros() as usize)
+    }
+
+    /// Returns the code that section 3.2.2 assigns to the end of the block.
+    fn end_of_block_code(&self) -> Option<u32> {
+        let lengths = self.of_literals();
+        let own = *lengths.get(END_OF_BLOCK).filter(|length| **length > 0)?;
+        // of the codes of one length, a shorter code takes as many as it can be continued by
+        let preceding = lengths.iter().enumerate().filter(|(symbol, length)| {
+            **length > 0 && (**length < own || **length == own && *symbol < END_OF_BLOCK)
+        });
+        Some(preceding.map(|(_, length)| 1 << (own - length)).sum())
+    }
+}
 
 /// A decoded symbol, packed into 32 bits with the number of its bits: from the lowest bit on 4 bits
 /// for the code's length, 4 for the number of extra bits, 8 for the kind, and 16 for the base to
@@ -323,6 +398,24 @@ impl DeflateBlockCodes {
             distances: HuffmanCode::new(),
             lengths: HuffmanCode::new(),
         }
+    }
+
+    /// Assigns the codes of a block with codes of its own.
+    fn assign_block_codes(&mut self, lengths: &BlockCodeLengths) -> Option<()> {
+        if lengths.of_literals()[END_OF_BLOCK] == 0 {
+            return None;
+        }
+        self.literals.assign_codes(
+            lengths.of_literals(),
+            &LITERAL_LENGTH_SYMBOLS,
+            CodeCompletenessRule::UnlessSingle,
+        )?;
+        self.literals.join_literal_codes();
+        self.distances.assign_codes(
+            lengths.of_distances(),
+            &DISTANCE_SYMBOLS,
+            CodeCompletenessRule::UnlessSingle,
+        )
     }
 
     /// Sets the codes of blocks with fixed codes (section 3.2.6).
@@ -467,5 +560,69 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
             passed += count;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::{find_final_block_of_own_stream, find_final_deflate_block, WALK_MARGIN};
+    use crate::gzip::compressor_pool::with_compressor;
+    use crate::gzip::format::{MEMBER_HEADER, TRAILER_LENGTH};
+
+    /// The raw stream that libdeflate writes for `plain`.
+    fn libdeflate_stream(plain: &[u8], level: u8) -> Vec<u8> {
+        let mut member = Vec::with_capacity(2 * plain.len() + 100);
+        let fits = with_compressor(level, |compressor| {
+            compressor.compress_gzip_member(plain, &mut member)
+        });
+        assert_eq!(fits, Some(true));
+        member[MEMBER_HEADER.len()..member.len() - TRAILER_LENGTH].to_vec()
+    }
+
+    fn zlib_stream(plain: &[u8], level: u32) -> Vec<u8> {
+        let level = flate2::Compression::new(level);
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), level);
+        encoder.write_all(plain).expect("a vector takes all bytes");
+        encoder.finish().expect("a vector takes all bytes")
+    }
+
+    /// Text with skewed frequencies; `seed` varies the length of the end-of-block code.
+    fn skewed_text(length: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        (0..length)
+            .map(|_| b'a' + (next() & next() & next() & 63) as u8)
+            .collect()
+    }
+
+    #[test]
+    fn final_block_of_own_stream_is_the_one_that_a_whole_walk_finds() {
+        let mut ends = [0; 8];
+        let lengths = (0..300).chain([5_000, 65_535, 65_536, 70_000, 300_000]);
+        for (seed, length) in lengths.enumerate() {
+            let plain = skewed_text(length, seed as u64);
+            let streams = [
+                libdeflate_stream(&plain, 1),
+                libdeflate_stream(&plain, 6),
+                libdeflate_stream(&plain, 12),
+                zlib_stream(&plain, 6),
+            ];
+            for mut stream in streams {
+                let end = stream.len();
+                stream.resize(end + WALK_MARGIN, 0xFF);
+                let walked = find_final_deflate_block(&stream, 0, end).expect("a valid stream");
+                let own = find_final_block_of_own_stream(&stream, 0, end);
+                assert_eq!(own, Some(walked), "{length} bytes");
+                ends[walked.end % 8] += 1;
+            }
+        }
+        assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
     }
 }
