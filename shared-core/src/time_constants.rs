@@ -54,6 +54,14 @@ times! {
     /// Interval at which the owner renews a process's [`memory_lease`].
     memory_lease_renewal = 250;
 
+    /// Timeout of a purge. A purge waits for processes that the owner can't reach, so that it may
+    /// take longer than other requests.
+    purge_timeout = 10_000;
+
+    /// Time for which a purge waits for an owner that is not connected: a worker that was just
+    /// started has no session yet, and an owner that ended is restarted.
+    purge_patience = 2_000;
+
     /// Interval of the samples in the history of a metrics board.
     history_interval = 15_000;
 }

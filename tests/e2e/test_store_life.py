@@ -37,6 +37,10 @@ server {
 """
 
 
+# on a busy machine nginx takes seconds to start an owner again
+PATIENT = {"SSZIP_TIMES": "purge_patience=60s purge_timeout=60s"}
+
+
 def by_hash(number, id="1"):
     return call("eth_getBlockByHash", f'["0x{number:064x}",true]', id=id)
 
@@ -233,7 +237,7 @@ class TestStops:
             nginx.stop()
 
     def test_purge_waits_for_an_owner_that_starts(self, start_nginx, origin, node):
-        nginx = start_nginx(CONFIG)
+        nginx = start_nginx(CONFIG, environment=PATIENT)
         nginx.expect("exited on signal 9")
         for turn in range(6):
             # without waiting for the new workers and the new owner
@@ -246,7 +250,7 @@ class TestStops:
             wait_until_linked(nginx)
 
     def test_purge_succeeds_after_a_client_aborted_its_own(self, start_nginx, origin, node):
-        nginx = start_nginx(CONFIG)
+        nginx = start_nginx(CONFIG, environment=PATIENT)
         nginx.expect("exited on signal 9")
         for turn in range(6):
             wait_until_linked(nginx)

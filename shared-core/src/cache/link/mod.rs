@@ -72,14 +72,6 @@ use crate::time_constants::lookup_timeout;
 /// Timeout of a status query, in milliseconds.
 const STATUS_TIMEOUT_MS: u64 = 1_000;
 
-/// Timeout of a purge, in milliseconds. A purge waits for processes that the owner can't reach, so
-/// that it may take longer than other requests.
-const PURGE_TIMEOUT_MS: u64 = 10_000;
-
-/// Time for which a purge waits for an owner that is not connected, in milliseconds: a worker that
-/// was just started has no session yet, and an owner that ended is restarted.
-const PURGE_PATIENCE_MS: u64 = 2_000;
-
 /// Maximum number of times that a purge is sent. It is idempotent and sent again if its connection
 /// breaks, but not forever to an owner that can't execute it.
 const MAX_PURGE_SENDS: u8 = 3;

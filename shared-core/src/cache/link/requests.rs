@@ -6,10 +6,7 @@ use std::sync::Arc;
 use super::background_queue::QueuedStore;
 use super::found_entries::resolve_lookup_as_miss;
 use super::jobs::{LookupJob, OwnerJob};
-use super::{
-    purge, LinkState, OwnerAdminReply, OwnerLink, PURGE_PATIENCE_MS, PURGE_TIMEOUT_MS,
-    STATUS_TIMEOUT_MS,
-};
+use super::{purge, LinkState, OwnerAdminReply, OwnerLink, STATUS_TIMEOUT_MS};
 use crate::cache::chain::{NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
@@ -21,6 +18,7 @@ use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
+use crate::time_constants::{purge_patience, purge_timeout};
 
 /// Maximum number of shown blocks that wait to be reported. Further ones are dropped: the owner
 /// learns them by its own polls.
@@ -208,8 +206,8 @@ impl OwnerLink {
     pub fn queue_purge(&self, scope: String, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         let patience = match state.session.is_open() {
-            true => PURGE_TIMEOUT_MS,
-            false => PURGE_PATIENCE_MS,
+            true => purge_timeout(),
+            false => purge_patience(),
         };
         let purge = OwnerJob::Purge {
             scope,

@@ -2,7 +2,7 @@
 
 use super::background_queue::{QueuedStore, StoreInParts};
 use super::jobs::{LookupJob, OwnerJob};
-use super::{LinkState, OwnerLink, PURGE_TIMEOUT_MS};
+use super::{LinkState, OwnerLink};
 use crate::cache::entry::wire::EncodedEntry;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::owner_protocol::message_body::MessageBody;
@@ -11,6 +11,7 @@ use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionReque
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
+use crate::time_constants::purge_timeout;
 
 /// Duration of the requested leases in milliseconds: some calls take a node that long. A lease ends
 /// with the session of its process.
@@ -108,7 +109,7 @@ impl OwnerLink {
                 }
                 OwnerJob::Purge { scope, sent, .. } => {
                     if *sent == 0 {
-                        open.due = now.saturating_add(PURGE_TIMEOUT_MS);
+                        open.due = now.saturating_add(purge_timeout());
                     }
                     *sent += 1;
                     MessageBody::try_copy_from(scope.as_bytes())

@@ -12,9 +12,12 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::ready_response::ReadyResponse;
+use crate::time_constants::purge_timeout;
 
 /// Milliseconds for which a request waits; longer than the owner client waits for the owner.
-pub(super) const ADMIN_TIMEOUT_MS: u64 = 15_000;
+pub(super) fn admin_timeout_ms() -> u64 {
+    purge_timeout() + 5_000
+}
 
 const NO_OWNER_ERROR: &str =
     r#"{"detail":"this process has no link to a cache's owner: nothing is purged","status":503}"#;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::purge_request::ADMIN_TIMEOUT_MS;
+use super::purge_request::admin_timeout_ms;
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::response_directives;
@@ -92,7 +92,9 @@ impl Exchange {
     /// Milliseconds to wait after `LookupAction::Wait`, before the host repeats the lookup.
     pub fn lookup_wait_ms(&self) -> u64 {
         let most = match &self.phase {
-            ExchangePhase::Waiting(waits) if waits.awaits_admin_reply() => return ADMIN_TIMEOUT_MS,
+            ExchangePhase::Waiting(waits) if waits.awaits_admin_reply() => {
+                return admin_timeout_ms()
+            }
             _ => self.route_config.cache.lock_timeout,
         };
         let stand_in = self.looked.stand_in.as_ref();

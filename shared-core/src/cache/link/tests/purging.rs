@@ -1,7 +1,8 @@
 //! Tests of purges of an operator.
 
 use super::*;
-use crate::cache::link::{MAX_PURGE_SENDS, PURGE_PATIENCE_MS, PURGE_TIMEOUT_MS};
+use crate::cache::link::MAX_PURGE_SENDS;
+use crate::time_constants::{purge_patience, purge_timeout};
 
 const WAITER: usize = 9;
 
@@ -110,7 +111,7 @@ fn purge_fails_with_503_without_an_owner() {
     host.refuses = true;
     host.run();
     send_purge(&mut host, WAITER);
-    for _ in 0..PURGE_PATIENCE_MS / 10 - 1 {
+    for _ in 0..purge_patience() / 10 - 1 {
         host.pass(10);
     }
     assert!(host.woken().is_empty());
@@ -161,7 +162,7 @@ fn purge_is_abandoned_after_its_timeout_and_not_sent_again() {
     let mut host = LinkTestHost::with_session();
     send_purge(&mut host, WAITER);
     host.send_lease(60_000);
-    for _ in 0..PURGE_TIMEOUT_MS / 1000 {
+    for _ in 0..purge_timeout() / 1000 {
         host.pass(1000);
         host.send_lease(60_000);
     }
