@@ -65,10 +65,13 @@ pub trait EnvoyHeaderMap {
     /// Sets a header to one line, or removes it.
     fn set_header(&self, name: &str, value: Option<&[u8]>);
 
-    /// Applies edits.
+    /// Applies edits. Of several edits of one header, the last one is its value.
     fn apply_edits(&self, edits: &[HeadEdit]) {
-        for edit in edits {
-            self.set_header(&edit.name, edit.value.as_deref());
+        for (index, edit) in edits.iter().enumerate() {
+            let mut later = edits[index + 1..].iter();
+            if !later.any(|other| other.name.eq_ignore_ascii_case(&edit.name)) {
+                self.set_header(&edit.name, edit.value.as_deref());
+            }
         }
     }
 }
@@ -83,7 +86,7 @@ pub(crate) mod tests {
     use std::cell::RefCell;
 
     use super::{EnvoyHeaderMap, HostMessageHead};
-    use sszip_core::exchange::Header;
+    use sszip_core::exchange::{HeadEdit, Header};
 
     /// A message head of a test, by its header lines.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +128,22 @@ pub(crate) mod tests {
             let value = value.map(|value| String::from_utf8_lossy(value).into_owned());
             lines.extend(value.map(|value| (name, value)));
         }
+    }
+
+    #[test]
+    fn header_with_several_edits_has_the_last_value() {
+        let headers = MemoryHeaders(RefCell::new(HeadLines::new(&[("vary", "Origin")])));
+        let edit = |name: &'static str, value: Option<&'static [u8]>| HeadEdit {
+            name: name.into(),
+            value: value.map(Into::into),
+        };
+        headers.apply_edits(&[
+            edit("Vary", Some(b"Origin, Accept-Encoding")),
+            edit("Etag", None),
+            edit("vary", Some(b"Origin, Accept-Encoding, Accept")),
+        ]);
+        let expected = HeadLines::new(&[("vary", "Origin, Accept-Encoding, Accept")]);
+        assert_eq!(headers.copy_headers(), expected);
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl FilterRoot {
                 let _ = root.filter_settings.set(filter);
                 abi::declare_request_property();
                 root.add_root_context_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
-                root.schedule_callout_timer();
+                root.schedule_callout_timer(abi::monotonic_ms());
                 true
             }
             Err(error) => {
@@ -199,7 +199,7 @@ impl FilterRoot {
     pub fn send_callouts(&self) {
         abi::set_effective_proxy_context(self.id);
         if let Some(store) = self.store.get() {
-            store.make_due_callouts(&self.process);
+            store.make_due_callouts(&self.process, abi::monotonic_ms());
         }
         self.questions.send_queued_probes();
     }
@@ -377,7 +377,8 @@ impl FilterRoot {
         if self.has_ended.get() || context != self.id && has_nothing {
             return;
         }
-        if self.has_unsent_callouts() {
+        let now = abi::monotonic_ms();
+        if self.has_unsent_callouts(now) {
             match context == self.id {
                 true => self.send_callouts(),
                 false => {
@@ -388,7 +389,7 @@ impl FilterRoot {
             // requests that have failed at once
             self.resume_woken(context);
         }
-        self.schedule_callout_timer();
+        self.schedule_callout_timer(now);
     }
 
     /// Resumes the woken streams. Within a hook of a stream they are resumed by the next call of the
@@ -408,28 +409,26 @@ impl FilterRoot {
     }
 
     /// Whether owner requests or probes wait for the root to send them.
-    fn has_unsent_callouts(&self) -> bool {
-        self.store
-            .get()
-            .is_some_and(FilterOwnerLink::has_due_callouts)
-            || self.questions.has_queued_probes()
+    fn has_unsent_callouts(&self, now: u64) -> bool {
+        let store = self.store.get();
+        store.is_some_and(|store| store.has_due_callouts(now)) || self.questions.has_queued_probes()
     }
 
     /// Sets the timer for callouts that are due, or that time out.
-    fn schedule_callout_timer(&self) {
-        let after = match self.has_unsent_callouts() {
+    fn schedule_callout_timer(&self, now: u64) {
+        let store = self.store.get();
+        let after = match self.has_unsent_callouts(now) {
             true => Some(1),
-            false => self
-                .store
-                .get()
-                .and_then(FilterOwnerLink::next_callout_delay_ms),
+            false => store.and_then(|store| store.next_callout_delay_ms(now)),
         };
-        if let Some(after) = after {
-            let at = abi::monotonic_ms().saturating_add(after);
-            if at < self.calls_at.get() {
-                self.calls_at.set(at);
-                self.add_root_context_deadline(RootTimerAction::Calls, after);
-            }
+        let Some(after) = after else {
+            return;
+        };
+        let at = now.saturating_add(after);
+        if at < self.calls_at.get() {
+            self.calls_at.set(at);
+            let mut timers = self.timers.borrow_mut();
+            timers.add_deadline(RootTimerAction::Calls, after, now);
         }
     }
 }

@@ -68,8 +68,7 @@ impl FilterOwnerLink {
     }
 
     /// Makes the callouts that are due. The root must be the called and the effective context.
-    pub fn make_due_callouts(&self, process: &ProcessResources) {
-        let now = abi::monotonic_ms();
+    pub fn make_due_callouts(&self, process: &ProcessResources, now: u64) {
         while let Some(callout) = self.link.next_callout(&process.shared, now) {
             match self.make_callout(&callout) {
                 Some(token) => {
@@ -128,13 +127,13 @@ impl FilterOwnerLink {
     }
 
     /// Whether callouts are due.
-    pub fn has_due_callouts(&self) -> bool {
-        self.link.has_callouts(abi::monotonic_ms())
+    pub fn has_due_callouts(&self, now: u64) -> bool {
+        self.link.has_callouts(now)
     }
 
     /// Returns the milliseconds after which callouts are due at the latest, or requests time out.
-    pub fn next_callout_delay_ms(&self) -> Option<u64> {
-        self.link.ms_until_next_callout(abi::monotonic_ms())
+    pub fn next_callout_delay_ms(&self, now: u64) -> Option<u64> {
+        self.link.ms_until_next_callout(now)
     }
 
     fn log_health_change(&self, now: u64) {

@@ -4,6 +4,7 @@
 mod body_pieces;
 mod purge;
 mod request;
+mod request_inputs;
 mod response;
 mod response_sender;
 
@@ -17,6 +18,7 @@ use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::purge::abandoned_purge_line;
 
 use self::body_pieces::RequestBodyPieces;
+use self::request_inputs::RequestInputs;
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
 use crate::pipelined::PipelinePosition;
 use crate::redirect;
@@ -81,6 +83,8 @@ pub struct StreamExchange {
     /// Position of the request on its connection.
     position: PipelinePosition,
     driver: Option<ExchangeDriver>,
+    /// Inputs of the lookup, until the request is forwarded or has its response.
+    inputs: RequestInputs,
     /// Number of the last deadline.
     timer: u64,
     /// The deadline is set and has not passed.
@@ -118,6 +122,7 @@ impl SdkStreamContext {
             state: StreamPhase::Passing,
             position: PipelinePosition::default(),
             driver: None,
+            inputs: RequestInputs::default(),
             timer: 0,
             is_timed: false,
             body_length: 0,

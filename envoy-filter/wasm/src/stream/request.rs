@@ -10,11 +10,9 @@ use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
 use sszip_envoy_carrier::lookup::RouteIdentity;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
-use super::{
-    set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase, CLUSTER_PROPERTY,
-    REQUEST_BUFFER,
-};
-use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
+use super::request_inputs::RequestInputs;
+use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER};
+use crate::abi::{self, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
 use crate::pipelined::PipelinePosition;
 use crate::redirect;
 
@@ -45,18 +43,21 @@ impl StreamExchange {
             self.driver = Some(driver);
             return self.handle_purge_request();
         }
+        let mut inputs = RequestInputs::new(head);
         if settings.core.ssz.enable {
-            driver.load_node_capabilities(
-                &filter.node_capabilities(&abi::proxy_property(CLUSTER_PROPERTY)),
-            );
+            driver.load_node_capabilities(&filter.node_capabilities(inputs.cluster()));
         }
-        let length = request::announced_body_length(&head, is_all);
+        let length = request::announced_body_length(&inputs.head, is_all);
         let action = request::decide_request_head_action(&mut driver, length, is_all);
         self.driver = Some(driver);
         match action {
             RequestAction::Forward => self.forward_request(),
-            RequestAction::LookUp(body) => self.look_up_with_body(body),
+            RequestAction::LookUp(body) => {
+                self.inputs = inputs;
+                self.look_up_with_body(body)
+            }
             RequestAction::BufferBody => {
+                self.inputs = inputs;
                 let limit = filter.buffer_limit();
                 match length {
                     BodyLength::Known(length) if length > limit => {
@@ -113,7 +114,7 @@ impl StreamExchange {
         if is_last {
             return self.finish_request_body(length);
         }
-        match HEAD.copy_headers().content_length() {
+        match self.inputs.head.content_length() {
             Some(announced) => {
                 self.body_length = length;
                 match self.can_reserve_body(length, BodyLength::Known(announced)) {
@@ -179,10 +180,15 @@ impl StreamExchange {
             .driver
             .as_mut()
             .is_some_and(|driver| driver.reserve_body_copy(length));
-        match has_room {
-            true => self.look_up_request(abi::copy_buffer(REQUEST_BUFFER, length).as_deref()),
-            false => self.look_up_request(None),
+        if !has_room {
+            return self.look_up_request(None);
         }
+        let body = self.inputs.take_body(length);
+        let action = self.look_up_request(body.as_deref());
+        if self.state == StreamPhase::Waiting {
+            self.inputs.keep_body(body);
+        }
+        action
     }
 
     /// Handles the request trailers, which end the body.
@@ -214,22 +220,20 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
-        let (mut route, mut waiter) = (RouteIdentity::default(), None);
-        if let Some(exchange) = driver
-            .available_exchange()
-            .filter(|it| it.route_config().is_cache_enabled())
-        {
-            let cluster = abi::proxy_property(CLUSTER_PROPERTY);
-            route = RouteIdentity::new(exchange, &cluster, || {
-                abi::proxy_property(ROUTE_NAME_PROPERTY)
-            });
-            route.warn_unnamed_route(&cluster, |line| abi::write_proxy_log(LogLevel::Warn, line));
-            waiter = Some(self.root.lookup_waiter_of_stream(self.id));
-        }
-        let head = HEAD.copy_headers();
+        let exchange = driver.available_exchange();
+        let cached = exchange.filter(|it| it.route_config().is_cache_enabled());
+        let uncached = RouteIdentity::default();
+        let (head, route, port, waiter) = match cached {
+            Some(exchange) => {
+                let (head, route, port) = self.inputs.of_cached_exchange(exchange);
+                let waiter = self.root.lookup_waiter_of_stream(self.id);
+                (head, route, port, Some(waiter))
+            }
+            None => (&self.inputs.head, &uncached, 0, None),
+        };
         let lookup = LookupRequest {
             never_anew: true,
-            ..route.stream_lookup_request(&head, destination_port(), abi::monotonic_ms(), waiter)
+            ..route.stream_lookup_request(head, port, abi::monotonic_ms(), waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
             Ok(step) => self.handle_lookup_step(step),
@@ -288,6 +292,7 @@ impl StreamExchange {
     }
 
     fn forward_request(&mut self) -> StreamAction {
+        self.inputs = RequestInputs::default();
         if let Some(exchange) = self
             .driver
             .as_ref()
@@ -326,14 +331,4 @@ impl StreamExchange {
         HEAD.set_header("content-length", Some(length.as_bytes()));
         true
     }
-}
-
-const ROUTE_NAME_PROPERTY: &str = "xds\0route_name";
-const PORT_PROPERTY: &str = "destination\0port";
-
-/// Returns the port at which the request arrived; 0: unknown.
-fn destination_port() -> u16 {
-    let port = abi::proxy_property(PORT_PROPERTY);
-    let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
-    port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
 }

@@ -116,6 +116,8 @@ impl StreamExchange {
                     false => StreamAction::Continue,
                 }
             }
+            // the end of a body may arrive without bytes
+            StreamPhase::Buffering if length == 0 => self.buffer_response_piece(b"", is_last),
             StreamPhase::Buffering => {
                 let Some(piece) = copy_received_body(length) else {
                     return StreamAction::Reset;
@@ -157,7 +159,6 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Reset;
         };
-        // the end of a body may arrive without bytes
         let step = match piece {
             [] => Ok(HostStep::Await),
             _ => driver.handle_body_piece(piece),

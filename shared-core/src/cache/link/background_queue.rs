@@ -39,9 +39,18 @@ pub(super) struct StoreInParts {
     pub(super) sent: usize,
 }
 
-/// Whether an entry may be longer than the body of one message.
-fn is_long(store: &QueuedStore) -> bool {
-    store.entry.memory_weight() > MAX_BODY_BYTES as u64
+/// An entry in the queue, with the memory that it took when it was queued.
+#[derive(Debug)]
+struct WeightedStore {
+    store: QueuedStore,
+    weight: u64,
+}
+
+impl WeightedStore {
+    /// Whether the entry may be longer than the body of one message.
+    fn is_long(&self) -> bool {
+        self.weight > MAX_BODY_BYTES as u64
+    }
 }
 
 /// Entries to be stored, and leases to be released.
@@ -50,7 +59,9 @@ pub(super) struct BackgroundQueue {
     /// Maximum number of bytes of entries.
     max_bytes: u64,
     bytes: u64,
-    stores: VecDeque<QueuedStore>,
+    stores: VecDeque<WeightedStore>,
+    /// Number of long entries among them.
+    long_stores: usize,
     /// Releases are sent first, because other processes may wait for them.
     releases: VecDeque<CacheKey>,
 }
@@ -61,6 +72,7 @@ impl Default for BackgroundQueue {
             max_bytes: MAX_BYTES,
             bytes: 0,
             stores: VecDeque::new(),
+            long_stores: 0,
             releases: VecDeque::new(),
         }
     }
@@ -74,6 +86,8 @@ impl BackgroundQueue {
             return self.push_release(store.key);
         }
         self.bytes += weight;
+        let store = WeightedStore { store, weight };
+        self.long_stores += usize::from(store.is_long());
         self.stores.push_back(store);
         while self.stores.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
             match self.pop_store() {
@@ -92,9 +106,14 @@ impl BackgroundQueue {
 
     /// Takes the oldest entry.
     pub(super) fn pop_store(&mut self) -> Option<QueuedStore> {
-        let store = self.stores.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(store.entry.memory_weight());
-        Some(store)
+        self.remove_store(0)
+    }
+
+    fn remove_store(&mut self, at: usize) -> Option<QueuedStore> {
+        let removed = self.stores.remove(at)?;
+        self.bytes -= removed.weight;
+        self.long_stores -= usize::from(removed.is_long());
+        Some(removed.store)
     }
 
     /// Takes the oldest release.
@@ -104,12 +123,12 @@ impl BackgroundQueue {
 
     /// Whether an entry is so long that a callout has nothing else.
     pub(super) fn has_long_stores(&self) -> bool {
-        self.stores.iter().any(is_long)
+        self.long_stores > 0
     }
 
     /// Whether an entry shares a callout with other messages.
     pub(super) fn has_short_stores(&self) -> bool {
-        self.stores.iter().any(|store| !is_long(store))
+        self.stores.len() > self.long_stores
     }
 
     /// Takes the oldest entry that shares a callout with other messages, or that does not.
@@ -117,10 +136,8 @@ impl BackgroundQueue {
         let at = self
             .stores
             .iter()
-            .position(|store| is_long(store) == wants_long)?;
-        let store = self.stores.remove(at)?;
-        self.bytes = self.bytes.saturating_sub(store.entry.memory_weight());
-        Some(store)
+            .position(|store| store.is_long() == wants_long)?;
+        self.remove_store(at)
     }
 
     /// Whether releases are queued.
@@ -136,6 +153,7 @@ impl BackgroundQueue {
     /// Drops everything.
     pub(super) fn clear(&mut self) {
         self.stores.clear();
+        self.long_stores = 0;
         self.releases.clear();
         self.bytes = 0;
     }
