@@ -60,7 +60,7 @@ pub struct FilterRoot {
     /// Registration for a share of the memory for entries.
     registration: SandboxRegistration,
     /// Probes of nodes.
-    pub questions: ProbeQueue,
+    pub probes: ProbeQueue,
     /// Streams that may be woken or have a deadline, by context id.
     streams: RefCell<HashMap<u32, Weak<RefCell<dyn ResumableStream>>>>,
     woken: Arc<WokenRequestQueue>,
@@ -97,7 +97,7 @@ impl SdkRootContext {
             filter_settings: OnceCell::new(),
             store: OnceCell::new(),
             registration: SandboxRegistration::new(),
-            questions: ProbeQueue::default(),
+            probes: ProbeQueue::default(),
             streams: RefCell::default(),
             woken,
             event_loop,
@@ -201,12 +201,12 @@ impl FilterRoot {
         if let Some(store) = self.store.get() {
             store.make_due_callouts(&self.process);
         }
-        self.questions.send_queued_probes();
+        self.probes.send_queued_probes();
     }
 
     /// Handles the response to a callout, or its failure.
     pub fn handle_callout_response(&self, token: u32, fields: usize, length: usize) {
-        if self.questions.handle_probe_response(token, fields, length) {
+        if self.probes.handle_probe_response(token, fields, length) {
             return;
         }
         let Some(store) = self.store.get() else {
@@ -373,7 +373,7 @@ impl FilterRoot {
         let store = self.store.get();
         let has_queued = store.is_some_and(FilterOwnerLink::take_queued_mark);
         // the usual case, without a call of the proxy
-        let has_nothing = !has_queued && !self.questions.has_queued_probes();
+        let has_nothing = !has_queued && !self.probes.has_queued_probes();
         if self.has_ended.get() || context != self.id && has_nothing {
             return;
         }
@@ -412,7 +412,7 @@ impl FilterRoot {
         self.store
             .get()
             .is_some_and(FilterOwnerLink::has_due_callouts)
-            || self.questions.has_queued_probes()
+            || self.probes.has_queued_probes()
     }
 
     /// Sets the timer for callouts that are due, or that time out.

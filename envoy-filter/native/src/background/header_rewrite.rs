@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::request_head::BackgroundRequestHeaders;
+use sszip_envoy_carrier::background::BackgroundRequestHeaders;
 
 /// Time for which a recorded change is used, in milliseconds, since the
 /// router's routes may change.

@@ -6,13 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::exchange::Exchange;
-use sszip_envoy_carrier::response;
+use sszip_envoy_carrier::background::{pass_background_head_to_driver, BackgroundRequestHeaders};
 
 use super::header_rewrite::RouterHeaderRewriteTable;
-use super::request_head::BackgroundRequestHeaders;
 use crate::envoy::{EnvoyBodySlices, EnvoyEventScheduler, EnvoyHead, FilterConfigHandle};
 use crate::{clock, thread_pool};
 
@@ -265,13 +263,7 @@ impl BackgroundRequests {
     /// not needed.
     pub fn read_background_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
         self.drive_background_response(id, |driver| {
-            let is_delimited = response::is_body_delimited(head, is_all);
-            let response =
-                response::convert_head_for_driver(head, is_delimited, clock::unix_seconds());
-            let failure = UpstreamFailure::Status(response.status);
-            let judged =
-                driver.handle_upstream_head(response.clone(), failure, clock::monotonic_ms());
-            judged.is_ok() && matches!(driver.handle_response_head(response), Ok(HostStep::Observe))
+            pass_background_head_to_driver(driver, head, is_all, clock::read_host_clocks())
         });
     }
 

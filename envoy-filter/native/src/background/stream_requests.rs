@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use sszip_core::exchange::drive::ExchangeDriver;
+use sszip_envoy_carrier::background::BackgroundRequestHeaders;
 use sszip_envoy_carrier::head::HostMessageHead;
 
 use super::header_rewrite::{self, RouterHeaderRewrite};
-use super::request_head::BackgroundRequestHeaders;
 use super::requests::{BackgroundRequests, RESPONSE_TIMEOUT_MS};
 use crate::abi::HeaderType;
 use crate::clock;
@@ -39,17 +39,9 @@ impl StreamBackgroundSender {
 
     /// Enqueues a probe of the node for the driver. `head` is the head of the upstream request.
     pub fn enqueue_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyHead) {
-        let Some(path) = driver.probe_path(head.target()) else {
+        let Some(head) = BackgroundRequestHeaders::for_probe(&driver, head) else {
             return;
         };
-        let mut head = BackgroundRequestHeaders::from_head(head);
-        if let Some(exchange) = driver.available_exchange() {
-            head.apply_head_edits(exchange.upstream_edits());
-        }
-        head.set_body_length(0);
-        head.set_header(b":method", b"GET");
-        head.set_header(b":path", &path);
-        head.remove_router_headers();
         let ms = driver.next_timeout_ms().unwrap_or(RESPONSE_TIMEOUT_MS);
         self.enqueue_stream_request(driver, cluster, head, Vec::new(), ms);
     }

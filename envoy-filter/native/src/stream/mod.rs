@@ -6,7 +6,6 @@
 //! exchange is released.
 
 mod encode_body;
-mod pipelined;
 mod purge;
 mod redirect;
 mod request;
@@ -25,6 +24,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::HeadEdit;
 use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::HostMessageHead;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::REDIRECTED_FROM;
 
 use self::response_sender::UnsentResponseRemainder;
@@ -115,9 +115,8 @@ pub struct StreamExchange {
     driver: Option<ExchangeDriver>,
     /// Length of the request body that its head announces.
     announced: BodyLength,
-    /// Id of the client's connection, on which a response may be unsent.
-    connection: u64,
-    follows_unsent: bool,
+    /// Position of the request on its connection.
+    position: PipelinePosition,
     /// Created on first use.
     stream_scheduler: Option<Arc<EnvoyEventScheduler>>,
     /// Event of the last deadline.
@@ -162,8 +161,7 @@ impl StreamExchange {
             state: StreamPhase::Passing,
             announced: BodyLength::Unknown,
             driver,
-            connection: 0,
-            follows_unsent: false,
+            position: PipelinePosition::default(),
             stream_scheduler: None,
             timer: 0,
             is_timed: false,
@@ -385,6 +383,27 @@ impl StreamExchange {
     fn run_job(&mut self, stream: EnvoyStreamHandle, job: OffLoopJob) {
         let place = Arc::clone(&self.place);
         thread_pool::run_job_on_pool(job, &place, self.stream_scheduler(stream), JOB_DONE_EVENT);
+    }
+
+    /// Sends the driver's response at once, or after the previous response of a pipelined HTTP/1
+    /// connection.
+    fn respond_in_pipeline_order(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
+        if self.position.delays_response(|| stream.client_protocol()) {
+            self.enter_stream_phase(StreamPhase::Answering);
+            self.stream_scheduler(stream)
+                .schedule_event(DELAYED_RESPONSE_EVENT);
+            return StreamAction::Stop;
+        }
+        self.respond_immediately()
+    }
+
+    /// Sends the driver's response at once.
+    fn respond_immediately(&mut self) -> StreamAction {
+        self.enter_stream_phase(StreamPhase::Passing);
+        let driver = self.driver.take();
+        driver.map_or(StreamAction::Continue, |driver| {
+            StreamAction::Respond(Box::new(driver))
+        })
     }
 
     fn fail_exchange(&mut self, stream: EnvoyStreamHandle, step: &HostStep) -> StreamAction {

@@ -6,6 +6,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep, RequestBodyAvailabil
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::lookup::RouteIdentity;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 use sszip_envoy_carrier::settings::RequestSettings;
 
@@ -26,7 +27,7 @@ impl StreamExchange {
         filter: &FilterSettings,
         is_all: bool,
     ) -> StreamAction {
-        self.record_unsent_response(stream);
+        self.position = PipelinePosition::record_request(stream.client_connection_id());
         let head = stream.copy_message_head(HeaderType::Request);
         if self.adopt_redirected_driver(&head) {
             self.enter_stream_phase(StreamPhase::Forwarded);
@@ -333,10 +334,6 @@ impl StreamExchange {
         else {
             return;
         };
-        let target = exchange.upstream_request_target();
-        if !target.is_empty() {
-            stream.set_header(HeaderType::Request, ":path", Some(target));
-        }
         let received = stream.body_slices(BodyType::ReceivedRequest);
         let (buffered, received) = (
             stream.earlier_buffered_request_body(&received).len(),
@@ -353,11 +350,6 @@ impl StreamExchange {
         stream.append_to_body_buffer(into, body);
         stream.drain_body(BodyType::BufferedRequest, buffered);
         stream.drain_body(BodyType::ReceivedRequest, received);
-        let length = body.len().to_string();
-        stream.set_header(
-            HeaderType::Request,
-            "content-length",
-            Some(length.as_bytes()),
-        );
+        request::edit_rewritten_request_head(exchange, &stream.access_headers(HeaderType::Request));
     }
 }

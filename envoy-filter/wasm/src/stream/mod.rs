@@ -14,11 +14,11 @@ use proxy_wasm::types::{Action, BufferType, MapType};
 use sszip_core::exchange::drive::{ExchangeDriver, ExchangeFailureReason, HostStep};
 use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::HostMessageHead;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::purge::abandoned_purge_line;
 
 use self::body_pieces::RequestBodyPieces;
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
-use crate::pipelined::PipelinePosition;
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::RootTimerAction;
@@ -100,7 +100,7 @@ pub struct StreamExchange {
     /// Bytes that wait for the next of these deadlines.
     paced: Vec<u8>,
     /// Probes to send to the node.
-    questions: Vec<ExchangeDriver>,
+    probes: Vec<ExchangeDriver>,
     /// The response has a body, whose bytes can be replaced.
     has_body: bool,
     /// The response is complete.
@@ -126,7 +126,7 @@ impl SdkStreamContext {
             is_buffered: false,
             is_paced: false,
             paced: Vec::new(),
-            questions: Vec::new(),
+            probes: Vec::new(),
             has_body: false,
             is_whole: false,
             is_shown: false,
@@ -275,11 +275,11 @@ impl StreamExchange {
 
     /// Enqueues the exchange's probes, now that the head of the upstream request is final.
     fn enqueue_probes(&mut self) {
-        for question in self.questions.drain(..) {
-            if self.root.questions.has_probe_slot() {
+        for probe in self.probes.drain(..) {
+            if self.root.probes.has_probe_slot() {
                 let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
                 let cluster = abi::proxy_property(CLUSTER_PROPERTY);
-                self.root.questions.enqueue_probe(question, cluster, &head);
+                self.root.probes.enqueue_probe(probe, cluster, &head);
             }
         }
     }
@@ -295,6 +295,21 @@ impl StreamExchange {
             self.enter_stream_phase(StreamPhase::Passing);
         }
         self.report_exchange();
+    }
+
+    /// Sends the driver's response at once, or in a later call of the root if it must follow the
+    /// previous response of a pipelined HTTP/1 connection.
+    fn respond_in_pipeline_order(&mut self) -> StreamAction {
+        let is_delayed = self.root.is_in_hook()
+            && self
+                .position
+                .delays_response(|| abi::proxy_property(PROTOCOL_PROPERTY));
+        if is_delayed {
+            self.enter_stream_phase(StreamPhase::Delayed);
+            self.root.wake_stream(self.id);
+            return StreamAction::Stop;
+        }
+        StreamAction::Respond
     }
 
     /// Finishes the exchange if the proxy has all of the response: stores the fill, logs and
@@ -347,5 +362,7 @@ fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
 }
 
 const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
+/// Property with the version of HTTP of a request.
+const PROTOCOL_PROPERTY: &str = "request\0protocol";
 const REQUEST_BUFFER: BufferType = BufferType::HttpRequestBody;
 const RESPONSE_BUFFER: BufferType = BufferType::HttpResponseBody;

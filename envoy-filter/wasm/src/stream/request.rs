@@ -8,6 +8,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
 use sszip_envoy_carrier::lookup::RouteIdentity;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
     REQUEST_BUFFER,
 };
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
-use crate::pipelined::PipelinePosition;
 use crate::redirect;
 
 const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpRequestHeaders);
@@ -27,7 +27,7 @@ impl StreamExchange {
         let Some(filter) = root.filter_settings() else {
             return StreamAction::Continue;
         };
-        self.position = PipelinePosition::for_request();
+        self.position = PipelinePosition::record_request(connection_id());
         let head = HEAD.copy_headers();
         if self.adopt_redirected_driver(&head) {
             return StreamAction::Continue;
@@ -259,13 +259,7 @@ impl StreamExchange {
             },
             HostStep::Respond => {
                 self.report_exchange();
-                // of pipelined requests, the proxy accepts two responses within one of its events
-                if self.root.is_in_hook() && self.position.delays_response() {
-                    self.enter_stream_phase(StreamPhase::Delayed);
-                    self.root.wake_stream(self.id);
-                    return StreamAction::Stop;
-                }
-                StreamAction::Respond
+                self.respond_in_pipeline_order()
             }
             HostStep::RunJob(job) => match self.run_job(job) {
                 Some(step) => self.handle_lookup_step(step),
@@ -318,22 +312,29 @@ impl StreamExchange {
         if body.len() as u64 > limit || !abi::replace_buffer(REQUEST_BUFFER, body) {
             return false;
         }
-        let target = exchange.upstream_request_target();
-        if !target.is_empty() {
-            HEAD.set_header(":path", Some(target));
-        }
-        let length = body.len().to_string();
-        HEAD.set_header("content-length", Some(length.as_bytes()));
+        request::edit_rewritten_request_head(exchange, &HEAD);
         true
     }
 }
 
 const ROUTE_NAME_PROPERTY: &str = "xds\0route_name";
 const PORT_PROPERTY: &str = "destination\0port";
+const CONNECTION_ID_PROPERTY: &str = "connection\0id";
 
 /// Returns the port at which the request arrived; 0: unknown.
 fn destination_port() -> u16 {
-    let port = abi::proxy_property(PORT_PROPERTY);
-    let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
-    port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
+    u16::try_from(number_property(PORT_PROPERTY)).unwrap_or(0)
+}
+
+/// Returns the id of the connection on which the request arrived; 0: unknown.
+fn connection_id() -> u64 {
+    number_property(CONNECTION_ID_PROPERTY)
+}
+
+/// Returns the value of a property that is a number; 0: it has none.
+fn number_property(path: &str) -> u64 {
+    let value = abi::proxy_property(path);
+    value
+        .first_chunk::<8>()
+        .map_or(0, |value| u64::from_le_bytes(*value))
 }

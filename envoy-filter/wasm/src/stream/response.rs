@@ -4,7 +4,7 @@ use proxy_wasm::types::MapType;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_envoy_carrier::head::HostMessageHead;
-use sszip_envoy_carrier::response::{self, HookTimestamps, ReceivedResponseHead};
+use sszip_envoy_carrier::response::{self, ReceivedResponseHead};
 
 use super::{StreamAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
 use crate::abi::{self, StreamDirection, WasmContextHeaderMap};
@@ -29,13 +29,10 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
-        let now = HookTimestamps {
-            monotonic: abi::monotonic_ms(),
-            wall: abi::unix_seconds(),
-        };
-        while let Some(question) = driver.take_node_probe(None, now.monotonic) {
+        let now = abi::read_host_clocks();
+        while let Some(probe) = driver.take_node_probe(None, now.monotonic) {
             // a probe is sent when the upstream request is final
-            self.questions.push(question);
+            self.probes.push(probe);
         }
         let status = received.head.status();
         let details = abi::proxy_property(RESPONSE_DETAILS_PROPERTY);
