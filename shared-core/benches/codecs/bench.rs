@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(folder) => read_bodies(folder)?,
         None => vec![synthetic_body()],
     };
-    let (mut engines, absent) = engines::all_available_engines();
+    let (mut engines, absent) = engines::load_benchmark_codecs();
     let table = measure_engines(&mut engines, &bodies, &options)?;
     let report = to_json(&engines, &absent, &bodies, &table);
     match &options.json {

@@ -155,7 +155,7 @@ fn compression_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn E
             });
         }
     }
-    let (engines, absent) = engines::all_available_engines();
+    let (engines, absent) = engines::load_benchmark_codecs();
     for rival in absent {
         eprintln!("without {}: {}", rival.engine, rival.why);
     }

@@ -236,7 +236,7 @@ fn put(store: &DiskEntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>
             epoch: 0,
             height: None,
         },
-        stored_at: 1,
+        requested_at: 1,
         expires_at: u64::MAX,
     };
     for _ in 0..100_000 {

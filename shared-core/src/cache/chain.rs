@@ -41,11 +41,13 @@ pub struct NamespaceChain {
 impl NamespaceChain {
     /// Creates a chain in this state, with a tip floor that no other process shares.
     pub fn new(state: ChainState) -> Self {
-        Self::with_shared_tip_floor(state, TipFloor::default())
+        Self::new_in_process(state, TipFloor::default(), &Arc::default())
     }
 
-    /// Creates a chain whose tip floor is shared with other processes.
-    fn with_shared_tip_floor(state: ChainState, tip: TipFloor) -> Self {
+    /// Creates a chain that shares its tip floor with other processes, and `any_wrong` with the
+    /// other chains of this process.
+    fn new_in_process(state: ChainState, tip: TipFloor, any_wrong: &Arc<AtomicBool>) -> Self {
+        any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
         Self {
             epoch: AtomicU64::new(state.epoch),
             tip_since: AtomicU64::new(state.tip_since),
@@ -54,22 +56,8 @@ impl NamespaceChain {
             tip,
             wrong: AtomicBool::new(state.wrong),
             unchecked: AtomicBool::new(false),
-            any_wrong: Arc::default(),
-            last_known_state: Mutex::new(state),
-        }
-    }
-
-    /// Creates a chain that shares its tip floor with other processes, and `any_wrong` with the
-    /// other chains of this process.
-    fn with_shared_floor_and_flag(
-        state: ChainState,
-        tip: TipFloor,
-        any_wrong: &Arc<AtomicBool>,
-    ) -> Self {
-        any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
-        Self {
             any_wrong: Arc::clone(any_wrong),
-            ..Self::with_shared_tip_floor(state, tip)
+            last_known_state: Mutex::new(state),
         }
     }
 
@@ -492,7 +480,7 @@ impl NamespaceChains {
             })
         };
         let chain = chains.entry(namespace).or_insert_with(|| {
-            Arc::new(NamespaceChain::with_shared_floor_and_flag(
+            Arc::new(NamespaceChain::new_in_process(
                 state(),
                 tip(),
                 &self.any_wrong_chain,

@@ -84,18 +84,18 @@ struct NodeProbeState {
     wanted: u64,
 }
 
-/// The time of a node's next probe of one kind, in milliseconds, and the number of probes since the
-/// last usable response.
+/// The time of a node's next probe of one kind, in milliseconds, and the number of probes without a
+/// usable response.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProbeSchedule {
     at: u64,
-    in_vain: u32,
+    failures: u32,
 }
 
 impl RouteNodeCapabilities {
     /// Returns the facts about the chain of the named node that probes have detected so far.
     pub fn capabilities_of_node(&self, name: &[u8]) -> DetectedPresetAndForks {
-        self.with_capability_table(|table| {
+        self.modify_locked_capability_table(|table| {
             let node = table.find_probed_node(name);
             node.map(|node| node.known.clone()).unwrap_or_default()
         })
@@ -109,7 +109,7 @@ impl RouteNodeCapabilities {
         needs: RequiredNodeCapabilities,
         now: u64,
     ) -> Option<BeaconProbeEndpoint> {
-        self.with_capability_table(|table| table.take_due_node_probe(name, needs, now))
+        self.modify_locked_capability_table(|table| table.take_due_node_probe(name, needs, now))
     }
 
     /// Records the body of the named node's response to a probe. Returns whether it was usable.
@@ -125,13 +125,13 @@ impl RouteNodeCapabilities {
             BeaconProbeEndpoint::Spec => (NodeChainSpec::parse_spec_body(body), None),
             BeaconProbeEndpoint::Genesis => (None, parse_genesis_response_root(body)),
         };
-        self.with_capability_table(|table| {
+        self.modify_locked_capability_table(|table| {
             let Some(node) = table.find_probed_node(name) else {
                 return false;
             };
             let due = ProbeSchedule {
                 at: now.saturating_add(PROBE_FRESH_MS),
-                in_vain: 0,
+                failures: 0,
             };
             match (spec, root) {
                 (Some(spec), _) => {
@@ -154,7 +154,10 @@ impl RouteNodeCapabilities {
         })
     }
 
-    fn with_capability_table<T>(&self, action: impl FnOnce(&mut CapabilityTable) -> T) -> T {
+    fn modify_locked_capability_table<T>(
+        &self,
+        action: impl FnOnce(&mut CapabilityTable) -> T,
+    ) -> T {
         action(&mut lock_ignoring_poison(&self.0))
     }
 }
@@ -249,10 +252,10 @@ impl ProbeSchedule {
     /// Schedules the next probe in case this one has no usable response.
     fn schedule_probe_retry(&mut self, now: u64) {
         let pause = FIRST_RETRY_MS
-            .saturating_mul(1 << self.in_vain.min(16))
+            .saturating_mul(1 << self.failures.min(16))
             .min(PROBE_FRESH_MS);
         self.at = now.saturating_add(pause);
-        self.in_vain = self.in_vain.saturating_add(1);
+        self.failures = self.failures.saturating_add(1);
     }
 }
 

@@ -134,11 +134,11 @@ impl ValidatedConfig {
             self.first_head = Some(first.at.clone());
         }
         if !config.is_cache_enabled() {
-            let is_in_vain = !config.enable && place.answers;
+            let has_no_effect = !config.enable && place.answers;
             let name = place.name;
             return Ok(
                 match (config.active_policy.is_some(), config.cache.enable) {
-                    _ if !is_in_vain => None,
+                    _ if !has_no_effect => None,
                     (true, _) => Some(format!(
                     "\"method\" and the other settings of the policy have no effect in {name}: \
                      \"enable on\" is missing"

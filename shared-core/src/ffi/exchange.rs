@@ -472,7 +472,7 @@ pub(super) unsafe fn call_with_open_exchange<T>(
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
-pub(super) unsafe fn with_driver<T>(
+pub(super) unsafe fn call_with_driver<T>(
     exchange: *mut sszip_exchange,
     action: impl FnOnce(&mut ExchangeDriver) -> T,
 ) -> Option<T> {

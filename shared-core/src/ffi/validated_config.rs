@@ -240,8 +240,8 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
         };
         let added = config.plan.validate_and_add_route(&route_config, route);
         let added = added
-            .map(|text| text.map(|text| with_nginx_directive_names(&text)))
-            .map_err(|error| with_nginx_directive_names(&error));
+            .map(|text| text.map(|text| replace_setting_names_by_directives(&text)))
+            .map_err(|error| replace_setting_names_by_directives(&error));
         if added.is_ok() {
             let route_config = Box::new(sszip_config(Arc::new(route_config)));
             write_result!(settings, sszip_route_settings::from_config(&route_config));
@@ -294,9 +294,10 @@ pub unsafe extern "C" fn sszip_validated_config_check(
         let config = borrow_mut!(config);
         let checked = config.check_config().map(|()| {
             let warnings = config.plan.cross_route_warnings();
-            (!warnings.is_empty()).then(|| with_nginx_directive_names(&warnings.join("; ")))
+            (!warnings.is_empty())
+                .then(|| replace_setting_names_by_directives(&warnings.join("; ")))
         });
-        let checked = checked.map_err(|error| with_nginx_directive_names(&error));
+        let checked = checked.map_err(|error| replace_setting_names_by_directives(&error));
         // SAFETY: the function's contract.
         unsafe { config.return_operator_text(checked, text) }
     })
@@ -399,7 +400,7 @@ impl sszip_validated_config {
             self.plan
                 .set_global_directive_at(name, values, &prefix, DirectiveLocation { at })
         {
-            set.map_err(|error| with_nginx_directive_names(&error.to_string()))?;
+            set.map_err(|error| replace_setting_names_by_directives(&error.to_string()))?;
             if name == "cache_path" {
                 // a store whose folder cannot be used is removed from the plan
                 let store = self.plan.store.take();
@@ -417,7 +418,7 @@ impl sszip_validated_config {
         let set = directives.set_directive_with_location(name, &values, DirectiveLocation { at });
         set.map_err(|error| error.to_string())?;
         let warning = directives.take_directive_warning();
-        Ok(warning.map(|warning| with_nginx_directive_names(&warning)))
+        Ok(warning.map(|warning| replace_setting_names_by_directives(&warning)))
     }
 
     /// Returns the settings of a route; `None`: there is no such block.
@@ -480,7 +481,7 @@ fn strip_nul_terminator(text: &str) -> sszip_str {
 }
 
 /// Replaces the core's names of directives by nginx's, which have a prefix.
-fn with_nginx_directive_names(message: &str) -> String {
+fn replace_setting_names_by_directives(message: &str) -> String {
     message
         .replace("\"cache", "\"sszip_cache")
         .replace("\"method\"", "\"sszip_method\"")

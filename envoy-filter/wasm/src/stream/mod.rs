@@ -77,7 +77,7 @@ pub struct SdkStreamContext {
 pub struct StreamExchange {
     id: u32,
     root: Rc<FilterRoot>,
-    state: StreamPhase,
+    phase: StreamPhase,
     /// Position of the request on its connection.
     position: PipelinePosition,
     driver: Option<ExchangeDriver>,
@@ -87,26 +87,26 @@ pub struct StreamExchange {
     is_timed: bool,
     /// Number of bytes of the request body that have arrived.
     body_length: usize,
-    /// Pieces of a request body of unknown length: together with a long piece
-    /// they would exceed the proxy's buffer limit.
-    taken: RequestBodyPieces,
-    /// Piece that follows them, and is forwarded with the next one.
-    rest: Vec<u8>,
+    /// Pieces of a request body of unknown length, which the proxy must not buffer: together with
+    /// a long piece they would exceed its buffer limit.
+    buffered_pieces: RequestBodyPieces,
+    /// Piece that follows `buffered_pieces`, and is forwarded with the next one.
+    pending_piece: Vec<u8>,
     /// The proxy buffers the response body, up to its limit.
     is_buffered: bool,
     /// A deadline has resumed the response. From here on the proxy would buffer
     /// bytes that a hook lets pass, so that all of them are sent by deadlines.
     is_paced: bool,
-    /// Bytes that wait for the next of these deadlines.
-    paced: Vec<u8>,
+    /// Bytes of a paced response that wait for the next deadline.
+    paced_bytes: Vec<u8>,
     /// Probes to send to the node.
     probes: Vec<ExchangeDriver>,
     /// The response has a body, whose bytes can be replaced.
     has_body: bool,
     /// The response is complete.
-    is_whole: bool,
+    is_complete: bool,
     /// The driver observes the body, which is sent unchanged.
-    is_shown: bool,
+    is_observed: bool,
 }
 
 impl SdkStreamContext {
@@ -115,21 +115,21 @@ impl SdkStreamContext {
         let exchange = StreamExchange {
             id,
             root: Rc::clone(root),
-            state: StreamPhase::Passing,
+            phase: StreamPhase::Passing,
             position: PipelinePosition::default(),
             driver: None,
             timer: 0,
             is_timed: false,
             body_length: 0,
-            taken: RequestBodyPieces::default(),
-            rest: Vec::new(),
+            buffered_pieces: RequestBodyPieces::default(),
+            pending_piece: Vec::new(),
             is_buffered: false,
             is_paced: false,
-            paced: Vec::new(),
+            paced_bytes: Vec::new(),
             probes: Vec::new(),
             has_body: false,
-            is_whole: false,
-            is_shown: false,
+            is_complete: false,
+            is_observed: false,
         };
         let exchange = Rc::new(RefCell::new(exchange));
         let root = Rc::clone(root);
@@ -154,7 +154,7 @@ impl SdkStreamContext {
     /// log.
     pub fn finish_and_report_exchange(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
-        if exchange.state == StreamPhase::Purging {
+        if exchange.phase == StreamPhase::Purging {
             let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
             abi::write_proxy_log(LogLevel::Warn, &abandoned_purge_line(head.query()));
         }
@@ -180,9 +180,9 @@ impl StreamExchange {
             StreamAction::Continue => return Action::Continue,
             StreamAction::Stop => {}
             StreamAction::Respond => self.send_driver_response(),
-            StreamAction::Fail(lack) => {
-                let nothing = std::iter::empty();
-                abi::send_local_response(502, nothing, b"", lack.reason_name());
+            StreamAction::Fail(reason) => {
+                let no_headers = std::iter::empty();
+                abi::send_local_response(502, no_headers, b"", reason.reason_name());
             }
             StreamAction::Reset => abi::reset_stream(),
         }
@@ -226,7 +226,7 @@ impl StreamExchange {
         self.enter_stream_phase(StreamPhase::Passing);
         self.report_exchange();
         match step {
-            HostStep::Fail(lack) => StreamAction::Fail(*lack),
+            HostStep::Fail(reason) => StreamAction::Fail(*reason),
             _ => StreamAction::Reset,
         }
     }
@@ -236,8 +236,8 @@ impl StreamExchange {
     }
 
     /// Changes the phase, and cancels the deadline of the previous one.
-    fn enter_stream_phase(&mut self, state: StreamPhase) {
-        self.state = state;
+    fn enter_stream_phase(&mut self, phase: StreamPhase) {
+        self.phase = phase;
         self.is_timed = false;
     }
 
@@ -264,11 +264,11 @@ impl StreamExchange {
     /// Offers the driver of a forwarded request to the next stream: Envoy begins the stream of an
     /// internal redirect before any other event.
     fn offer_driver_to_redirect(&mut self) {
-        if self.state == StreamPhase::Forwarded {
+        if self.phase == StreamPhase::Forwarded {
             if let Some(driver) = self.driver.take() {
                 redirect::offer_redirected_driver(self.id, driver);
                 self.root
-                    .add_root_context_deadline(RootTimerAction::Canceled, 1);
+                    .add_root_context_deadline(RootTimerAction::OfferedDriver, 1);
             }
         }
     }
@@ -288,7 +288,7 @@ impl StreamExchange {
     /// truncated.
     fn finish_exchange(&mut self) {
         if let (StreamPhase::Buffering | StreamPhase::Streaming, Some(driver)) =
-            (self.state, &mut self.driver)
+            (self.phase, &mut self.driver)
         {
             // the result of the abort does not matter
             let _ = driver.abort_response();
@@ -335,7 +335,7 @@ impl ResumableStream for StreamExchange {
             return false;
         }
         self.is_timed = false;
-        match self.state {
+        match self.phase {
             _ if self.is_paced => self.send_collected_bytes(),
             StreamPhase::Buffering => self.end_buffering_window(),
             StreamPhase::Waiting | StreamPhase::Purging => self.resume_woken_operation(),

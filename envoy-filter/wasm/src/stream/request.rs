@@ -64,7 +64,7 @@ impl StreamExchange {
                         self.look_up_request(None)
                     }
                     _ => {
-                        self.state = StreamPhase::Reading;
+                        self.phase = StreamPhase::Reading;
                         StreamAction::Stop
                     }
                 }
@@ -100,12 +100,15 @@ impl StreamExchange {
     /// Handles the request body, whose first `length` bytes have arrived,
     /// buffered bytes included.
     pub fn handle_request_body(&mut self, length: usize, is_last: bool) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Reading => {}
             StreamPhase::Waiting | StreamPhase::Purging => return StreamAction::Stop,
             _ => {
-                if !self.rest.is_empty() {
-                    abi::prepend_to_buffer(REQUEST_BUFFER, &std::mem::take(&mut self.rest));
+                if !self.pending_piece.is_empty() {
+                    abi::prepend_to_buffer(
+                        REQUEST_BUFFER,
+                        &std::mem::take(&mut self.pending_piece),
+                    );
                 }
                 return StreamAction::Continue;
             }
@@ -142,32 +145,32 @@ impl StreamExchange {
             .root
             .filter_settings()
             .map_or(0, |it| it.buffer_limit());
-        let received = self.taken.total_length() + length;
+        let received = self.buffered_pieces.total_length() + length;
         let is_too_long = self.exceeds_body_limit(received as u64, limit / 2)
             || !self.can_reserve_body(received, BodyLength::Unknown);
-        if is_too_long && self.taken.total_length() == 0 {
+        if is_too_long && self.buffered_pieces.total_length() == 0 {
             return self.look_up_request(None);
         }
         let piece = abi::copy_buffer(REQUEST_BUFFER, length).filter(|piece| piece.len() == length);
-        let Some(piece) = piece.filter(|_| self.taken.has_piece_room()) else {
+        let Some(piece) = piece.filter(|_| self.buffered_pieces.has_piece_room()) else {
             // memory is exhausted
-            self.taken.restore_to_proxy();
+            self.buffered_pieces.restore_to_proxy();
             return self.look_up_request(None);
         };
         abi::replace_buffer(REQUEST_BUFFER, b"");
         if is_too_long {
-            self.taken.restore_to_proxy();
-            self.rest = piece;
+            self.buffered_pieces.restore_to_proxy();
+            self.pending_piece = piece;
             return self.look_up_request(None);
         }
-        self.taken.push(piece);
+        self.buffered_pieces.push(piece);
         StreamAction::Stop
     }
 
     /// Completes the body, whose last `length` bytes are in the proxy's buffer.
     fn finish_request_body(&mut self, length: usize) -> StreamAction {
-        self.body_length = length + self.taken.total_length();
-        if !self.taken.restore_to_proxy() {
+        self.body_length = length + self.buffered_pieces.total_length();
+        if !self.buffered_pieces.restore_to_proxy() {
             return StreamAction::Reset;
         }
         self.look_up_buffered_body()
@@ -187,10 +190,10 @@ impl StreamExchange {
 
     /// Handles the request trailers, which end the body.
     pub fn handle_request_trailers(&mut self) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Reading => {
                 // the proxy has the bytes that the filter let it buffer
-                let buffered = match self.taken.total_length() {
+                let buffered = match self.buffered_pieces.total_length() {
                     0 => self.body_length,
                     _ => 0,
                 };
@@ -200,7 +203,7 @@ impl StreamExchange {
                 StreamAction::Stop
             }
             // the proxy has no buffer for the rest any more
-            _ if !self.rest.is_empty() => StreamAction::Reset,
+            _ if !self.pending_piece.is_empty() => StreamAction::Reset,
             _ => StreamAction::Continue,
         }
     }
@@ -228,7 +231,7 @@ impl StreamExchange {
         }
         let head = HEAD.copy_headers();
         let lookup = LookupRequest {
-            never_anew: true,
+            no_background_update: true,
             ..route.stream_lookup_request(&head, destination_port(), abi::monotonic_ms(), waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
@@ -272,7 +275,7 @@ impl StreamExchange {
 
     /// Repeats the lookup or the purge of a woken stream.
     pub(super) fn resume_woken_operation(&mut self) {
-        let act = match self.state {
+        let act = match self.phase {
             StreamPhase::Waiting => self.look_up_buffered_body(),
             StreamPhase::Purging => self.handle_purge_request(),
             StreamPhase::Delayed => StreamAction::Respond,

@@ -135,7 +135,7 @@ impl OwnerLink {
             key,
             about,
             fresh,
-            age: now.saturating_sub(metadata.stored_at),
+            age: now.saturating_sub(metadata.requested_at),
             if_final,
             total: length as u64,
             entry: body,

@@ -46,8 +46,9 @@ pub(super) struct LookupJob {
     pub(super) token: FlightLeadership,
     /// Whether only one process should fetch the key, so that a lease is requested.
     pub(super) leases: bool,
-    /// Whether the fetch of another process is of no use here, so that no lease is requested.
-    pub(super) waits_in_vain: bool,
+    /// Whether the lookup does not wait for the fetch of another process, so that no lease is
+    /// requested.
+    pub(super) skips_wait: bool,
     /// Whether an event of the key was received while the lookup was open. It may have overtaken the
     /// reply that it follows.
     pub(super) missed_event: bool,

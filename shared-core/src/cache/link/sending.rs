@@ -219,7 +219,7 @@ fn append_messages_of_store(
 }
 
 fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {
-    let requests_lease = lookup.leases && !lookup.waits_in_vain;
+    let requests_lease = lookup.leases && !lookup.skips_wait;
     ProcessMessage::Lookup {
         id,
         key: lookup.key,
@@ -279,7 +279,7 @@ fn store_message(
 ) -> Option<(ProcessMessage, Option<StoreInParts>)> {
     let about_entry = store.entry.response_metadata();
     let fresh = about_entry.expires_at.checked_sub(now)?;
-    let age = now.saturating_sub(about_entry.stored_at);
+    let age = now.saturating_sub(about_entry.requested_at);
     let body = MessageBody::from(EncodedEntry::from_entry(&store.entry)?);
     let total = body.byte_length();
     let (id, entry, in_parts) = if total <= MAX_BODY_BYTES {

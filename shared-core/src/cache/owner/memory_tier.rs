@@ -78,12 +78,12 @@ impl OwnerMemoryEntry {
     pub fn from_disk_entry(stored: DiskEntry, now: ClockReading) -> Self {
         let EntryRecordAttributes {
             about,
-            stored_at,
+            requested_at,
             expires_at,
         } = stored.header;
-        let left = expires_at.saturating_sub(now.unix.max(stored_at));
+        let left = expires_at.saturating_sub(now.unix.max(requested_at));
         Self {
-            age_ms: now.unix.saturating_sub(stored_at),
+            age_ms: now.unix.saturating_sub(requested_at),
             is_stored: AtomicBool::new(!stored.is_old),
             ..Self::with_body_and_lifetime(about, stored.body, left, now)
         }
@@ -514,7 +514,7 @@ mod tests {
             let stored = DiskEntry {
                 header: EntryRecordAttributes {
                     about: about(LifetimeClass::Resource),
-                    stored_at: at(0).unix,
+                    requested_at: at(0).unix,
                     expires_at: at(1_000).unix,
                 },
                 body,
@@ -532,7 +532,7 @@ mod tests {
         let stored = |is_old| DiskEntry {
             header: EntryRecordAttributes {
                 about: about(LifetimeClass::Resource),
-                stored_at: 1_000_000,
+                requested_at: 1_000_000,
                 expires_at: 1_010_000,
             },
             body: EntryBytes::Owned(vec![2; 10]),

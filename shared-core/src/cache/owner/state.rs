@@ -411,7 +411,7 @@ impl Owner {
     ) -> Result<(), StoreWriteRejection> {
         let header = EntryRecordAttributes {
             about: entry.entry_store_attributes().clone(),
-            stored_at: now.unix.saturating_sub(entry.age_ms(now)),
+            requested_at: now.unix.saturating_sub(entry.age_ms(now)),
             expires_at: now.unix.saturating_add(entry.remaining_ttl(now)),
         };
         let put = self

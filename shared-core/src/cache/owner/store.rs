@@ -217,7 +217,7 @@ mod tests {
                 generation: NOW.unix,
                 ..StoredEntryAttributes::default()
             },
-            stored_at: NOW.unix,
+            requested_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
         disk.put_entry(&key(n), &header, b"body").unwrap();
@@ -257,7 +257,7 @@ mod tests {
         };
         let header = EntryRecordAttributes {
             about: about.clone(),
-            stored_at: NOW.unix,
+            requested_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
         disk.put_entry(&key(1), &header, b"body").unwrap();

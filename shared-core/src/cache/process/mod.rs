@@ -84,8 +84,8 @@ pub struct ProcessCacheState {
     pub memo: CallKeyCache,
     /// Results that are cached after a confirmation only.
     pub repeated: UnconfirmedResultTable,
-    /// Keys for which no request waits.
-    pub unkept: negative_cache::NegativeCache,
+    /// Keys whose last response was not stored, for which no request waits.
+    pub negative_cache: negative_cache::NegativeCache,
     /// Keys of entries that were stored and failed the strict check.
     pub unreadable: StrictCheckKeyTable,
     /// Results of hit verification.
