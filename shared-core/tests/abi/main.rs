@@ -5,7 +5,7 @@
 
 mod header;
 mod hosts;
-mod nulls;
+mod null_arguments;
 mod numbers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -13,19 +13,24 @@ const FOLDER: &str = "SSZIP_STORE_FOLDER";
 const ARGUMENT: &str = "SSZIP_STORE_ARGUMENT";
 
 /// A child process of the test binary, and the reports that it writes.
-pub struct Running {
+pub struct StoreProcess {
     child: Child,
     pub reports: Receiver<String>,
 }
 
 /// Starts `role` on the store in `folder`.
-pub fn start(role: &str, folder: &Path, argument: u64, environment: &[(&str, &str)]) -> Running {
+pub fn start(
+    role: &str,
+    folder: &Path,
+    argument: u64,
+    environment: &[(&str, &str)],
+) -> StoreProcess {
     let command = Command::new(std::env::current_exe().unwrap());
     run(command, role, folder, argument, environment)
 }
 
 /// Starts `role` in a mount namespace of its own, whose file systems are unmounted with it.
-pub fn start_in_mount_namespace(role: &str, folder: &Path) -> Running {
+pub fn start_in_mount_namespace(role: &str, folder: &Path) -> StoreProcess {
     let mut command = Command::new("unshare");
     command.arg("--mount");
     if !rustix::process::geteuid().is_root() {
@@ -41,7 +46,7 @@ fn run(
     folder: &Path,
     argument: u64,
     environment: &[(&str, &str)],
-) -> Running {
+) -> StoreProcess {
     let mut child = command
         .args(["--exact", "child::child", "--nocapture"])
         .env(ROLE, role)
@@ -61,10 +66,10 @@ fn run(
             }
         }
     });
-    Running { child, reports }
+    StoreProcess { child, reports }
 }
 
-impl Running {
+impl StoreProcess {
     /// Kills the child, and returns all of its reports.
     pub fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();

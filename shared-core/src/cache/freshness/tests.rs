@@ -1,4 +1,4 @@
-mod ends;
+mod block_ranges;
 
 use std::sync::{Arc, LazyLock};
 

@@ -102,7 +102,7 @@ impl Exchange {
         if reason == Reason::Memory {
             return;
         }
-        shared.unreadable.remember_unreadable_entry(key, now);
+        shared.strict_check_keys.remember_unreadable_entry(key, now);
         if let Some(owner) = shared.owner_client() {
             let query = format!("key={}", const_hex::encode(key));
             // the result of the purge is ignored

@@ -10,10 +10,10 @@ use crate::cache::store::StoreWriteOutageReason;
 
 mod direct;
 mod following;
-mod forms;
 mod inactive;
 mod polls;
 mod sessions;
+mod unchecked_entries;
 
 const KEY: CacheKey = [7; 32];
 
