@@ -3,7 +3,7 @@
 //!
 //! zlib, ISA-L's igzip and zstd are the system's shared libraries, loaded at run time: nginx's
 //! gzip uses that zlib, and a machine without one of them still measures the rest. Each engine
-//! keeps its state from body to body, which favours zlib: nginx sets up a new stream for each
+//! keeps its state from body to body, an advantage for zlib: nginx sets up a new stream for each
 //! response.
 
 use libdeflate_sys as ld;

@@ -312,7 +312,7 @@ struct TruncatedStruct {
 const PAGE: usize = 64 << 10;
 
 impl TruncatedStruct {
-    fn of<T>(whole: &T, length: usize) -> Self {
+    fn new<T>(whole: &T, length: usize) -> Self {
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the pages are new; the second is made inaccessible, and the bytes fit into the
         // first.
@@ -346,7 +346,7 @@ fn other_sizes<T>(sized: impl Fn(usize) -> T, mut call: impl FnMut(*const T) -> 
     }
     // the struct of an older host ends earlier, at the end of the readable memory
     for size in (8..own).step_by(8) {
-        let short = TruncatedStruct::of(&sized(size), size);
+        let short = TruncatedStruct::new(&sized(size), size);
         assert_eq!(call(short.pointer()), SSZIP_STATUS_MISUSE, "{size}");
     }
     assert_eq!(call(null()), SSZIP_STATUS_NULL);

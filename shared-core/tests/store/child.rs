@@ -1,6 +1,6 @@
 //! A second process of this test binary, to be killed.
 //!
-//! The child runs the test [`child`], which returns at once unless a role is set. It reports
+//! The child runs the test [`role_runs_in_a_process_of_its_own`], which returns at once unless a role is set. It reports
 //! acknowledged operations on its standard output, in lines that begin with `@`.
 
 use std::io::{BufRead, BufReader, Write};
@@ -48,7 +48,11 @@ fn run(
     environment: &[(&str, &str)],
 ) -> StoreProcess {
     let mut child = command
-        .args(["--exact", "child::child", "--nocapture"])
+        .args([
+            "--exact",
+            "child::role_runs_in_a_process_of_its_own",
+            "--nocapture",
+        ])
         .env(ROLE, role)
         .env(FOLDER, folder)
         .env(ARGUMENT, argument.to_string())
@@ -93,7 +97,7 @@ pub fn report(line: std::fmt::Arguments<'_>) {
 }
 
 #[test]
-fn child() {
+fn role_runs_in_a_process_of_its_own() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };

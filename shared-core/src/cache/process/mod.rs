@@ -192,7 +192,7 @@ impl ProcessCacheState {
     }
 
     /// Sends a fetched response to the followers of its flight, unless a purge came into effect after
-    /// `generation`, that of the request to the node.
+    /// `generation`, the purge generation when the request was sent to the node.
     pub fn publish_to_followers(
         &self,
         token: FlightLeadership,

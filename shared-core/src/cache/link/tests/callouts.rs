@@ -36,7 +36,7 @@ struct MadeCallout {
     messages: Vec<ProcessMessage>,
 }
 
-/// A host that makes callouts, and answers them as the tests say.
+/// A host that makes callouts, which the tests answer.
 struct CalloutTestHost {
     shared: ProcessCacheState,
     link: Arc<OwnerLink>,
