@@ -91,32 +91,36 @@ impl NamespaceChain {
 
     /// Replaces the state by the one that the owner has published. A higher head that a response
     /// has reported here is kept.
-    pub fn apply_owner_state(&self, mut news: ChainState) {
-        self.tip.reset_epochs_if_ahead(news.epoch);
+    pub fn apply_owner_state(&self, mut published: ChainState) {
+        self.tip.reset_epochs_if_ahead(published.epoch);
         self.modify_locked_chain_state(|state| {
             // a later epoch has arrived with an entry before this event
-            let is_overtaken = state.is_heard && news.epoch < state.epoch;
+            let is_overtaken = state.is_heard && published.epoch < state.epoch;
             if is_overtaken {
-                news.epoch = state.epoch;
-                news.since = state.since;
+                published.epoch = state.epoch;
+                published.since = state.since;
             }
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
-            let is_same = state.is_only_extended_by(&news);
-            let is_new = state.head != news.head;
+            let is_same = state.is_only_extended_by(&published);
+            let is_new = state.head != published.head;
             // entries that were fetched since a block was shown here stay valid when the owner
             // reports the block
-            let is_acknowledged =
-                news.epoch == state.epoch + 1 && self.tip.last_tip_expiry_epoch() == state.epoch;
-            let keeps = is_same && (is_acknowledged || news.epoch == state.epoch);
-            let tip_since = if keeps { state.tip_since } else { news.epoch };
+            let is_acknowledged = published.epoch == state.epoch + 1
+                && self.tip.last_tip_expiry_epoch() == state.epoch;
+            let keeps = is_same && (is_acknowledged || published.epoch == state.epoch);
+            let tip_since = if keeps {
+                state.tip_since
+            } else {
+                published.epoch
+            };
             let shown = match is_same {
                 true => std::mem::take(&mut state.shown),
                 false => Vec::new(),
             };
-            for sighting in &news.shown {
+            for sighting in &published.shown {
                 self.tip.record_shown_block(sighting.height);
             }
-            *state = news;
+            *state = published;
             state.is_heard = is_overtaken;
             state.tip_since = tip_since;
             for sighting in shown {
@@ -197,7 +201,8 @@ impl NamespaceChain {
         self.known_head.load(Ordering::Acquire)
     }
 
-    /// The highest head that is known in this process or in a process that shares the floor.
+    /// Returns the highest head that is known in this process or in a process that shares the
+    /// floor.
     pub fn highest_seen_head(&self) -> u64 {
         self.tip
             .highest_known_head()
@@ -408,14 +413,14 @@ impl<'a> ChainDependency<'a> {
     }
 
     /// Records the epoch and the head of an entry that the owner sent, whose epoch may be newer
-    /// than the owner's last event. Returns whether its head was news.
+    /// than the owner's last event. Returns whether its head was new.
     pub fn record_entry_from_owner(&self) -> bool {
         self.chain.adopt_newer_entry_epoch(self.epoch);
         self.record_newer_entry_head()
     }
 
     /// Expires the entries about older heads, if this entry depends on a newer head. Returns
-    /// whether its head was news.
+    /// whether its head was new.
     pub fn record_newer_entry_head(&self) -> bool {
         match self.on {
             ChainDependencyTarget::Head(height) if self.is_unaffected_by_reorgs() => {

@@ -390,8 +390,9 @@ pub unsafe extern "C" fn sszip_exchange_response_sent(
 }
 
 /// Reads the response head as the upstream sent it, before the host hides,
-/// adds or changes a header, and before `sszip_exchange_response_head`, where
-/// the host can tell the two apart. `failure`, an `sszip_failure`, is the way
+/// adds or changes a header. A host that has this head calls the function
+/// before `sszip_exchange_response_head`, which reads the changed head.
+/// `failure`, an `sszip_failure`, is the way
 /// in which the upstream failed if the status is a failure and
 /// `sszip_exchange_upstream_failed` was not called. Writes to `replaced`
 /// whether a stored response replaces the upstream's, with

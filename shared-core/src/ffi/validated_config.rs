@@ -69,8 +69,9 @@ pub struct sszip_route {
     /// The namespace contains variables, so that it differs from request to
     /// request.
     pub per_request: bool,
-    /// Requests end on the route.
-    pub answers: bool,
+    /// The host handles requests on the route itself; the route is not only a
+    /// container of inner routes.
+    pub handles_requests: bool,
     /// The route accepts purges.
     pub purges: bool,
     /// URL of the upstream as the configuration names it; NULL `data`: the
@@ -182,10 +183,11 @@ pub unsafe extern "C" fn sszip_validated_config_set(
     })
 }
 
-/// Adds the route of the block `*block` inside the block `outer`; 0: a block
-/// without directives. On `SSZIP_STATUS_OK` writes the settings of the route
-/// to `settings`, and the number of a new block to `*block` if that is 0. The
-/// struct is the host's; `settings->config` is valid until
+/// Adds a route with the directives of the block `*block`, which inherits
+/// further directives from the block `outer`. Either number may be 0, for a
+/// block without directives. On `SSZIP_STATUS_OK` writes the settings of the
+/// route to `settings` and, if `*block` is 0, the number of a new block to
+/// `*block`. The struct is the host's; `settings->config` is valid until
 /// `sszip_validated_config_free`.
 ///
 /// Writes a text for the operator to `text`: on `SSZIP_STATUS_OK` a warning,
@@ -233,7 +235,7 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
                 (false, true) => NamespaceSource::Derived,
                 (false, false) => NamespaceSource::Fixed(name_space),
             },
-            answers: route.answers,
+            handles_requests: route.handles_requests,
             purges: route.purges,
             body_buffer: (route.body_buffer > 0).then_some(route.body_buffer),
             is_http_1_0: route.is_http_1_0,

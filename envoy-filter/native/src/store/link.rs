@@ -153,11 +153,11 @@ impl OwnerLinkThread {
             };
             polled.push(PollFd::new(&connection.socket, wanted));
         }
-        let patience = (self.tick_at != 0).then(|| {
+        let timeout = (self.tick_at != 0).then(|| {
             let left = self.tick_at.saturating_sub(monotonic_ms());
             Timespec::try_from(Duration::from_millis(left)).unwrap_or_default()
         });
-        if poll(&mut polled, patience.as_ref()).is_err() {
+        if poll(&mut polled, timeout.as_ref()).is_err() {
             // a signal interrupted the call: the caller calls again
             return PollFlags::empty();
         }

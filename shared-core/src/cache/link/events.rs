@@ -180,12 +180,12 @@ impl OwnerLink {
             SessionEvent::LateReply { .. } => {}
             SessionEvent::Chain {
                 namespace,
-                state: news,
+                state: published,
             } => {
-                let unknown = || ChainState::new_without_blocks(news.heights, 0);
+                let unknown = || ChainState::new_without_blocks(published.heights, 0);
                 self.chains
                     .get_or_add_chain(namespace, unknown)
-                    .apply_owner_state(*news);
+                    .apply_owner_state(*published);
                 if let Some(reported) = &mut state.session.reported_chains {
                     reported.push(namespace);
                 }

@@ -89,7 +89,7 @@ impl SessionState {
         self.stage != SessionStage::Closed
     }
 
-    /// How the owner is reachable, for the log.
+    /// Returns whether the owner can be used, for the log.
     pub(super) fn reachability(&self) -> OwnerReachability {
         match self.unusable {
             _ if self.is_open() => OwnerReachability::Reachable,
