@@ -70,8 +70,8 @@ sszip_cache_method acme_getVersion     class=config;
 sszip_cache_method eth_getProof        class=none;
 ```
 
-The rules for finality, new heads and reorganisations are those of the methods in the table, whose
-last column has the same form:
+The rules for finality, new heads and reorganisations are the same as for the methods in the table,
+whose last column has the same form:
 
 | Form | The result depends on |
 |---|---|
