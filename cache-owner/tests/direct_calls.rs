@@ -285,7 +285,7 @@ fn entry_of_version(version: u64) -> CacheEntry {
     };
     let payload = EntryPayload::Raw(version.to_le_bytes().to_vec().into());
     let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, metadata);
-    entry.with_stored_time_and_ttl(now(), 600_000)
+    entry.with_lifetime(now(), 600_000)
 }
 
 fn check_version(entry: &CacheEntry, oldest: u64) {

@@ -67,7 +67,7 @@ impl OwnerStore for SlowStore {
                     epoch: 0,
                     height: None,
                 },
-                stored_at: now.unix,
+                requested_at: now.unix,
                 expires_at: now.unix + 60_000,
             },
             body: EntryBytes::Pinned(Arc::new(b"from the disk")),

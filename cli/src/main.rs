@@ -1,8 +1,8 @@
 //! `sszip`: SSZ and JSON on the command line.
 
 mod args;
-mod explain;
 mod input;
+mod input_hints;
 mod output;
 mod resolve_type;
 mod stdout_state;
@@ -79,7 +79,7 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             }
             let ssz = input::read_input(files.input.as_deref())?;
             let wrong = |error: SszError| {
-                CommandError::Data(explain::explain_invalid_ssz_input(
+                CommandError::Data(input_hints::explain_invalid_ssz_input(
                     &type_arguments,
                     &ssz,
                     &error,
@@ -117,7 +117,7 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             let ssz = input::read_input(input)?;
             let checked = check_ssz(&schema, ty, &ssz);
             checked.map_err(|error| {
-                CommandError::Data(explain::explain_invalid_ssz_input(
+                CommandError::Data(input_hints::explain_invalid_ssz_input(
                     &type_arguments,
                     &ssz,
                     &error,
@@ -137,7 +137,7 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
                 let (schema, ty, _) = type_arguments.resolve_type_arguments()?;
                 let ssz = input::read_input(input)?;
                 let wrong = |error: SszError| {
-                    CommandError::Data(explain::explain_invalid_ssz_input(
+                    CommandError::Data(input_hints::explain_invalid_ssz_input(
                         &type_arguments,
                         &ssz,
                         &error,

@@ -32,8 +32,8 @@ impl SszTypeOptions {
             None => return Err(self.missing_fork_error()),
         };
         let usage = |bad: SchemaError| {
-            let meant = suggest_type(&self.name, Some(fork), self.preset);
-            CommandError::Usage(format!("{fork}, {}: {bad}{meant}", self.preset))
+            let suggestion = suggest_type(&self.name, Some(fork), self.preset);
+            CommandError::Usage(format!("{fork}, {}: {bad}{suggestion}", self.preset))
         };
         let (schema, ty) = self.resolve_in_fork(fork, self.preset).map_err(usage)?;
         Ok((schema, ty, self.fork))
@@ -61,19 +61,19 @@ impl SszTypeOptions {
         if forks_with_type(name, self.preset).next().is_some() {
             return Ok(name);
         }
-        let meant = suggest_type(name, None, self.preset);
+        let suggestion = suggest_type(name, None, self.preset);
         Err(CommandError::Usage(format!(
-            "no fork has the type {name}{meant}"
+            "no fork has the type {name}{suggestion}"
         )))
     }
 
     fn missing_fork_error(&self) -> CommandError {
         let name = &self.name;
         match suggest_type(name, None, self.preset) {
-            meant if meant.is_empty() => {
+            suggestion if suggestion.is_empty() => {
                 CommandError::Usage(format!("{name} differs between forks; add --fork"))
             }
-            meant => CommandError::Usage(format!("no fork has the type {name}{meant}")),
+            suggestion => CommandError::Usage(format!("no fork has the type {name}{suggestion}")),
         }
     }
 }

@@ -8,8 +8,8 @@ use sszip_core::ssz::{
 };
 
 use crate::args::SszTypeOptions;
-use crate::explain;
 use crate::input::InputFileReader;
+use crate::input_hints;
 use crate::CommandError;
 
 /// The reason why a conversion to SSZ fails: the input cannot be read, or is no value of the type.
@@ -65,12 +65,9 @@ pub fn json_to_ssz(
     };
     read.map_err(|no| match no {
         ConversionError::Failure(failure) => failure,
-        ConversionError::Value(error) => CommandError::Data(explain::explain_invalid_json_input(
-            type_arguments,
-            form,
-            &mut pieces,
-            &error,
-        )),
+        ConversionError::Value(error) => CommandError::Data(
+            input_hints::explain_invalid_json_input(type_arguments, form, &mut pieces, &error),
+        ),
     })
 }
 

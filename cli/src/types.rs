@@ -29,8 +29,8 @@ pub fn format_type_listing(
         return Ok(schema.named_types().map(line).collect());
     };
     let Some(ty) = schema.find_type(name) else {
-        let meant = suggest_type(name, Some(fork), preset);
-        return Err(format!("{fork} has no type {name}{meant}"));
+        let suggestion = suggest_type(name, Some(fork), preset);
+        return Err(format!("{fork} has no type {name}{suggestion}"));
     };
     let ty = schema.type_by_id(ty);
     let mut text = format!("{}: {}\n", ty.name, format_type_size(ty));

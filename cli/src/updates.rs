@@ -12,8 +12,8 @@ use sszip_core::ssz::{
 };
 
 use crate::args::{NetworkName, SszTypeOptions};
-use crate::explain;
 use crate::input::{InputFileReader, READ_BYTES};
+use crate::input_hints;
 use crate::output::CommandOutputWriter;
 use crate::to_ssz::convert_buffered_by_version;
 use crate::CommandError;
@@ -70,7 +70,8 @@ pub fn updates_to_ssz(
     let items: Vec<&RawValue> = match serde_json::from_slice(&json) {
         Ok(items) => items,
         Err(error) => {
-            let why = explain::explain_missing_array(&json).unwrap_or_else(|| error.to_string());
+            let why =
+                input_hints::explain_missing_array(&json).unwrap_or_else(|| error.to_string());
             return Err(CommandError::Data(why));
         }
     };
@@ -167,7 +168,7 @@ impl<'o> EncodedLightClientUpdate<'o> {
             let n = all.len();
             let at = octets.len() - rest.len();
             let wrong = |why: String| {
-                let content_hint = explain::describe_unsupported_input(octets);
+                let content_hint = input_hints::describe_unsupported_input(octets);
                 let content_hint =
                     content_hint.map_or(String::new(), |nature| format!("; the input is {nature}"));
                 CommandError::Data(format!("[{n}], byte {at}: {why}{content_hint}"))

@@ -235,7 +235,7 @@ def large_text(data):
     return [
         table(
             ["", "From", "Latency us", "Worker CPU us", "Owner CPU us", "GB/s by time", "by CPU"]
-            + ["GB/s end to end", "Bytes", "From there", "Asked the node"],
+            + ["GB/s end to end", "Bytes", "From there", "Upstream requests"],
             rows,
         ),
         *logged(data),

@@ -11,10 +11,10 @@ from goals import goals
 __all__ = ["Figures", "goals", "html", "markdown", "summary", "without_places"]
 MET = {True: "met", False: "not met", None: "-"}
 CLOSED = ["Server", "Requests/s", "... per core", "CPU us", "p50 ms", "p99", "p99.9", "max",
-          "Bytes", "Asked the node", "RSS MB", "Right?"]
+          "Bytes", "Upstream requests", "RSS MB", "Right?"]
 RATE = ["Server", "Answered", "p50 ms", "p99", "p99.9", "max", "CPU of a core", "RSS MB", "Right?"]
 HEAD = [*CLOSED[:-1], "Late", "at most ms", "Right?"]
-HERD = ["Server", "Asked the node", "Last answer after ms", "Median ms", "CPU ms", "Right?"]
+HERD = ["Server", "Upstream requests", "Last answer after ms", "Median ms", "CPU ms", "Right?"]
 LARGE = ["Server", "Hot requests/s", "p50 ms", "p99", "p99.9", "max", "5 MB misses/s", "CPU of a core",
          "RSS MB", "Right?"]
 WITNESS = ["Server", "ms", "CPU ms", "MB sent", "Grew by MB", "Right?"]
@@ -311,7 +311,7 @@ def in_short(results):
             cells.append(share(figures["head"].mid(key, "asked")))
         lines.append(cells)
     unit = "requests/s of one core" if value == "per_core" else "requests/s"
-    header = ["", *(title for _, title in there)] + (["asked the node"] if "head" in figures else [])
+    header = ["", *(title for _, title in there)] + (["upstream requests"] if "head" in figures else [])
     return f"{unit[0].upper()}{unit[1:]}; * some answers were wrong.", header, lines
 
 

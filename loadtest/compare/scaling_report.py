@@ -82,7 +82,7 @@ def costs(results):
 
 def store(rows):
     header = ["On disk GB", "Entries", "Filled in s", "Requests/s", "CPU us", "p50 ms", "p99 ms", "max ms",
-              "From RocksDB", "Asked the node", "Owner's RSS MB"]
+              "From RocksDB", "Upstream requests", "Owner's RSS MB"]
     lines = [
         [number(r["gb"], 1), number(r["entries"]), number(r["filled_s"]), number(r["rps"]),
          number(r["cpu_us"], 1), ms(r["p50"]), ms(r["p99"]), ms(r["max"]), share(r["shares"]["store"]),

@@ -24,7 +24,7 @@ OURS, THEIRS, CONTROL = "ours", "theirs", "control"
 
 @dataclass
 class Stage:
-    """The node in front of which a server is started, with the duration of its slots."""
+    """The setting of a measured server: its node, with the duration of the node's slots."""
 
     work: Path
     port: int

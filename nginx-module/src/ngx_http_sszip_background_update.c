@@ -172,7 +172,7 @@ ngx_http_sszip_update_start(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
-    /* only sszip stores it: nginx's files would wait for the client, too */
+    /* only sszip stores the response: nginx's files wait for the client */
     u->cacheable = 0;
     u->store = 0;
 
@@ -268,7 +268,7 @@ ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
         for (cl = in; cl; cl = cl->next) {
 
             if (cl->buf->in_file && !ngx_buf_in_memory(cl->buf)) {
-                /* in spite of filter_need_in_memory */
+                /* a filter has ignored filter_need_in_memory */
                 ctx->upstream_failed = 1;
             }
         }

@@ -106,10 +106,9 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * Ends the body of a truncated response.  The upstream truncated its
- * response.  The upstream module finalizes the request with the result of its
- * flush, so that a response can still be sent: to a split batch, or a stale
- * one.
+ * Ends the body of a response that the upstream truncated.  The upstream
+ * module finalizes the request with the result of its flush, so that a
+ * response can still be sent: to a split batch, or a stale one.
  */
 
 static ngx_int_t

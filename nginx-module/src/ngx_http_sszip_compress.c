@@ -22,7 +22,7 @@ ngx_http_sszip_define_filter_module(ngx_http_sszip_coder_filter_module,
                                     ngx_http_sszip_compress_filter_init);
 
 
-/* in no list of headers: only other compressing filters see it */
+/* marker, in no list of headers: only other compressing filters see it */
 static ngx_table_elt_t                   ngx_http_sszip_content_encoding;
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;

@@ -74,7 +74,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     ngx_http_sszip_wake();
 
     if (rc == NGX_ERROR) {
-        /* some headers belong to another body */
+        /* after an error, some headers belong to another body */
         return NGX_ERROR;
     }
 

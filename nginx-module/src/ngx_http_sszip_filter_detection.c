@@ -116,8 +116,8 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
                && serves_stale)
     {
         /*
-         * Reported before the head of the error.  A stale response must be
-         * sent before error pages apply, which this rules out.
+         * The failure is reported before the head of the error, and error
+         * pages are disabled: a stale response must be sent before they apply.
          */
 
         r->error_page = 1;

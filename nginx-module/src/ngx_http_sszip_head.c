@@ -456,7 +456,7 @@ ngx_http_sszip_response_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     failure = ngx_http_sszip_failure(r, head.status);
 
     if (!slcf->caches && failure != SSZIP_FAILURE_STATUS) {
-        /* for metrics; routes that cache have reported it before */
+        /* counts the failure; routes that cache have reported it before */
         (void) sszip_exchange_upstream_failed(ctx->exchange, failure,
                                               head.status,
                                               ngx_http_sszip_now(),
@@ -578,7 +578,7 @@ ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
                       || r->upstream->headers_in.content_length_n >= 0;
 
     if (u != NULL) {
-        /* nginx may have converted it to a 304 for this client */
+        /* nginx may have converted the response to a 304 for this client */
         head->status = (uint16_t) u->headers_in.status_n;
         head->content_length = u->headers_in.content_length_n;
         head->fields = ngx_http_sszip_read_headers(r, &u->headers_in.headers,

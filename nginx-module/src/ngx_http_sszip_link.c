@@ -61,7 +61,7 @@ ngx_http_sszip_link_start(ngx_addr_t *owner)
     ngx_http_sszip_link_posted.handler = ngx_http_sszip_link_run;
     ngx_http_sszip_link_posted.log = ngx_cycle->log;
 
-    /* there is no event yet after which posted events are processed */
+    /* posted events are processed after others, and there are none yet */
     ngx_http_sszip_link_run(&ngx_http_sszip_link_posted);
 }
 

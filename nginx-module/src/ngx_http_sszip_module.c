@@ -194,7 +194,7 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    status = sszip_validated_config_set(smcf->plan, &slcf->block, &directive,
+    status = sszip_validated_config_set(smcf->config, &slcf->block, &directive,
                                         &text);
 
     return ngx_http_sszip_report_directive(cf, cmd, status, &text);
@@ -341,14 +341,14 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
            != NGX_OK
         || sszip_validated_config_new(ngx_http_sszip_str(&cf->cycle->prefix),
                                    ngx_http_sszip_str(&cf->cycle->conf_prefix),
-                                   &smcf->plan)
+                                   &smcf->config)
            != SSZIP_STATUS_OK)
     {
         return NULL;
     }
 
     cln->handler = ngx_http_sszip_free_validated_config;
-    cln->data = smcf->plan;
+    cln->data = smcf->config;
 
     return smcf;
 }
@@ -448,7 +448,8 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     route.size = sizeof(sszip_route);
     route.name = ngx_http_sszip_str(&conf->location);
-    route.answers = (bool) (conf->has_handler && !conf->reports_status);
+    route.handles_requests = (bool) (conf->has_handler
+                                     && !conf->reports_status);
     route.purges = (bool) conf->purges;
 
     /* the location of an "if" has set them */
@@ -474,7 +475,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     }
 
-    status = sszip_validated_config_add_route(smcf->plan, &conf->block,
+    status = sszip_validated_config_add_route(smcf->config, &conf->block,
                                               prev->block, &route, &settings,
                                               &text);
 
@@ -581,11 +582,11 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_http_sszip_add_upstreams(cf, smcf->plan) != NGX_OK) {
+    if (ngx_http_sszip_add_upstreams(cf, smcf->config) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    status = sszip_validated_config_check(smcf->plan, &text);
+    status = sszip_validated_config_check(smcf->config, &text);
 
     if (ngx_http_sszip_report_directive(cf, NULL, status, &text) != NGX_CONF_OK
         || ngx_http_sszip_init_owner(cf, smcf) != NGX_OK)
@@ -675,7 +676,7 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
 
         ngx_http_sszip_owner_single(smcf);
 
-        if (sszip_validated_config_start(smcf->plan, ccf->worker_processes)
+        if (sszip_validated_config_start(smcf->config, ccf->worker_processes)
             == SSZIP_STATUS_OK)
         {
             ngx_http_sszip_share_tip_floors(smcf);
@@ -687,7 +688,7 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
                           "internal error; nothing is cached in it");
         }
 
-        /* only the first worker logs it */
+        /* only the first worker logs the libraries */
 
         if (ngx_worker == 0) {
             version = sszip_version();

@@ -39,12 +39,12 @@ typedef struct {
     ngx_addr_t                  *owner;            /* address, or NULL */
     ngx_flag_t                   store;            /* this nginx owns it */
     ngx_str_t                    library;          /* owner library */
-    sszip_validated_config      *plan;             /* whole configuration */
+    sszip_validated_config      *config;           /* whole configuration */
 } ngx_http_sszip_main_conf_t;
 
 
 typedef struct {
-    size_t                       block;            /* number in the plan */
+    size_t                       block;            /* number of the block */
     const sszip_config          *config;
     ngx_flag_t                   enable;
     ngx_bufs_t                   bufs;
@@ -299,7 +299,7 @@ void ngx_http_sszip_init_timer(ngx_event_t *ev, ngx_event_handler_pt handler);
 /* route of a lookup */
 void ngx_http_sszip_wrap_directives(ngx_conf_t *cf);
 ngx_int_t ngx_http_sszip_add_upstreams(ngx_conf_t *cf,
-    sszip_validated_config *plan);
+    sszip_validated_config *config);
 ngx_int_t ngx_http_sszip_set_lookup_route(ngx_http_request_t *r,
     sszip_lookup_request *lookup);
 

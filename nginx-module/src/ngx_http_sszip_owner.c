@@ -73,7 +73,7 @@ ngx_http_sszip_init_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 
     u.no_resolve = 1;
     u.url = ngx_http_sszip_ngx_str(
-                          sszip_validated_config_owner_socket(smcf->plan));
+                          sszip_validated_config_owner_socket(smcf->config));
 
     if (u.url.len == 0) {
         return NGX_OK;
@@ -89,7 +89,7 @@ ngx_http_sszip_init_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
         return NGX_ERROR;
     }
 
-    if (sszip_validated_config_store(smcf->plan, &store) != SSZIP_STATUS_OK) {
+    if (sszip_validated_config_store(smcf->config, &store) != SSZIP_STATUS_OK) {
         return NGX_OK;
     }
 
@@ -242,7 +242,7 @@ ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
     sszip_owner_config  config;
     static ngx_uint_t   started, served;
 
-    if (sszip_validated_config_store(smcf->plan, &store) != SSZIP_STATUS_OK
+    if (sszip_validated_config_store(smcf->config, &store) != SSZIP_STATUS_OK
         || ngx_http_sszip_owner_open(smcf) != NGX_OK)
     {
         return NGX_HTTP_SSZIP_OWNER_FAIL;

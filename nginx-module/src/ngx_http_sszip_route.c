@@ -312,7 +312,7 @@ ngx_http_sszip_upstream_uses_http_1_0(ngx_http_sszip_loc_conf_t *slcf)
  */
 
 ngx_int_t
-ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_validated_config *plan)
+ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_validated_config *config)
 {
     sszip_str                       *names;
     ngx_uint_t                       i, j, n;
@@ -344,7 +344,7 @@ ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_validated_config *plan)
             names[j] = ngx_http_sszip_str(&server[j].name);
         }
 
-        if (sszip_validated_config_add_upstream(plan,
+        if (sszip_validated_config_add_upstream(config,
                                          ngx_http_sszip_str(&uscfp[i]->host),
                                          names, n)
             != SSZIP_STATUS_OK)
@@ -373,7 +373,7 @@ ngx_http_sszip_set_lookup_route(ngx_http_request_t *r,
     /* the port of the listening socket: no system call is needed */
     lookup->port = ngx_inet_get_port(r->connection->local_sockaddr);
 
-    /* as nginx reads it, also from an absolute target */
+    /* the host as nginx reads it, also from an absolute target */
     lookup->host = ngx_http_sszip_str(&r->headers_in.server);
 
     if (slcf->cache_namespace != NULL

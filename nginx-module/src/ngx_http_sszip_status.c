@@ -117,7 +117,8 @@ ngx_http_sszip_metrics_board(sszip_metrics_board *board)
     board->size = sizeof(sszip_metrics_board);
     board->memory = smcf->zone->data;
     /*
-     * not the worker's number, which one that ends after a reload may share
+     * A worker's number is not unique: a worker that ends after a reload may
+     * have the same as a new one.
      */
 
     board->worker = ngx_process_slot;
@@ -136,7 +137,8 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     sszip_metrics_board  board;
 
     /*
-     * not a context that a redirect replaced, nor a request without a client
+     * A context that a redirect has replaced is not counted, nor a request
+     * without a client.
      */
 
     if (r == r->main
@@ -181,8 +183,7 @@ ngx_http_sszip_clear_board(void)
 
 
 /*
- * Sends the status page; called again after each wait.  Called again after
- * each wait.
+ * Sends the status page; called again after each wait.
  */
 
 static ngx_int_t

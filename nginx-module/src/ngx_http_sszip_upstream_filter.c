@@ -127,7 +127,7 @@ ngx_http_sszip_upstream_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         == SSZIP_STATUS_OK
         && replaced)
     {
-        /* if it fails, some headers belong to another body */
+        /* after an error, some headers belong to another body */
         rc = ngx_http_sszip_set_stored_head(r, ctx);
     }
 

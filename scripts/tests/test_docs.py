@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 DIRECTIVES = ROOT / "docs/directives.md"
 MODULE = ROOT / "nginx-module/src"
 
-# What a `Context:` line may say, and the flags that it stands for.
+# Values of `Context:` lines, with the flags of nginx that they stand for.
 CONTEXTS = {
     "anywhere, and if in location": "NGX_HTTP_SSZIP_ANY_CONF|NGX_HTTP_LIF_CONF",
     "anywhere": "NGX_HTTP_SSZIP_ANY_CONF",
@@ -99,7 +99,7 @@ class Directives(unittest.TestCase):
             context = re.search(r"^Context: +(.+)$", self.page[name], flags=re.M)
             self.assertEqual(CONTEXTS[context[1]], flags, name)
 
-    def test_each_has_its_syntax_and_default(self):
+    def test_directives_have_their_syntax_and_default(self):
         for name, section in self.page.items():
             self.assertRegex(section, rf"(?m)^Syntax: +{name} ")
             self.assertRegex(section, rf"(?m)^Default: +(-|{name} .+;|derived from .+)$")
@@ -112,10 +112,10 @@ class Directives(unittest.TestCase):
 
 
 class Schema(unittest.TestCase):
-    # What Envoy has in another way, or not.
+    # Directives that the Envoy hosts do not have.
     NGINX = "thread_pool cache_bypass no_cache"
 
-    def test_it_has_each_setting_that_the_page_has(self):
+    def test_schema_has_the_settings_of_the_page(self):
         sections = re.findall(r"^### sszip(?:_(\w+))?$", DIRECTIVES.read_text(), flags=re.M)
         page = {name or "enable" for name in sections} - set(self.NGINX.split())
         schema = json.loads((ROOT / "configs/envoy/sszip.schema.json").read_text())
@@ -150,7 +150,7 @@ class Words(unittest.TestCase):
         listed = subprocess.run(
             ["git", "ls-files", "*.md", "configs", "docker"], cwd=ROOT, capture_output=True, text=True, check=True
         )
-        # decisions and the list of changes tell of what was, too
+        # decisions and the list of changes mention former names
         files = [name for name in listed.stdout.split() if "decisions/" not in name and name != "CHANGELOG.md"]
         mention = r"""detail=([a-z][a-z_-]*)|reason=\\?"([a-z_-]+)|reasons? \[?`([a-z_-]+)`|\(reason ([a-z_-]+)\)"""
         found = {

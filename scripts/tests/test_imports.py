@@ -100,7 +100,7 @@ def imports():
 
 
 def circles(graph):
-    """Sets of nodes each of which leads to all others."""
+    """Sets of nodes in which each node leads to all others."""
 
     def reached(start):
         seen, left = set(), [start]

@@ -204,11 +204,11 @@ def check(name, text):
 
 
 class Rules(unittest.TestCase):
-    def test_good_files(self):
+    def test_correct_files_have_no_findings(self):
         self.assertEqual(check("sample.c", GOOD), (0, set()))
         self.assertEqual(check("sample.h", HEADER), (0, set()))
 
-    def test_each_mistake(self):
+    def test_mistakes_are_found(self):
         for name, good, mistakes in (
             ("sample.c", GOOD, MISTAKES),
             ("sample.h", HEADER, HEADER_MISTAKES),

@@ -44,7 +44,7 @@ sub http_end($;%) {
 1;
 """
 
-# Says of itself whether sszip, its cache and a client that takes gzip are there.
+# A test that reports whether sszip, its cache and a client that accepts gzip are present.
 TEST = r"""
 use Test::More;
 use lib 'lib';
@@ -145,7 +145,7 @@ class Runner(unittest.TestCase):
         self.assertEqual((status, lines), (0, ["1 files, 0 skipped, 1 tests, 0 explained, 0 unsteady, 0 unexplained"]))
         self.assertEqual((self.folder / "begun").stat().st_size, 4)
 
-    def test_nothing_has_run(self):
+    def test_suite_fails_when_no_test_has_run(self):
         status, _, errors = self.run_suite("--mode", "on", none="print \"1..0 # SKIP no nginx\\n\";\n")
         self.assertEqual((status, errors), (1, "nothing has run\n"))
 

@@ -1,4 +1,4 @@
-"""Tests of scripts/run-pytest: flaky tests are told from failing ones."""
+"""Tests of scripts/run-pytest: flaky tests are distinguished from failing ones."""
 
 import json
 import os

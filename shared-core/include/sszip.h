@@ -187,8 +187,8 @@ typedef struct {
 } sszip_str;
 
 /*
- Returns the interface of the library, which must be `SSZIP_ABI`: compare
- the two before any other call.
+ Returns the version of the library's interface. The host compares it with
+ `SSZIP_ABI` before any other call.
  */
 uint32_t sszip_abi(void);
 
@@ -265,9 +265,10 @@ typedef struct {
      */
     bool per_request;
     /*
-     Requests end on the route.
+     The host handles requests on the route itself; the route is not only a
+     container of inner routes.
      */
-    bool answers;
+    bool handles_requests;
     /*
      The route accepts purges.
      */
@@ -416,10 +417,11 @@ sszip_status sszip_validated_config_set(sszip_validated_config *config,
                                         sszip_str *text);
 
 /*
- Adds the route of the block `*block` inside the block `outer`; 0: a block
- without directives. On `SSZIP_STATUS_OK` writes the settings of the route
- to `settings`, and the number of a new block to `*block` if that is 0. The
- struct is the host's; `settings->config` is valid until
+ Adds a route with the directives of the block `*block`, which inherits
+ further directives from the block `outer`. Either number may be 0, for a
+ block without directives. On `SSZIP_STATUS_OK` writes the settings of the
+ route to `settings` and, if `*block` is 0, the number of a new block to
+ `*block`. The struct is the host's; `settings->config` is valid until
  `sszip_validated_config_free`.
 
  Writes a text for the operator to `text`: on `SSZIP_STATUS_OK` a warning,
@@ -537,8 +539,9 @@ size_t sszip_max_running_jobs(void);
 /*
  Returns the `waiter` of a waiting request whose lookup is to be repeated,
  once; 0: there is none. The waiter of a freed or detached exchange is not
- returned. Call it until it returns 0 after calls that may end a wait: for
- an exchange or a job that stores a response or ends, and of the link.
+ returned. Call it until it returns 0 after each call that may end a wait:
+ for an exchange or a job that stores a response or ends, and of the section
+ Owner link.
  */
 size_t sszip_next_wakeup(void);
 
@@ -667,7 +670,8 @@ typedef enum {
     SSZIP_ACTION_BUFFER = 7,
     /*
      Apply the head edits, send the head, and send the body through
-     `sszip_exchange_stream`, beginning with the last piece that was fed.
+     `sszip_exchange_stream`, beginning with the last piece that was passed
+     to `sszip_exchange_piece`, if any.
      */
     SSZIP_ACTION_STREAM = 8,
     /*
@@ -760,7 +764,7 @@ typedef enum {
  */
 typedef enum {
     /*
-     The status of its response is a failure.
+     The upstream responded with a status that is a failure.
      */
     SSZIP_FAILURE_STATUS = 0,
     /*
@@ -790,7 +794,8 @@ typedef enum {
      */
     SSZIP_BODY_WHOLE = 0,
     /*
-     The host has not read the body yet and can read it.
+     The host has not read the body yet, because the client waits for the
+     status 100; the host can read it.
      */
     SSZIP_BODY_AWAITS_CONTINUE = 1,
     /*
@@ -1034,8 +1039,9 @@ typedef struct {
      */
     bool forwards_codings;
     /*
-     No property distinguishes the route from others that pass the same
-     requests elsewhere: requests without a `name_space` are not looked up.
+     The host has no name or other property that distinguishes the route from
+     routes to other upstreams: requests without a `name_space` are not
+     looked up.
      */
     bool route_unnamed;
 } sszip_lookup_request;
@@ -1187,7 +1193,9 @@ sszip_status sszip_exchange_end(sszip_exchange *exchange, sszip_step *step);
 
 /*
  Ends a body that the upstream truncated while the head is withheld, and
- returns the action for what can be sent nevertheless.
+ returns the next action. Only a response that does not depend on the
+ missing bytes is sent: a stored response in place of the upstream's, or a
+ batch, with the responses that are complete.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
@@ -1448,8 +1456,9 @@ sszip_job *sszip_exchange_response_sent(sszip_exchange *exchange,
 
 /*
  Reads the response head as the upstream sent it, before the host hides,
- adds or changes a header, and before `sszip_exchange_response_head`, where
- the host can tell the two apart. `failure`, an `sszip_failure`, is the way
+ adds or changes a header. A host that has this head calls the function
+ before `sszip_exchange_response_head`, which reads the changed head.
+ `failure`, an `sszip_failure`, is the way
  in which the upstream failed if the status is a failure and
  `sszip_exchange_upstream_failed` was not called. Writes to `replaced`
  whether a stored response replaces the upstream's, with
@@ -1555,8 +1564,9 @@ bool sszip_exchange_is_filling(const sszip_exchange *exchange);
 sszip_status sszip_exchange_detach(sszip_exchange *exchange);
 
 /*
- Runs a job, once, which takes milliseconds per megabyte. If the library
- fails inside, the response is the original, or is not stored.
+ Runs a job, which takes some milliseconds for each megabyte; call it once.
+ If the library fails inside, the response is the original, or is not
+ stored.
 
  # Safety
  `job` is NULL or valid.
@@ -1585,8 +1595,8 @@ sszip_status sszip_job_store(sszip_job *job, uint64_t now);
  Returns a job that releases the memory of a long response off the event
  loop, since that takes a tenth of a millisecond per megabyte; NULL: there
  is none. The host owns the job, runs it, and ends it with
- `sszip_job_store`. A job ends the exchange: all its results are invalid,
- and only `sszip_exchange_free` may be called for it.
+ `sszip_job_store`. If a job is returned, the exchange has ended: all its
+ results are invalid, and only `sszip_exchange_free` may be called for it.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1701,9 +1711,9 @@ sszip_status sszip_tip_floors_attach(void *memory);
 /*
  Returns the next action for the connection to the owner. Call it until it
  returns `SSZIP_LINK_NOTHING`: after `sszip_validated_config_start`, after
- calls that may send a request to the owner (for an exchange or a job: a
- lookup, a stored response, an end), and after the other functions of this
- section.
+ each other function of this section, and after each call that may send a
+ request to the owner (a lookup, a purge, a call that stores a response, and
+ the end of an exchange or a job).
  */
 sszip_link_action sszip_link_next_action(void);
 
@@ -1801,7 +1811,8 @@ typedef struct {
      */
     sszip_str preset;
     /*
-     Role of a JSON input: "value", "answer" or "auto".
+     Form of a JSON input: "value", the value alone; "answer", the response of
+     a node, which contains the value; or "auto", either of them.
      */
     sszip_str form;
     /*
@@ -1888,9 +1899,9 @@ typedef struct {
 void sszip_result_free(void);
 
 /*
- Returns the value that a program stored under a name in this process's
- memory; NULL `data`: there is none. Writes it to `out`; on
- `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
+ Writes to `out` the value that a program stored under a name in this
+ process's memory; NULL `data`: there is none; on `SSZIP_STATUS_INVALID` an
+ error text. `out` is a thread result.
 
  # Safety
  `name` is a valid string; `out` points at memory of its type.
@@ -1979,7 +1990,8 @@ sszip_status sszip_purge_request(sszip_str query, sszip_str *out);
  code to `status`, and the length of its body in bytes to `length`.
 
  # Errors
- `SSZIP_STATUS_INVALID`: it is not such a head; no text is written.
+ `SSZIP_STATUS_INVALID`: `head` is no head of an owner reply; no text is
+ written.
 
  # Safety
  `head` is a valid string; the results point at memory of their type.
@@ -2093,10 +2105,10 @@ size_t sszip_metrics_board_size(void);
 
 /*
  Initializes the counters, before the first use. The memory is zeroed, or
- contains counters already, which are kept if this version wrote them. It is
+ contains counters already. Counters of this version of the library are
+ kept; otherwise they begin at 0, and their history at `now`. The memory is
  the host's; the library uses it only in calls to which a
  `sszip_metrics_board` with it is passed.
- `now` is the start of their history otherwise.
 
  # Safety
  `memory` is NULL or points at `sszip_metrics_board_size()` bytes, aligned
@@ -2116,10 +2128,10 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
 
 /*
  Counts the verified hits and upstream errors of the process since the last
- call, and updates the gauges of memory and of waiting requests, since no
- client may come to this worker for a long time. Call it after each event of
- the host's loop that may end an exchange, and when a request begins to
- wait.
+ call, and updates the gauges of memory and of waiting requests. Call it
+ after each event of the host's loop that may end an exchange, and when a
+ request begins to wait: no other request may reach this worker for a long
+ time.
 
  # Safety
  `board` is NULL or valid.

@@ -307,9 +307,9 @@ mod tests {
                 is_other,
                 "{target}"
             );
-            let judged =
+            let classified =
                 route.classify_beacon_response(body, &CacheLifetimes::default(), Some(&mark));
-            assert_eq!(judged.is_none(), is_other, "{target}");
+            assert_eq!(classified.is_none(), is_other, "{target}");
             assert!(!route.depends_on_unfollowed_api(None));
         }
     }
@@ -320,7 +320,7 @@ mod tests {
     fn class(target: &str, body: &str) -> Option<LifetimeClass> {
         BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes())
             .classify_beacon_response(body.as_bytes(), &CacheLifetimes::default(), None)
-            .map(|judged| judged.class)
+            .map(|classified| classified.class)
     }
 
     #[test]
@@ -363,10 +363,10 @@ mod tests {
         for (id, expected) in [("head", 12_000), ("justified", 1_000), ("finalized", 1_000)] {
             for route in ["states/ID/root", "headers/ID", "rewards/blocks/ID"] {
                 let target = format!("/eth/v1/beacon/{}", route.replace("ID", id));
-                let judged = BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes())
+                let classified = BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes())
                     .classify_beacon_response(body, &valid, None);
                 assert_eq!(
-                    judged.map(|judged| judged.valid),
+                    classified.map(|classified| classified.valid),
                     Some(expected),
                     "{target}"
                 );

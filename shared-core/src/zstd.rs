@@ -15,21 +15,21 @@ use crate::memory::release_unused_capacity;
 /// block. Bytes.
 const CONTEXT_MEMORY_BYTES: usize = 128 << 10;
 
-/// Decompresses all frames of `coded` (RFC 8878, section 3.1) into at most `cap` bytes;
+/// Decompresses all frames of `compressed` (RFC 8878, section 3.1) into at most `cap` bytes;
 /// `may_take` is called with the total length before memory is allocated.
 ///
 /// # Errors
 /// [`InflateError`]; the input is unchanged.
 pub fn decompress_zstd(
-    coded: &[u8],
+    compressed: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, InflateError> {
-    if coded.is_empty() {
+    if compressed.is_empty() {
         return Err(InflateError::Bad);
     }
     // the declared length of the frames, or the maximum length of their blocks
-    let claimed = decompress_bound(coded).map_err(|_| InflateError::Bad)?;
+    let claimed = decompress_bound(compressed).map_err(|_| InflateError::Bad)?;
     let claimed = usize::try_from(claimed).unwrap_or(usize::MAX);
     let most = claimed.min(cap);
     let mut may_take = |room: usize| match may_take(room.saturating_add(CONTEXT_MEMORY_BYTES)) {
@@ -37,14 +37,14 @@ pub fn decompress_zstd(
         false => Err(InflateError::OutOfMemory),
     };
     // declared lengths are not trusted: a few bytes may declare any length
-    let mut room = coded.len().saturating_mul(8).min(most);
+    let mut room = compressed.len().saturating_mul(8).min(most);
     may_take(room)?;
     let mut context = DCtx::try_create().ok_or(InflateError::OutOfMemory)?;
     loop {
         let mut body = Vec::new();
         body.try_reserve_exact(room)
             .map_err(|_| InflateError::OutOfMemory)?;
-        match context.decompress(&mut body, coded) {
+        match context.decompress(&mut body, compressed) {
             Ok(_) => {
                 release_unused_capacity(&mut body);
                 return Ok(body);
@@ -73,7 +73,7 @@ const STREAM_MEMORY_BYTES: usize = MAX_WINDOW_BYTES + (512 << 10);
 /// The errors of [`decompress_zstd`]; [`InflateError::Bad`] if the body is damaged and not only
 /// truncated.
 pub fn decompress_truncated_zstd(
-    coded: &[u8],
+    compressed: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, InflateError> {
@@ -81,10 +81,10 @@ pub fn decompress_truncated_zstd(
     context
         .set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))
         .map_err(|_| InflateError::Bad)?;
-    let mut input = InBuffer::around(coded);
+    let mut input = InBuffer::around(compressed);
     let (mut body, mut length) = (Vec::new(), 0);
     loop {
-        grow_inflate_output(&mut body, length, coded.len(), cap, |room| {
+        grow_inflate_output(&mut body, length, compressed.len(), cap, |room| {
             may_take(room.saturating_add(STREAM_MEMORY_BYTES))
         })?;
         let read = input.pos();
@@ -93,7 +93,7 @@ pub fn decompress_truncated_zstd(
         let wrote = output.pos() - length;
         done.map_err(|_| InflateError::Bad)?;
         length += wrote;
-        if length < body.len() && input.pos() == coded.len() {
+        if length < body.len() && input.pos() == compressed.len() {
             break;
         }
         if length < body.len() && wrote == 0 && input.pos() == read {
@@ -123,8 +123,8 @@ mod tests {
 
     const CAP: usize = 8 << 20;
 
-    fn decode(coded: &[u8]) -> Result<Vec<u8>, InflateError> {
-        decompress_zstd(coded, CAP, |_| true)
+    fn decode(compressed: &[u8]) -> Result<Vec<u8>, InflateError> {
+        decompress_zstd(compressed, CAP, |_| true)
     }
 
     /// Compresses a body as clients do that know its length, or as clients that send it in
@@ -151,7 +151,7 @@ mod tests {
             let length = (content.len() as u32).to_le_bytes();
             [&[0x50 | kind, 0x2A, 0x4D, 0x18], &length[..], content].concat()
         };
-        let coded = [
+        let compressed = [
             skipped(0, b"anything"),
             compress(b"first ", true),
             compress(b"", true),
@@ -160,7 +160,7 @@ mod tests {
             compress(b"first second", false),
         ]
         .concat();
-        assert_eq!(decode(&coded).unwrap(), b"first first second");
+        assert_eq!(decode(&compressed).unwrap(), b"first first second");
         assert_eq!(decode(&skipped(3, b"x")).unwrap(), b"");
         assert_eq!(decode(&skipped(3, b"x")[..8]), Err(InflateError::Bad));
     }
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn decompression_allocates_no_more_than_the_caller_allows() {
         for is_sized in [true, false] {
-            let coded = compress(&vec![0; 100_000], is_sized);
+            let compressed = compress(&vec![0; 100_000], is_sized);
             let mut requested = Vec::new();
-            let taken = decompress_zstd(&coded, 1 << 30, |length| {
+            let taken = decompress_zstd(&compressed, 1 << 30, |length| {
                 requested.push(length);
                 true
             });
@@ -181,7 +181,7 @@ mod tests {
                 "{most}"
             );
             for most in requested {
-                let refused = decompress_zstd(&coded, 1 << 30, |length| length < most);
+                let refused = decompress_zstd(&compressed, 1 << 30, |length| length < most);
                 assert_eq!(refused, Err(InflateError::OutOfMemory));
             }
         }
@@ -211,18 +211,21 @@ mod tests {
         let body: Vec<u8> = (0..2000_u32)
             .map(|n| b"0123456789abcdef"[(n * n / 7 % 16) as usize])
             .collect();
-        let coded = compress(&body, true);
-        for none in [&b""[..], b"{\"jsonrpc\"", &coded[1..]] {
+        let compressed = compress(&body, true);
+        for none in [&b""[..], b"{\"jsonrpc\"", &compressed[1..]] {
             assert_eq!(decode(none), Err(InflateError::Bad));
         }
-        for cut in 0..coded.len() {
-            assert_eq!(decode(&coded[..cut]), Err(InflateError::Bad), "{cut}");
+        for cut in 0..compressed.len() {
+            assert_eq!(decode(&compressed[..cut]), Err(InflateError::Bad), "{cut}");
         }
-        for more in [&b"x"[..], b"\0\0\0\0", &coded[..3]] {
-            assert_eq!(decode(&[&coded[..], more].concat()), Err(InflateError::Bad));
+        for more in [&b"x"[..], b"\0\0\0\0", &compressed[..3]] {
+            assert_eq!(
+                decode(&[&compressed[..], more].concat()),
+                Err(InflateError::Bad)
+            );
         }
-        for (at, bit) in (0..coded.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-            let mut flipped = coded.clone();
+        for (at, bit) in (0..compressed.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = compressed.clone();
             flipped[at] ^= 1 << bit;
             if let Ok(decoded) = decode(&flipped) {
                 // another window, or no checksum
@@ -235,22 +238,25 @@ mod tests {
     fn beginning_of_a_truncated_body_is_decompressed() {
         let body: Vec<u8> = (0..20_000_u32).map(|n| (n * n / 7 % 251) as u8).collect();
         for is_sized in [true, false] {
-            let coded = [compress(&body, is_sized), compress(b"end", true)].concat();
+            let compressed = [compress(&body, is_sized), compress(b"end", true)].concat();
             let all = [&body[..], b"end"].concat();
             let mut longest = 0;
-            for cut in 0..=coded.len() {
-                let beginning = decompress_truncated_zstd(&coded[..cut], CAP, |_| true).unwrap();
+            for cut in 0..=compressed.len() {
+                let beginning =
+                    decompress_truncated_zstd(&compressed[..cut], CAP, |_| true).unwrap();
                 assert!(all.starts_with(&beginning), "cut at {cut}");
                 longest = longest.max(beginning.len());
             }
             assert_eq!(longest, all.len());
-            let of = |coded: &[u8], cap: usize| decompress_truncated_zstd(coded, cap, |_| true);
-            assert_eq!(of(&coded, all.len() - 1), Err(InflateError::TooLarge));
+            let of = |compressed: &[u8], cap: usize| {
+                decompress_truncated_zstd(compressed, cap, |_| true)
+            };
+            assert_eq!(of(&compressed, all.len() - 1), Err(InflateError::TooLarge));
             assert_eq!(
-                of(&[&coded[..], b"more"].concat(), CAP),
+                of(&[&compressed[..], b"more"].concat(), CAP),
                 Err(InflateError::Bad)
             );
-            let refused = decompress_truncated_zstd(&coded, CAP, |_| false);
+            let refused = decompress_truncated_zstd(&compressed, CAP, |_| false);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
         // a window of 2 GB less an eighth
@@ -281,9 +287,9 @@ mod tests {
             cap in 0..400_000_usize,
         ) {
             let body = part.repeat(times);
-            let coded = compress(&body, is_sized);
-            prop_assert!(decode(&coded).as_ref() == Ok(&body));
-            let capped = decompress_zstd(&coded, cap, |_| true);
+            let compressed = compress(&body, is_sized);
+            prop_assert!(decode(&compressed).as_ref() == Ok(&body));
+            let capped = decompress_zstd(&compressed, cap, |_| true);
             match body.len() <= cap {
                 true => prop_assert!(capped == Ok(body)),
                 false => prop_assert_eq!(capped, Err(InflateError::TooLarge)),

@@ -14,9 +14,9 @@ use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestB
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 use sszip_core::memory::MemoryBudget;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{client_body, run_job, store_sent_response, BodyEnd};
+#[path = "support/driver_host.rs"]
+mod driver_host;
+use driver_host::{client_body, run_job, store_sent_response, BodyEnd};
 
 #[global_allocator]
 static ALLOCATOR: ReserveAllocator = ReserveAllocator;

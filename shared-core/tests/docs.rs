@@ -70,8 +70,8 @@ sszip_cache_method acme_getVersion     class=config;
 sszip_cache_method eth_getProof        class=none;
 ```
 
-The rules for finality, new heads and reorganisations are those of the methods in the table, whose
-last column has the same form:
+The rules for finality, new heads and reorganisations are the same as for the methods in the table,
+whose last column has the same form:
 
 | Form | The result depends on |
 |---|---|
@@ -225,7 +225,7 @@ fn committed_method_table_equals_the_generated_page() {
 
 /// Returns the page with the head of each section as the settings define it. The text below a
 /// head is written by hand.
-fn with_heads(mut text: String) -> String {
+fn insert_directive_heads(mut text: String) -> String {
     for (directive, head) in directive_page::directive_section_heads() {
         let above = format!("\n### {directive}\n\n```\n");
         let at = text.find(&above).map(|at| at + above.len());
@@ -241,7 +241,7 @@ fn with_heads(mut text: String) -> String {
 fn heads_of_the_directives_equal_the_settings() {
     let name = "docs/directives.md";
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
-    let text = with_heads(fs::read_to_string(page).unwrap());
+    let text = insert_directive_heads(fs::read_to_string(page).unwrap());
     assert!(
         is_current(name, &text),
         "{name} differs from the settings table: SSZIP_WRITE_DOCS=1 cargo test --test docs"

@@ -274,7 +274,7 @@ fn part_of_a_batch_is_never_sent_as_the_whole() {
         BodyPieceAction::Buffered
     );
     assert_eq!(
-        exchange.complete_withheld_body().unwrap(),
+        exchange.complete_buffered_body().unwrap(),
         sszip_core::exchange::BodyEndAction::Fail
     );
     assert_eq!(exchange.body_slices().count(), 0);
@@ -299,7 +299,7 @@ fn upstream_part_of_a_batch_is_not_copied_with_each_piece() {
     }
     // the body has about 1,500 pieces
     assert!(grown < 30, "{grown}");
-    exchange.complete_withheld_body().unwrap();
+    exchange.complete_buffered_body().unwrap();
     exchange.run_pending_stages().unwrap();
     let expected = format!("[{},{}]", answer(1, 10), answer(2, LONG));
     assert!(body_of(&exchange) == expected.as_bytes());

@@ -40,7 +40,7 @@ fn respond(config: &Arc<sszip_core::config::RouteConfig>, body: &[u8]) {
         })
         .unwrap();
     exchange.buffer_body_piece(body).unwrap();
-    exchange.complete_withheld_body().unwrap();
+    exchange.complete_buffered_body().unwrap();
     exchange.run_pending_stages().unwrap();
     assert_eq!(exchange.response_mode(), ResponseMode::Oneshot);
 }

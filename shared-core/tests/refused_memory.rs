@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use sszip_core::allocator::faulty::{
-    peak_allocation, remaining_allocations, with_refused_allocations, RefusedAllocations,
+    peak_allocation, remaining_allocations, run_with_refused_allocations, RefusedAllocations,
 };
 use sszip_core::allocator::{self, ReserveAllocator, MAX_RESERVE_ALLOCATION};
 use sszip_core::bytes::SharedBytes;
@@ -265,7 +265,7 @@ fn exchange(
         }
     }
     if !streams && !passes {
-        match step!(exchange.complete_withheld_body()).unwrap() {
+        match step!(exchange.complete_buffered_body()).unwrap() {
             BodyEndAction::Code { .. } => {
                 step!(exchange.run_pending_stages()).unwrap();
                 if exchange.exchange_state() == ExchangeState::Aborted {
@@ -298,7 +298,7 @@ fn refusing_from<T>(
     passed: usize,
     run: impl FnOnce() -> T,
 ) -> (T, usize, RefusedAllocations) {
-    let ((done, left), refusals) = with_refused_allocations(from, passed, || {
+    let ((done, left), refusals) = run_with_refused_allocations(from, passed, || {
         let done = run();
         (done, remaining_allocations())
     });
@@ -458,15 +458,18 @@ fn hot_tier_tables_grow_in_preallocated_memory() {
             EntryMetadata::default(),
         ));
         // two allocations are made beforehand; all later ones are refused
-        let (inserted, refusals) = with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 2, || {
-            hot.insert(key, Arc::clone(&entry))
-        });
+        let (inserted, refusals) =
+            run_with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 2, || {
+                hot.insert(key, Arc::clone(&entry))
+            });
         assert!(inserted);
         grown += refusals.all;
         // without memory beforehand no entry is stored, and the tier stays usable
         if n % 10 == 0 {
             let (inserted, refusals) =
-                with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 0, || hot.insert(key, entry));
+                run_with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 0, || {
+                    hot.insert(key, entry)
+                });
             assert_eq!(inserted, refusals.all == 0);
             assert!(inserted || hot.remove(&key).is_none());
         }
@@ -503,7 +506,7 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
                 }
                 let update = update.unwrap();
                 let (_, refusals) =
-                    with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, passed, || {
+                    run_with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, passed, || {
                         answered(update, now.as_bytes());
                     });
                 let counts = config

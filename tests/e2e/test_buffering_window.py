@@ -118,7 +118,7 @@ def judge(case, response, mode, is_buffered):
     if mode is not None:
         assert response.mode == mode
     check_body(case, response)
-    if case.request["method"] != "HEAD" and response.status == 200 and not case.coded_by_node:
+    if case.request["method"] != "HEAD" and response.status == 200 and not case.is_encoded_by_node:
         # (a buffered body that could not be decoded has a length as well)
         unframed = "close" if case.request["version"] == "1.0" else "chunked"
         assert response.framing == ("length" if is_buffered else unframed)
@@ -150,7 +150,7 @@ def test_chunked_row_is_streamed_without_a_window(nginx, origin, case, most, pau
     """A body that would be compressed whole is compressed as a stream, whether small or
     incompressible; a body that can't be compressed is sent unchanged."""
     mode = case.expect.get("mode")
-    if mode == "cut" and not case.coded_by_node:
+    if mode == "cut" and not case.is_encoded_by_node:
         with pytest.raises(Truncated):
             play(nginx, origin, case, "0", most, pause)
         return

@@ -219,7 +219,7 @@ def test_response_of_before_a_reorg_is_not_stored():
     with Stand() as stand:
         method = "eth_getBlockReceipts"
         body = call(method, '["0xc8"]')
-        stand.hold(method)
+        stand.delay(method)
         requests_before = stand.chain.count(method)
         with stand.nginx.connect() as slow:
             slow.send(request_bytes("/", method="POST", body=body, headers=[("Content-Type", "application/json")]))

@@ -127,7 +127,7 @@ def test_responses_by_hash_are_immutable_unless_canonical_is_required(stand):
 def test_response_is_not_stored_when_the_head_moves_after_the_lookup():
     with Stand() as stand:
         method = "eth_getBalance"
-        stand.hold(method)
+        stand.delay(method)
         body = balance('"latest"')
         (before,) = stand.chain.honest(body)
         answers = []
@@ -150,7 +150,7 @@ def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
         number = call("eth_blockNumber")
         old_number = stand.result(number)
         assert hit(stand.fetch(number))
-        stand.hold(method)
+        stand.delay(method)
         (before,) = stand.chain.honest(body)
         requests_before = stand.chain.count(method)
         answers = {"before": [], "after": []}

@@ -13,7 +13,7 @@ from harness.spec_vectors import values as specified_values
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = TESTS / "clients" / "lodestar" / "ask.js"
-PYTHON_SOURCE = TESTS / "clients" / "python" / "ask.py"
+PYTHON_SOURCE = TESTS / "clients" / "python" / "send_requests.py"
 
 CONFIG = """
 proxy_http_version 1.1;
@@ -95,7 +95,7 @@ GO_FORK = "deneb"
 def values_by_fork(cache_directory):
     """Values by fork and type, as JSON and SSZ."""
     names = {line[-1] for line in [*GETS, *POSTS, *MORE_GETS, *MORE_POSTS]}
-    found = specified_values(cache_directory, "answers.py", "--safe", f"--forks={GO_FORK},{FORK}", "mainnet", *names)
+    found = specified_values(cache_directory, "specified_values.py", "--safe", f"--forks={GO_FORK},{FORK}", "mainnet", *names)
     return {(value["fork"], value["type"]): value for value in found}
 
 
@@ -254,13 +254,13 @@ STATIC = {
 
 
 @pytest.fixture
-def go(url, origin, cache_directory):
+def golang_client(url, origin, cache_directory):
     for path, data in STATIC.items():
         origin.answers(answer(json.dumps({"data": data}).encode()), path)
     return lambda jobs: run([cache_directory / "go-client", url], jobs)
 
 
-def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, values_by_fork, go):
+def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, values_by_fork, golang_client):
     """Values are fetched from the node, and then from the cache."""
     jobs, expected = [], []
     for path, call, type_ in MORE_GETS:
@@ -274,17 +274,17 @@ def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, values_by
         decoded = {"ssz": value["ssz"]}
         expected.append(decoded if call == "blobs" else {"version": GO_FORK, **decoded})
     for _ in range(2):
-        for job, got, wanted in zip(jobs, go(jobs), expected, strict=True):
+        for job, got, wanted in zip(jobs, golang_client(jobs), expected, strict=True):
             assert got == wanted, (job, got.get("error"))
 
 
-def test_go_client_publishes_and_gets_the_error_of_the_node(origin, values_by_fork, go):
+def test_go_client_publishes_and_gets_the_error_of_the_node(origin, values_by_fork, golang_client):
     value = values_by_fork[GO_FORK, "SignedBlockContents"]
     origin.answers(answer(b"", type=None), "/eth/v1/beacon/blocks")
     origin.requests.clear()
     missing = "/eth/v2/beacon/blocks/404"
     origin.answers(answer(b'{"code":404,"message":"block not found"}', status=404), missing)
-    published, got = go([{"call": "publish", "json": value["data"]}, {"call": "block", "id": "404"}])
+    published, got = golang_client([{"call": "publish", "json": value["data"]}, {"call": "block", "id": "404"}])
     assert published == {}
     (submission,) = origin.received("/eth/v1/beacon/blocks")
     assert json.loads(submission.body.lower()) == value["data"]

@@ -392,7 +392,7 @@ def test_chains_site_follows_the_head_of_each_chain(chains, path, other):
     serving.nginx.wait_for(lambda: followed() == both, "both chains to be followed")
     elsewhere = number(other)[0]
 
-    def goes_with_its_head():
+    def is_purged_with_its_head():
         """Whether the old head is removed before its TTL of some seconds has passed."""
         before, remaining = chain.head, []
         serving.nginx.wait_for(lambda: number(path) == (before, True), "the head to be stored")
@@ -407,7 +407,7 @@ def test_chains_site_follows_the_head_of_each_chain(chains, path, other):
         return "0" not in remaining
 
     # a follower that is not scheduled for seconds is late, and so this is repeated
-    assert any(goes_with_its_head() for _ in range(4))
+    assert any(is_purged_with_its_head() for _ in range(4))
     assert number(other)[0] == elsewhere
 
 

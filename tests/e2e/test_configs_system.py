@@ -163,11 +163,11 @@ def test_logrotate_rotates_the_access_log(logging, origin, tmp_path):
     status, output = run(logrotate, "-f", "-s", tmp_path / "state", config)
     assert status == 0 and "error" not in output, output
 
-    def goes_on():
+    def has_new_lines():
         logging.get("/")
         return lines("access.log") > 0
 
-    logging.wait_for(goes_on, "a line in the new file")
+    logging.wait_for(has_new_lines, "a line in the new file")
     assert lines("access.log.1") >= 1
     status, output = run(logrotate, "-f", "-s", tmp_path / "state", config)
     assert status == 0 and (folder / "access.log.2.gz").exists(), output

@@ -26,7 +26,7 @@ CONFIG = (
 
 @pytest.fixture(scope="module")
 def helpers(cache_directory):
-    running = {"node": decoders.node_decoder(), "go": decoders.go_decoder(cache_directory)}
+    running = {"node": decoders.node_decoder(), "go": decoders.golang_decoder(cache_directory)}
     yield running
     for helper in running.values():
         helper.close()

@@ -39,7 +39,7 @@ server {
     location /if {
         if ($arg_where = file) { rewrite ^ /files/a.json last; }
         if ($arg_where = node) { proxy_pass http://@origin@; }
-        if ($arg_where = coded) { sszip off; proxy_pass http://@origin@; }
+        if ($arg_where = compressed) { sszip off; proxy_pass http://@origin@; }
     }
     location /limited { limit_except POST { deny all; } proxy_pass http://@origin@; }
     location /variable { set $node @origin@; proxy_pass http://$node; }
@@ -82,9 +82,9 @@ class TestFiles:
         assert (response.status, response.framing) == (200, "length")
         assert response.decoded == content
         assert response.header("Vary") == "Accept-Encoding"
-        coded = accept and len(content) >= 1024
-        assert response.coding == ("gzip" if coded else None)
-        assert response.header("Accept-Ranges") == (None if coded else "bytes")
+        is_compressed = accept and len(content) >= 1024
+        assert response.coding == ("gzip" if is_compressed else None)
+        assert response.header("Accept-Ranges") == (None if is_compressed else "bytes")
 
     def test_png_file_is_sent_uncompressed(self, nginx, origin, accept):
         response = nginx.get("/files/a.png", accept)
@@ -171,7 +171,7 @@ class TestProxied:
 
     def test_sszip_off_inside_if_is_honoured(self, nginx, origin):
         origin.answers(geth())
-        response = nginx.get("/if?where=coded")
+        response = nginx.get("/if?where=compressed")
         assert (response.framing, response.mode) == ("chunked", "off")
         assert origin.last().header("Accept-Encoding") == "gzip"
 

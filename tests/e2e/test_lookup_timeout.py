@@ -59,13 +59,13 @@ def test_lookup_in_a_stopped_owner_is_a_miss_after_the_timeout_only(start_nginx,
     wait_until_linked(second, owner)
     stop(owner.process.pid)
     # the owner continues later than a miss is due: a miss comes before, a hit after
-    goes_on = threading.Timer(0.25, os.kill, (owner.process.pid, signal.SIGCONT))
+    resumption = threading.Timer(0.25, os.kill, (owner.process.pid, signal.SIGCONT))
     if is_hit:
-        goes_on.start()
+        resumption.start()
     try:
         answer = second.post("/", BLOCK)
     finally:
-        goes_on.cancel()
+        resumption.cancel()
         os.kill(owner.process.pid, signal.SIGCONT)
     assert answer.decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % RESULT
     status = answer.header("Cache-Status")

@@ -151,7 +151,7 @@ class TestGzipStatic:
 
 
 class TestHostPolicy:
-    def coded(self, nginx, path, **request):
+    def is_compressed(self, nginx, path, **request):
         response = nginx.get(path, **request)
         assert response.decoded == BODY
         assert response.header("Vary") == "Accept-Encoding"
@@ -160,40 +160,40 @@ class TestHostPolicy:
 
     def test_gzip_proxied_is_off_by_default(self, nginx, origin):
         origin.answers(plain())
-        assert self.coded(nginx, "/proxied")
-        assert not self.coded(nginx, "/proxied", headers=[("Via", "1.1 cdn")])
+        assert self.is_compressed(nginx, "/proxied")
+        assert not self.is_compressed(nginx, "/proxied", headers=[("Via", "1.1 cdn")])
 
     def test_gzip_proxied_any_permits_compression(self, nginx, origin):
         origin.answers(plain())
-        assert self.coded(nginx, "/proxied/any", headers=[("Via", "1.1 cdn")])
+        assert self.is_compressed(nginx, "/proxied/any", headers=[("Via", "1.1 cdn")])
 
     def test_gzip_proxied_no_cache_depends_on_cache_control(self, nginx, origin):
         via = [("Via", "1.1 cdn")]
         origin.answers(plain(headers=[("Cache-Control", "no-cache")]))
-        assert self.coded(nginx, "/proxied/no-cache", headers=via)
+        assert self.is_compressed(nginx, "/proxied/no-cache", headers=via)
         origin.answers(plain(headers=[("Cache-Control", "max-age=9")]))
-        assert not self.coded(nginx, "/proxied/no-cache", headers=via)
-        assert self.coded(nginx, "/proxied/no-cache")
+        assert not self.is_compressed(nginx, "/proxied/no-cache", headers=via)
+        assert self.is_compressed(nginx, "/proxied/no-cache")
 
     def test_gzip_http_version_is_honoured(self, nginx, origin):
         origin.answers(plain())
-        assert not self.coded(nginx, "/proxied", version="1.0")
-        assert self.coded(nginx, "/version-1.0", version="1.0")
+        assert not self.is_compressed(nginx, "/proxied", version="1.0")
+        assert self.is_compressed(nginx, "/version-1.0", version="1.0")
 
     def test_gzip_disable_is_honoured(self, nginx, origin):
         origin.answers(plain())
-        assert not self.coded(nginx, "/disable", headers=[("User-Agent", "bad/1.0")])
-        assert not self.coded(nginx, "/disable", headers=[("User-Agent", "very old")])
-        assert self.coded(nginx, "/disable", headers=[("User-Agent", "good/1.0")])
-        assert self.coded(nginx, "/disable")
+        assert not self.is_compressed(nginx, "/disable", headers=[("User-Agent", "bad/1.0")])
+        assert not self.is_compressed(nginx, "/disable", headers=[("User-Agent", "very old")])
+        assert self.is_compressed(nginx, "/disable", headers=[("User-Agent", "good/1.0")])
+        assert self.is_compressed(nginx, "/disable")
 
     def test_gzip_rules_apply_to_every_form_of_accept_encoding(self, nginx, origin):
         """nginx's own test does not know `*`; the module does, and uses nginx for the rest."""
         origin.answers(plain())
         for accept in ("*", "x-gzip", "br, gzip;q=0.001"):
-            assert self.coded(nginx, "/proxied/any", accept=accept, headers=[("Via", "1.1 cdn")])
-            assert not self.coded(nginx, "/proxied", accept=accept, headers=[("Via", "1.1 cdn")])
-            assert not self.coded(nginx, "/disable", accept=accept, headers=[("User-Agent", "bad/1")])
+            assert self.is_compressed(nginx, "/proxied/any", accept=accept, headers=[("Via", "1.1 cdn")])
+            assert not self.is_compressed(nginx, "/proxied", accept=accept, headers=[("Via", "1.1 cdn")])
+            assert not self.is_compressed(nginx, "/disable", accept=accept, headers=[("User-Agent", "bad/1")])
 
     def test_response_to_head_keeps_its_length_when_gzip_rules_forbid_compression(self, nginx, origin):
         origin.answers(plain(method="HEAD"))

@@ -93,7 +93,7 @@ def blocks(cache_directory):
     """A block of each preset that is invalid in the other one."""
 
     def block(preset):
-        found = specified_values(cache_directory, "answers.py", preset, "SignedBeaconBlock")
+        found = specified_values(cache_directory, "specified_values.py", preset, "SignedBeaconBlock")
         return next(value for value in found if value["fork"] == "capella")
 
     return {preset: block(preset) for preset in ("minimal", "mainnet")}
@@ -197,7 +197,7 @@ def test_node_is_not_probed_when_the_preset_is_configured(nginx, origin, chain, 
 
 def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, origin, chain, cache_directory):
     """A value that is valid in every preset is accepted while the preset is unknown."""
-    signed = specified_values(cache_directory, "answers.py", "minimal", "SignedBeaconBlock")
+    signed = specified_values(cache_directory, "specified_values.py", "minimal", "SignedBeaconBlock")
     block = next(value for value in signed if value["fork"] == "capella")
     origin.answers(answer(data_json(chain.spec)), SPEC)
     path = "/eth/v2/beacon/blocks"

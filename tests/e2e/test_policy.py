@@ -287,7 +287,7 @@ def test_allowed_websocket_is_forwarded(nginx, origin):
     assert origin.received()[0].header("Upgrade") == "websocket"
 
 
-def test_location_with_rules_inherits_none(nginx, origin, node):
+def test_location_with_rules_inherits_no_rules(nginx, origin, node):
     for path, body, is_allowed in [
         ("/open", BAD, True),
         ("/off", BAD, True),

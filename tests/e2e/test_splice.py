@@ -37,7 +37,7 @@ def members(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def helpers(cache_directory):
-    running = {"node": decoders.node_decoder(), "go": decoders.go_decoder(cache_directory)}
+    running = {"node": decoders.node_decoder(), "go": decoders.golang_decoder(cache_directory)}
     yield running
     for helper in running.values():
         helper.close()

@@ -123,7 +123,7 @@ _runs = itertools.count(1)
 @pytest.fixture(scope="module")
 def specified(cache_directory):
     """Values of each fork and type with a route, by the specifications."""
-    found = specified_values(cache_directory, "answers.py", "minimal", *ROUTES)
+    found = specified_values(cache_directory, "specified_values.py", "minimal", *ROUTES)
     assert {value["type"] for value in found} == set(ROUTES)
     return found
 

@@ -292,7 +292,7 @@ ROOTED = {
 
 @pytest.fixture(scope="module")
 def rooted(cache_directory):
-    return specified_values(cache_directory, "answers.py", "minimal", *ROOTED)
+    return specified_values(cache_directory, "specified_values.py", "minimal", *ROOTED)
 
 
 @pytest.mark.parametrize("is_in_head", [True, False], ids=["head", "envelope"])

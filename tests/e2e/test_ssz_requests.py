@@ -89,7 +89,7 @@ OCTETS = ("Content-Type", "application/octet-stream")
 
 @pytest.fixture(scope="module")
 def specified(cache_directory):
-    found = specified_values(cache_directory, "answers.py", "minimal", *ROUTES)
+    found = specified_values(cache_directory, "specified_values.py", "minimal", *ROUTES)
     assert {value["type"] for value in found} == set(ROUTES)
     # the blocks of these forks come with their blobs
     return [v for v in found if (v["type"], v["fork"] in WITH_CONTENTS) != ("SignedBeaconBlock", True)]

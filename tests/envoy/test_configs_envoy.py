@@ -353,7 +353,7 @@ def test_chains_yaml_follows_the_head_of_each_chain(chains, path, other):
 
     chain, elsewhere = chains.nodes[path], number(other)
 
-    def goes_with_its_head():
+    def is_purged_with_its_head():
         """Whether the old head is removed before its TTL of some seconds has passed."""
         # the owner knows the chain a moment after its start
         chains.until_hit(lambda: send(path))
@@ -370,7 +370,7 @@ def test_chains_yaml_follows_the_head_of_each_chain(chains, path, other):
         return "0" not in remaining
 
     # a follower that is not scheduled for seconds is late, and so this is repeated
-    assert any(goes_with_its_head() for _ in range(4))
+    assert any(is_purged_with_its_head() for _ in range(4))
     assert number(other) == elsewhere
 
 

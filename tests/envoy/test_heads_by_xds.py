@@ -69,22 +69,22 @@ def test_head_of_a_removed_filter_is_not_followed(dynamic):
 def test_head_of_a_removed_route_is_not_followed(dynamic):
     dynamic.settings(**dynamic.store, cache_namespace="main", cache_head=dynamic.head)
     await_followed(dynamic, "main")
-    dynamic.of_route(cache_namespace="side", cache_head=dynamic.head)
+    dynamic.set_route_settings(cache_namespace="side", cache_head=dynamic.head)
     await_followed(dynamic, "main", "side")
-    dynamic.of_route(cache_namespace="other", cache_head=dynamic.head)
+    dynamic.set_route_settings(cache_namespace="other", cache_head=dynamic.head)
     await_followed(dynamic, "main", "other")
     # the route's head is in the filter's namespace, once it had a request
-    dynamic.of_route(cache_head=f"{dynamic.head} finality=depth:3")
+    dynamic.set_route_settings(cache_head=f"{dynamic.head} finality=depth:3")
     await_followed(dynamic, "main")
     assert dynamic.get("/").status == 200
     await_followed(dynamic, "main")
-    dynamic.of_route(cache_head="off")
+    dynamic.set_route_settings(cache_head="off")
     dynamic.settings(**dynamic.store, cache_namespace="main")
     await_followed(dynamic)
 
 
 def test_head_of_a_route_is_followed_after_its_filter_is_replaced(dynamic):
-    dynamic.of_route(cache_head=dynamic.head)
+    dynamic.set_route_settings(cache_head=dynamic.head)
     dynamic.wait_for(lambda: dynamic.get("/").status == 200 and followed(dynamic), "the route")
     dynamic.settings(**dynamic.store, cache_namespace="other")
 

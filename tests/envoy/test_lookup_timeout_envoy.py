@@ -60,13 +60,13 @@ def test_lookup_in_a_stopped_daemon_is_a_miss_after_the_timeout_only(make, origi
         """Looks up while the daemon is stopped, for `seconds` or until there is a response."""
         before = node.count()
         stop(daemon.process.pid)
-        goes_on = threading.Timer(seconds or 0, os.kill, (daemon.process.pid, signal.SIGCONT))
+        resumption = threading.Timer(seconds or 0, os.kill, (daemon.process.pid, signal.SIGCONT))
         if seconds:
-            goes_on.start()
+            resumption.start()
         try:
             answer = envoy.post("/", by_hash(number))
         finally:
-            goes_on.cancel()
+            resumption.cancel()
             os.kill(daemon.process.pid, signal.SIGCONT)
         assert LARGE in answer.decoded
         return node.count() == before

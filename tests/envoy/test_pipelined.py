@@ -32,6 +32,7 @@ def envoy(start_envoy):
     routes = [
         route("/purge", {"cache_purge": True}),
         route("/eth", {"ssz": True, "ssz_preset": "mainnet"}),
+        route("/limited", {"method": ["deny admin_*"], "cache": True}),
         route("/", {"cache": True, "cache_valid": ["immutable 1h"]}),
     ]
     return start_envoy(routes, workers=5)
@@ -54,8 +55,8 @@ def is_hit(response):
     return (response.header("Cache-Status") or "").startswith("sszip; hit")
 
 
-def sent(bodies):
-    return b"".join(request_bytes("/", method="POST", headers=[JSON], body=body) for body in bodies)
+def sent(bodies, path="/"):
+    return b"".join(request_bytes(path, method="POST", headers=[JSON], body=body) for body in bodies)
 
 
 def test_pipelined_hits_are_in_order(envoy, stored):
@@ -91,6 +92,30 @@ def test_pipelined_local_replies_are_in_order(envoy, stored):
         for _ in range(NUMBER):
             assert connection.read("POST").status == expected
     envoy.expect("purge of")
+
+
+def test_pipelined_denied_calls_are_answered_in_order(envoy, stored):
+    """Denied calls alone, and among calls that the node answers."""
+    for period in (1, 2, 3):
+        denied = {number for number in range(NUMBER) if number % period == 0}
+        bodies = [
+            call("admin_peers" if number in denied else "eth_syncing", id=str(number))
+            for number in range(NUMBER)
+        ]
+        with envoy.connect() as connection:
+            connection.send(sent(bodies, "/limited"))
+            for number in range(NUMBER):
+                response = json.loads(connection.read("POST").decoded)
+                assert response["id"] == number
+                assert ("error" in response) == (number in denied)
+
+
+def test_pipelined_purges_with_another_method_are_rejected_in_order(envoy, stored):
+    """The filter rejects them itself, at once."""
+    with envoy.connect() as connection:
+        connection.send(request_bytes("/purge?everything", method="PUT") * NUMBER)
+        for _ in range(NUMBER):
+            assert connection.read("PUT").status == 405
 
 
 def test_pipelined_502s_among_hits_are_in_order(envoy, stored, origin):

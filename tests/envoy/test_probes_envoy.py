@@ -175,7 +175,7 @@ def test_probe_continues_when_its_client_aborts(envoy, origin, chain, blocks, le
 
 
 def test_submission_starts_a_probe_and_is_sent_once(envoy, origin, chain, cache_directory):
-    signed = specified_values(cache_directory, "answers.py", "minimal", "SignedBeaconBlock")
+    signed = specified_values(cache_directory, "specified_values.py", "minimal", "SignedBeaconBlock")
     block = next(value for value in signed if value["fork"] == "capella")
     origin.answers(answer(data_json(chain.spec)), SPEC)
     path = "/eth/v2/beacon/blocks"

@@ -76,7 +76,7 @@ class Changes:
         self.manager["http_filters"][0]["typed_config"] = typed
         self.publish("lds")
 
-    def of_route(self, **settings):
+    def set_route_settings(self, **settings):
         one = self.routes["virtual_hosts"][0]["routes"][0]
         one["typed_per_filter_config"] = {
             "sszip": filter_of(settings, "DynamicModuleFilterPerRoute")
@@ -144,7 +144,7 @@ def test_responses_are_right_when_xds_files_change_under_load(host, dynamic):
             expected = ["too-small", "oneshot"][number % 2]
             dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
         for number in range(6):
-            dynamic.of_route(enable=number % 2 == 1, comp_level=number)
+            dynamic.set_route_settings(enable=number % 2 == 1, comp_level=number)
             expected = ["off", "oneshot"][number % 2]
             dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
         for patience in ("4s", "5s"):
@@ -156,14 +156,14 @@ def test_responses_are_right_when_xds_files_change_under_load(host, dynamic):
             r"gRPC config|\[config\]|Error adding/updating listener|dynamic_modules|there is no such"
         )
         dynamic.expect(r"Wasm VM failed|Plugin .*failed to load|sszip: ")
-        changes = [dynamic.settings, dynamic.of_route] if host == "native" else [dynamic.settings]
+        changes = [dynamic.settings, dynamic.set_route_settings] if host == "native" else [dynamic.settings]
         for change in changes:
             before = dynamic.refused()
             change(complevel=1)
             dynamic.wait_for(lambda before=before: dynamic.refused() > before, "the refusal")
             assert mode(dynamic) == "oneshot"
         if host == "wasm":
-            dynamic.of_route(complevel=1)
+            dynamic.set_route_settings(complevel=1)
             dynamic.wait_for(lambda: mode(dynamic) == "off", "off")
         dynamic.wait_for(lambda: load.answered > 100 or load.faults, "answers")
     assert load.faults == []

@@ -22,7 +22,7 @@ from test_chain import (
 from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as replaced_blocks
 from test_store_life import LARGE, Clients, end, hits
 from test_store_model import CHAINS, Run
-from test_store_model_envoy import PURGE, of_chain
+from test_store_model_envoy import PURGE, route_of_chain
 from tiers import seeds, times
 
 VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
@@ -213,7 +213,7 @@ class OnAll(Run):
         self.acknowledged = 0
         self.hits = dict.fromkeys(("wasm", "native", "nginx"), 0)
         self.owner = Owner(max_size="64m", memory="16m").start()
-        routes = [PURGE, *map(of_chain, CHAINS)]
+        routes = [PURGE, *map(route_of_chain, CHAINS)]
         # each route names its namespace
         own = {"enable": True}
         self.kinds = {

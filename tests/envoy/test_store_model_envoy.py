@@ -19,7 +19,7 @@ PURGE = {
 }
 
 
-def of_chain(chain):
+def route_of_chain(chain):
     found = route("/", {"cache_namespace": chain})
     found["match"]["query_parameters"] = [{"name": "chain", "string_match": {"exact": chain}}]
     return found
@@ -33,7 +33,7 @@ def envoy_of(origin, store):
         **store,
     }
     envoy = Envoy(
-        [PURGE, *map(of_chain, CHAINS)],
+        [PURGE, *map(route_of_chain, CHAINS)],
         origin=origin,
         settings=settings,
         workers=4,

@@ -21,9 +21,9 @@ from harness.response_stream import StreamReader
 GZIP = [("Accept-Encoding", "gzip")]
 BODY = bodies.json(1_400_000)
 # a body reserves twice the bytes that have arrived, and up to twice that: BLOCKED bytes of one and
-# HELD bytes of another fit into MEMORY, CHANGED bytes do not
+# BUFFERED bytes of another fit into MEMORY, CHANGED bytes do not
 MEMORY = "4m"
-BLOCKED, HELD, CHANGED = 1_000_000, 300_000, 1_200_000
+BLOCKED, BUFFERED, CHANGED = 1_000_000, 300_000, 1_200_000
 LIMITS = {"cache_max_entry": "8m", "cache_lock_timeout": "60s"}
 PLACES = {
     "/cached": {"memory": MEMORY, "cache": True, "cache_namespace": "all", **LIMITS},
@@ -61,7 +61,7 @@ class Responses:
         self.hangup = CloseWithoutResponse()
         head, body = answer(BODY, headers=[("Cache-Control", "max-age=60")])
         until = {name: WaitFor(event) for name, event in self.go_on.items()}
-        begin = [head, body[:HELD], until["change"], body[HELD:CHANGED]]
+        begin = [head, body[:BUFFERED], until["change"], body[BUFFERED:CHANGED]]
         origin.answers([head, body[:BLOCKED], until["blocker"], body[BLOCKED:]], "/blocker")
         for name, rest in {
             "whole": [until["end"], body[CHANGED:]],
@@ -74,7 +74,7 @@ class Responses:
 
         def send_until_closed(connection, _request, _received):
             with contextlib.suppress(OSError):
-                connection.sendall(body[HELD:CHANGED])
+                connection.sendall(body[BUFFERED:CHANGED])
                 while connection.recv(65536):
                     pass
             self.ended.set()
@@ -104,7 +104,7 @@ class Responses:
         with self.send("/blocker") as blocker:
             taken = self.until_in_use(2 * BLOCKED)
             with self.send(target) as connection:
-                self.until_in_use(taken + 2 * HELD)
+                self.until_in_use(taken + 2 * BUFFERED)
                 yield connection
             self.go_on["blocker"].set()
             response = blocker.read()

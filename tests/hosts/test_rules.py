@@ -164,7 +164,7 @@ def test_denied_call_over_http2_does_not_reach_the_node(server, origin):
     assert set(called(origin)) == {"eth_chainId"}
 
 
-def test_route_with_rules_inherits_none(server, origin):
+def test_route_with_rules_inherits_no_rules(server, origin):
     server.fetch("/open", BAD)
     server.fetch("/mixed", call("debug_x"))
     assert set(called(origin)) == {"debug_traceTransaction", "debug_x"}

@@ -35,7 +35,7 @@ def lodestar():
     """A function that returns the process of a preset; a process has one preset only."""
     processes = {}
 
-    def of(preset):
+    def process_of_preset(preset):
         if preset not in processes:
             processes[preset] = Process(
                 ["node", HERE / "lodestar/answer.js", LODESTAR],
@@ -43,7 +43,7 @@ def lodestar():
             )
         return processes[preset]
 
-    yield of
+    yield process_of_preset
     for process in processes.values():
         process.stop()
 
@@ -53,10 +53,10 @@ def described(walkers):
     """A function that returns the types of a fork's schema."""
     known = {}
 
-    def of(fork, preset):
+    def types_of_fork(fork, preset):
         if (fork, preset) not in known:
             answer = walkers.request("describe", fork=fork, preset=preset)
             known[fork, preset] = json.loads(answer)
         return known[fork, preset]
 
-    return of
+    return types_of_fork

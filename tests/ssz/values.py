@@ -43,7 +43,7 @@ def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
 
     random_basic, max_basic = random_value.get_random_basic_value, random_value.get_max_basic_value
 
-    def of(rng, ty, max_bytes, max_list, mode, chaos):
+    def random_object(rng, ty, max_bytes, max_list, mode, chaos):
         if issubclass(ty, specs.Url):
             length = 0 if mode == RandomizationMode.mode_zero else rng.randrange(60)
             return ty("".join(rng.choices('ab/:.é"\\😀', k=length)).encode())
@@ -51,18 +51,18 @@ def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
             return get_random_ssz_object(rng, ty, max_bytes, max_list, mode, chaos)
         vector = ty()
         for at in sorted(rng.sample(range(len(vector)), 20)):
-            vector[at] = of(rng, ty.element_cls(), max_bytes, max_list, mode, chaos)
+            vector[at] = random_object(rng, ty.element_cls(), max_bytes, max_list, mode, chaos)
         return vector
 
     with patched(
         random_value,
-        get_random_ssz_object=of,
+        get_random_ssz_object=random_object,
         # as random, in a tenth of the time
         get_random_bytes_list=lambda rng, length: rng.randbytes(length),
         get_random_basic_value=lambda rng, ty: limited(random_basic(rng, ty)),
         get_max_basic_value=lambda ty: limited(max_basic(ty)),
     ):
-        return of(rng, ty, 100, list_length, mode, chaos)
+        return random_object(rng, ty, 100, list_length, mode, chaos)
 
 
 def fields_of(value):

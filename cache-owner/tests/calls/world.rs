@@ -517,7 +517,7 @@ impl SimulatedWorld {
         sandbox.fetches.push(NodeFetch {
             token,
             key: of,
-            entry: entry.with_stored_time_and_ttl(self.now, 60_000),
+            entry: entry.with_lifetime(self.now, 60_000),
             is_storable: is_known || class == LifetimeClass::Config,
             generation: sandbox.link.purge_generation(),
         });

@@ -6,9 +6,9 @@ use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{
     BodyLength, ExchangeDriver, RequestBodyAvailability, RequiredBody,
 };
-use sszip_core::exchange::RequestHead;
+use sszip_core::exchange::{Exchange, RequestHead};
 
-use crate::head::HostMessageHead;
+use crate::head::{EnvoyHeaderMap, HostMessageHead};
 
 /// Header that Envoy sets when it follows a redirect of the upstream
 /// (`internal_redirect_policy`). Clients may send it, too.
@@ -72,16 +72,32 @@ pub fn decide_request_head_action(
     }
 }
 
+/// Edits the head of a request whose body the core's replaces: its length, and its target if the
+/// core chose one.
+pub fn edit_rewritten_request_head(exchange: &Exchange, headers: &impl EnvoyHeaderMap) {
+    let target = exchange.upstream_request_target();
+    if !target.is_empty() {
+        headers.set_header(":path", Some(target));
+    }
+    let length = exchange.upstream_request_body().len().to_string();
+    headers.set_header("content-length", Some(length.as_bytes()));
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::sync::Arc;
 
     use sszip_core::cache::process::ProcessResources;
     use sszip_core::config::{RouteConfig, RouteConfigBlock};
     use sszip_core::exchange::drive::{BodyLength, RequestBodyAvailability};
 
-    use super::{announced_body_length, decide_request_head_action, start_exchange, RequestAction};
-    use crate::head::tests::HeadLines;
+    use super::{
+        announced_body_length, decide_request_head_action, edit_rewritten_request_head,
+        start_exchange, RequestAction,
+    };
+    use crate::head::tests::{HeadLines, MemoryHeaders};
+    use crate::head::EnvoyHeaderMap;
 
     fn config() -> Arc<RouteConfig> {
         let mut directives = RouteConfigBlock::default();
@@ -124,6 +140,18 @@ mod tests {
         let expected = RequestAction::LookUp(RequestBodyAvailability::AwaitsContinue);
         assert_eq!(awaited, expected);
         assert_eq!(action_of("POST", &[json], true), RequestAction::Forward);
+    }
+
+    #[test]
+    fn head_of_a_rewritten_request_has_the_length_of_the_new_body() {
+        let lines = [(":path", "/"), ("content-length", "70")];
+        let headers = MemoryHeaders(RefCell::new(HeadLines::new(&lines)));
+        let head = HeadLines::new(&[(":method", "POST"), (":path", "/"), (":authority", "a")]);
+        let driver = start_exchange(&config(), &head).expect("the head is valid");
+        let exchange = driver.available_exchange().expect("no job runs");
+        edit_rewritten_request_head(exchange, &headers);
+        let expected = HeadLines::new(&[(":path", "/"), ("content-length", "0")]);
+        assert_eq!(headers.copy_headers(), expected);
     }
 
     #[test]

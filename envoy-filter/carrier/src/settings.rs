@@ -81,7 +81,7 @@ impl RequestSettings {
         HostRouteDeclaration {
             name,
             named: self.namespace_source(),
-            answers: !self.reports_status,
+            handles_requests: !self.reports_status,
             purges: self.purges,
             body_buffer: None,
             is_http_1_0: false,
@@ -271,7 +271,11 @@ mod tests {
         assert!(host.is_prepared);
         let settings = settings(&parsed);
         assert!(settings.reports_status && settings.may_handle_requests());
-        assert!(!settings.describe_route_for_validation("a route").answers);
+        assert!(
+            !settings
+                .describe_route_for_validation("a route")
+                .handles_requests
+        );
     }
 
     #[test]

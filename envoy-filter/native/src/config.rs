@@ -31,7 +31,7 @@ static WORKERS: LazyLock<Option<usize>> =
 struct DynamicModuleSettings<'p> {
     /// The configuration to which settings of the process are added; without one they are
     /// rejected.
-    plan: Option<&'p mut ValidatedConfig>,
+    validated: Option<&'p mut ValidatedConfig>,
 }
 
 /// The configuration of one filter in Envoy's configuration: settings, metrics, store and
@@ -41,11 +41,11 @@ pub struct FilterSettings {
     parsed: ParsedSettings,
     /// Settings of requests without a route configuration.
     settings: Arc<RequestSettings>,
-    /// Owner in use. It is dropped before `life` ends, so that the last filter
+    /// Owner in use. It is dropped before `lifetime` ends, so that the last filter
     /// does not restart an owner.
-    _uses: Option<store::OwnerUseGuard>,
+    _owner_use: Option<store::OwnerUseGuard>,
     /// Identity by which routes recognize the filter.
-    life: Arc<ConfigLifetimeGuard>,
+    lifetime: Arc<ConfigLifetimeGuard>,
     /// Metrics of the filter's requests.
     pub metrics: Arc<EnvoyMetrics>,
     /// Node capabilities of each cluster, recorded by all workers.
@@ -61,7 +61,7 @@ pub struct RouteOverrides {
     /// Settings merged with each filter: every listener has a filter of its
     /// own, and several listeners may use one route.
     settings: Mutex<Vec<(Weak<ConfigLifetimeGuard>, Arc<RequestSettings>)>>,
-    life: ConfigLifetimeGuard,
+    lifetime: ConfigLifetimeGuard,
 }
 
 impl FilterSettings {
@@ -70,23 +70,24 @@ impl FilterSettings {
     /// # Errors
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], envoy: FilterConfigHandle) -> Result<Self, String> {
-        let mut plan = ValidatedConfig::default();
-        let mut parsed = parse_module_settings(json, Some(&mut plan))?;
+        let mut validated = ValidatedConfig::default();
+        let mut parsed = parse_module_settings(json, Some(&mut validated))?;
         parsed.enable_filter_by_default();
         let settings = resolve_request_settings(&parsed);
-        add_validated_route(&mut plan, &settings)?;
-        plan.check_across_routes()?;
+        add_validated_route(&mut validated, &settings)?;
+        validated.check_across_routes()?;
         // without a namespace of the filter, its routes have their own, with
         // their own head sources
         if settings.core.cache.namespace.is_some() {
-            plan.cross_route_warnings()
+            validated
+                .cross_route_warnings()
                 .iter()
                 .for_each(|text| envoy::write_envoy_log(LogLevel::Warn, text));
         }
-        store::validate_store_settings(&plan)?;
-        let life = Arc::<ConfigLifetimeGuard>::default();
-        let uses = match *WORKERS {
-            Some(_) => store::attach_configured_store(&plan, &life)?,
+        store::validate_store_settings(&validated)?;
+        let lifetime = Arc::<ConfigLifetimeGuard>::default();
+        let owner_use = match *WORKERS {
+            Some(_) => store::attach_configured_store(&validated, &lifetime)?,
             None => None,
         };
         start_hot_tier(&settings.core);
@@ -94,8 +95,8 @@ impl FilterSettings {
             metrics: Arc::new(EnvoyMetrics::new(envoy, WORKERS.is_some())),
             parsed,
             settings,
-            _uses: uses,
-            life,
+            _owner_use: owner_use,
+            lifetime,
             nodes: ClusterCapabilities::default(),
             background: BackgroundRequests::new(envoy.create_config_scheduler()),
         })
@@ -114,19 +115,20 @@ impl FilterSettings {
         };
         let known = &route.settings;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this =
-            |life: &Weak<ConfigLifetimeGuard>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
-        if let Some((_, settings)) = known.iter().find(|(life, _)| is_this(life)) {
+        let is_this = |lifetime: &Weak<ConfigLifetimeGuard>| {
+            Weak::as_ptr(lifetime) == Arc::as_ptr(&self.lifetime)
+        };
+        if let Some((_, settings)) = known.iter().find(|(lifetime, _)| is_this(lifetime)) {
             return Arc::clone(settings);
         }
         // listeners are removed while their routes remain
-        known.retain(|(life, _)| life.strong_count() > 0);
+        known.retain(|(lifetime, _)| lifetime.strong_count() > 0);
         let mut parsed = route.parsed.clone();
         parsed.inherit_settings(&self.parsed);
         let settings = resolve_request_settings(&parsed);
-        claim_head_sources_for_owner(&settings, &[&self.life, &route.life]);
+        claim_head_sources_for_owner(&settings, &[&self.lifetime, &route.lifetime]);
         start_hot_tier(&settings.core);
-        known.push((Arc::downgrade(&self.life), Arc::clone(&settings)));
+        known.push((Arc::downgrade(&self.lifetime), Arc::clone(&settings)));
         settings
     }
 }
@@ -142,31 +144,31 @@ impl RouteOverrides {
         // Head sources of a namespace that the route sets are followed before
         // the first request; for other routes the namespace depends on a filter
         // that is not known yet.
-        let life = ConfigLifetimeGuard::default();
-        let mut plan = ValidatedConfig::default();
+        let lifetime = ConfigLifetimeGuard::default();
+        let mut validated = ValidatedConfig::default();
         let follows = &settings.core.cache.follows;
-        if plan
+        if validated
             .follows
             .add_route_head_sources(follows, settings.namespace_source())
             .is_ok()
         {
-            store::claim_owner_settings(&plan, &[&life]);
+            store::claim_owner_settings(&validated, &[&lifetime]);
         }
         Ok(Self {
             parsed,
             settings: Mutex::default(),
-            life,
+            lifetime,
         })
     }
 }
 
 /// Adds the configuration of a route to the validated configuration, as requests use it.
 fn add_validated_route(
-    plan: &mut ValidatedConfig,
+    validated: &mut ValidatedConfig,
     settings: &RequestSettings,
 ) -> Result<(), String> {
     let place = settings.describe_route_for_validation("a filter or route");
-    if let Some(warning) = plan.validate_and_add_route(&settings.core, place)? {
+    if let Some(warning) = validated.validate_and_add_route(&settings.core, place)? {
         envoy::write_envoy_log(LogLevel::Warn, &warning);
     }
     Ok(())
@@ -175,17 +177,17 @@ fn add_validated_route(
 /// Claims the head sources of a route, so that the owner follows them, once the route's filter is
 /// known.
 fn claim_head_sources_for_owner(settings: &RequestSettings, of: &[&ConfigLifetimeGuard]) {
-    let mut plan = ValidatedConfig::default();
-    if let Err(error) = add_validated_route(&mut plan, settings) {
+    let mut validated = ValidatedConfig::default();
+    if let Err(error) = add_validated_route(&mut validated, settings) {
         envoy::write_envoy_log(LogLevel::Error, &error);
     }
-    let has_some = plan.follows.iter().next().is_some();
+    let has_some = validated.follows.iter().next().is_some();
     if has_some && !store::can_follow_head_sources() {
         let error = "\"cache_head\" has no effect: no filter has a \"cache_path\"; add one, or \
              move it to a [[head]] of cached.toml";
         envoy::write_envoy_log(LogLevel::Error, error);
     }
-    store::claim_owner_settings(&plan, of);
+    store::claim_owner_settings(&validated, of);
 }
 
 /// Starts the hot tier of the process with the memory of the first route that caches. Any thread
@@ -198,12 +200,16 @@ fn start_hot_tier(config: &RouteConfig) {
     }
 }
 
-/// Parses JSON settings. Settings of the process are added to `plan`, or rejected without one.
+/// Parses JSON settings. Settings of the process are added to `validated`, or rejected without one.
 fn parse_module_settings(
     json: &[u8],
-    plan: Option<&mut ValidatedConfig>,
+    validated: Option<&mut ValidatedConfig>,
 ) -> Result<ParsedSettings, String> {
-    ParsedSettings::parse_json_settings("filter_config", json, &mut DynamicModuleSettings { plan })
+    ParsedSettings::parse_json_settings(
+        "filter_config",
+        json,
+        &mut DynamicModuleSettings { validated },
+    )
 }
 
 fn resolve_request_settings(parsed: &ParsedSettings) -> Arc<RequestSettings> {
@@ -222,11 +228,11 @@ impl HostSpecificSettings for DynamicModuleSettings<'_> {
         if !matches!(name, "cache_path" | "cache_owner" | "cache_lookup_timeout") {
             return None;
         }
-        let Some(plan) = &mut self.plan else {
+        let Some(validated) = &mut self.validated else {
             let error = "is a setting of the process: move it to the filter_config";
             return Some(Err(format_setting_message(name, &error)));
         };
-        let set = plan
+        let set = validated
             .set_global_directive(name, values, "")
             .unwrap_or(Ok(()));
         Some(set.map_err(|error| format_setting_message(name, &error)))

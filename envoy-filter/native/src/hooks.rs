@@ -30,7 +30,7 @@ struct EnvoyStreamFilter {
     is_behind: Cell<bool>,
     /// The last hook returned `Continue`: Envoy then ignores calls to resume,
     /// even if it was a hook of the other direction.
-    goes_on: Cell<bool>,
+    is_redirected: Cell<bool>,
 }
 
 /// A reference to the filter's state of a stream.
@@ -150,7 +150,9 @@ unsafe fn run_filter_hook(
         return HookOutcome::Continue;
     };
     let outcome = filter.run_hook_action(stream, |exchange| call(exchange, stream, &filter));
-    filter.goes_on.set(matches!(outcome, HookOutcome::Continue));
+    filter
+        .is_redirected
+        .set(matches!(outcome, HookOutcome::Continue));
     outcome
 }
 
@@ -304,7 +306,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
             exchange: RefCell::new(StreamExchange::new()),
             has_failed: Cell::new(false),
             is_behind: Cell::new(false),
-            goes_on: Cell::new(false),
+            is_redirected: Cell::new(false),
         });
         StreamFilterHandle::into_raw(filter).cast()
     })
@@ -471,10 +473,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     let mut is_request = false;
     let outcome = filter.run_hook_action(stream, |exchange| {
         is_request = exchange.is_request_direction_stopped();
-        exchange.handle_scheduled_event(stream, event, !filter.goes_on.get())
+        exchange.handle_scheduled_event(stream, event, !filter.is_redirected.get())
     });
     if let HookOutcome::Continue = outcome {
-        filter.goes_on.set(true);
+        filter.is_redirected.set(true);
         match is_request {
             true => stream.continue_request_decoding(),
             false => stream.continue_response_encoding(),

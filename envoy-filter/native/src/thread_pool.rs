@@ -31,15 +31,15 @@ struct QueuedJob {
     reply: Option<(FinishedJobSlot, Arc<EnvoyEventScheduler>, u64)>,
 }
 
-/// Enqueues a job; when it has run, it is put into `place`, and the stream is sent `event`. Without
+/// Enqueues a job; when it has run, it is put into `slot`, and the stream is sent `event`. Without
 /// pool threads the job runs at once.
 pub fn run_job_on_pool(
     job: OffLoopJob,
-    place: &FinishedJobSlot,
+    slot: &FinishedJobSlot,
     scheduler: &Arc<EnvoyEventScheduler>,
     event: u64,
 ) {
-    let reply = (Arc::clone(place), Arc::clone(scheduler), event);
+    let reply = (Arc::clone(slot), Arc::clone(scheduler), event);
     THREAD_POOL.enqueue_job(QueuedJob {
         job,
         reply: Some(reply),
@@ -58,12 +58,12 @@ pub fn queued_job_count() -> usize {
 
 impl ThreadPool {
     fn start_pool_threads() -> Self {
-        let (queue, work) = channel();
-        let work = Arc::new(Mutex::new(work));
+        let (queue, jobs) = channel();
+        let jobs = Arc::new(Mutex::new(jobs));
         let threads = (0..OffLoopJob::max_concurrent_jobs()).filter(|_| {
-            let work = Arc::clone(&work);
+            let jobs = Arc::clone(&jobs);
             let thread = std::thread::Builder::new().name("sszip-coder".into());
-            thread.spawn(move || run_queued_jobs(&work)).is_ok()
+            thread.spawn(move || run_queued_jobs(&jobs)).is_ok()
         });
         let threads = threads.count();
         Self {
@@ -72,28 +72,28 @@ impl ThreadPool {
         }
     }
 
-    fn enqueue_job(&self, work: QueuedJob) {
+    fn enqueue_job(&self, job: QueuedJob) {
         if self.threads == 0 {
-            return work.run_and_report_job();
+            return job.run_and_report_job();
         }
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         QUEUED_JOBS.fetch_add(1, Ordering::Relaxed);
-        let refused = queue.send(work);
+        let sent = queue.send(job);
         drop(queue);
-        if let Err(refused) = refused {
+        if let Err(unsent) = sent {
             QUEUED_JOBS.fetch_sub(1, Ordering::Relaxed);
-            refused.0.run_and_report_job();
+            unsent.0.run_and_report_job();
         }
     }
 }
 
-fn run_queued_jobs(work: &Mutex<Receiver<QueuedJob>>) {
+fn run_queued_jobs(jobs: &Mutex<Receiver<QueuedJob>>) {
     loop {
-        let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match next {
-            Ok(work) => {
+            Ok(job) => {
                 QUEUED_JOBS.fetch_sub(1, Ordering::Relaxed);
-                work.run_and_report_job();
+                job.run_and_report_job();
             }
             Err(_) => return,
         }
@@ -111,13 +111,13 @@ impl QueuedJob {
     /// Runs the job, and notifies its stream or stores its result.
     fn run_and_report_job(mut self) {
         match self.reply {
-            Some((place, scheduler, event)) => {
+            Some((slot, scheduler, event)) => {
                 // the stream had the only other reference: it is gone
-                let is_left = Arc::strong_count(&place) == 1;
-                if !is_left || self.job.runs_without_client() {
+                let is_stream_gone = Arc::strong_count(&slot) == 1;
+                if !is_stream_gone || self.job.runs_without_client() {
                     self.job.run_job();
                 }
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.job);
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.job);
                 scheduler.schedule_event(event);
             }
             None => {

@@ -21,8 +21,8 @@ struct StreamTimer {
 /// The deadlines of all streams, for the one thread that waits for them.
 #[derive(Default)]
 struct StreamTimerQueue {
-    waiting: Mutex<BinaryHeap<Reverse<StreamTimer>>>,
-    is_new_first: Condvar,
+    queue: Mutex<BinaryHeap<Reverse<StreamTimer>>>,
+    first_changed: Condvar,
 }
 
 /// Schedules `event` for a stream in `ms` milliseconds. Returns whether it will be sent: without
@@ -36,15 +36,12 @@ pub fn set_stream_timer(scheduler: &Arc<EnvoyEventScheduler>, event: u64, ms: u6
         event,
         scheduler: Arc::clone(scheduler),
     };
-    let mut waiting = timers
-        .waiting
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let is_first = waiting.peek().is_none_or(|first| timer.due < first.0.due);
-    waiting.push(Reverse(timer));
-    drop(waiting);
+    let mut queue = timers.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_first = queue.peek().is_none_or(|first| timer.due < first.0.due);
+    queue.push(Reverse(timer));
+    drop(queue);
     if is_first {
-        timers.is_new_first.notify_one();
+        timers.first_changed.notify_one();
     }
     true
 }
@@ -58,28 +55,28 @@ impl StreamTimerQueue {
     }
 
     fn run_timer_loop(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = Instant::now();
-            let patience = waiting
+            let timeout = queue
                 .peek()
                 .map(|first| first.0.due.saturating_duration_since(now));
-            match patience {
+            match timeout {
                 Some(Duration::ZERO) => {
-                    let timer = waiting.pop();
-                    drop(waiting);
+                    let timer = queue.pop();
+                    drop(queue);
                     if let Some(Reverse(timer)) = timer {
                         timer.scheduler.schedule_event(timer.event);
                     }
-                    waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                    queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
                 }
-                Some(patience) => {
-                    let woken = self.is_new_first.wait_timeout(waiting, patience);
-                    waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+                Some(timeout) => {
+                    let woken = self.first_changed.wait_timeout(queue, timeout);
+                    queue = woken.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => {
-                    let woken = self.is_new_first.wait(waiting);
-                    waiting = woken.unwrap_or_else(PoisonError::into_inner);
+                    let woken = self.first_changed.wait(queue);
+                    queue = woken.unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }

@@ -41,7 +41,7 @@ impl StreamWaitGuard {
 
     /// Marks the beginning of a lookup, which may be a repeated one.
     pub fn mark_lookup_start(&self) {
-        with_wait_shard(self.0, |slots| {
+        modify_locked_wait_shard(self.0, |slots| {
             slots.insert(self.0, StreamWaitState::LooksUp)
         });
     }
@@ -55,7 +55,7 @@ impl StreamWaitGuard {
     /// once.
     pub fn mark_waiting(&self, scheduler: &Arc<EnvoyEventScheduler>) {
         let waits = StreamWaitState::Waits(Arc::clone(scheduler));
-        let before = with_wait_shard(self.0, |slots| slots.insert(self.0, waits));
+        let before = modify_locked_wait_shard(self.0, |slots| slots.insert(self.0, waits));
         if let Some(StreamWaitState::Woken) = before {
             scheduler.schedule_event(WOKEN_EVENT);
         }
@@ -64,7 +64,7 @@ impl StreamWaitGuard {
 
 impl Drop for StreamWaitGuard {
     fn drop(&mut self) {
-        with_wait_shard(self.0, |slots| slots.remove(&self.0));
+        modify_locked_wait_shard(self.0, |slots| slots.remove(&self.0));
     }
 }
 
@@ -74,7 +74,7 @@ struct StreamWaker;
 
 impl EventLoopWaker for StreamWaker {
     fn wake(&self, id: usize) {
-        with_wait_shard(id, |slots| match slots.get_mut(&id) {
+        modify_locked_wait_shard(id, |slots| match slots.get_mut(&id) {
             Some(StreamWaitState::Waits(scheduler)) => scheduler.schedule_event(WOKEN_EVENT),
             Some(slot) => *slot = StreamWaitState::Woken,
             None => {}
@@ -85,7 +85,7 @@ impl EventLoopWaker for StreamWaker {
     fn cancel_wakeup(&self, _id: usize) {}
 }
 
-fn with_wait_shard<T>(
+fn modify_locked_wait_shard<T>(
     id: usize,
     call: impl FnOnce(&mut HashMap<usize, StreamWaitState>) -> T,
 ) -> T {

@@ -11,6 +11,7 @@ use proxy_wasm::types::{BufferType, MapType};
 use sszip_core::exchange::Header;
 use sszip_core::memory;
 use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
+use sszip_envoy_carrier::response::HookTimestamps;
 
 #[link(wasm_import_module = "env")]
 extern "C" {
@@ -163,6 +164,14 @@ pub fn monotonic_ms() -> u64 {
 /// Reads the system clock, in seconds since 1970.
 pub fn unix_seconds() -> u64 {
     read_clock(REALTIME) / 1_000_000_000
+}
+
+/// Reads the monotonic and the system clock.
+pub fn read_host_clocks() -> HookTimestamps {
+    HookTimestamps {
+        monotonic: monotonic_ms(),
+        wall: unix_seconds(),
+    }
 }
 
 fn read_clock(clock: u32) -> u64 {
@@ -430,6 +439,14 @@ pub fn proxy_property(path: &str) -> Vec<u8> {
             _ => Vec::new(),
         }
     }
+}
+
+/// Returns the value of a property that is a number; 0: it has none.
+pub fn numeric_property(path: &str) -> u64 {
+    let value = proxy_property(path);
+    value
+        .first_chunk::<8>()
+        .map_or(0, |value| u64::from_le_bytes(*value))
 }
 
 /// Sets a property of the stream, which access logs print.

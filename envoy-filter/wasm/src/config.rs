@@ -66,8 +66,8 @@ impl FilterSettings {
         let mut warnings = host.warnings;
         parsed.enable_filter_by_default();
         let settings = resolve_request_settings(&parsed, &sandbox, process);
-        let mut plan = ValidatedConfig::default();
-        let added = plan.validate_and_add_route(
+        let mut validated = ValidatedConfig::default();
+        let added = validated.validate_and_add_route(
             &settings.core,
             settings.describe_route_for_validation("the filter"),
         )?;

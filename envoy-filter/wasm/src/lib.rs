@@ -9,7 +9,6 @@ mod abi;
 mod config;
 mod memory_share;
 mod metrics;
-mod pipelined;
 mod probes;
 mod redirect;
 mod root;

@@ -20,7 +20,7 @@ struct MetricIds {
     gauges: [Option<u32>; GAUGES.len()],
     /// Values of the gauges at the last update: each sandbox adds its changes
     /// to the sum of all.
-    shown: [u64; GAUGES.len()],
+    reported: [u64; GAUGES.len()],
 }
 
 impl WasmFilterMetrics {
@@ -53,10 +53,10 @@ impl WasmFilterMetrics {
     pub fn update_gauges(&self, now: &[u64]) {
         let known = &mut *self.0.borrow_mut();
         let gauges = known.gauges.iter_mut().zip(GAUGES);
-        for (((id, name), value), shown) in gauges.zip(now).zip(&mut known.shown) {
+        for (((id, name), value), reported) in gauges.zip(now).zip(&mut known.reported) {
             *id = id.or_else(|| define_named_metric(MetricType::Gauge, name));
-            id.inspect(|id| abi::add_to_gauge(*id, value.wrapping_sub(*shown) as i64));
-            *shown = *value;
+            id.inspect(|id| abi::add_to_gauge(*id, value.wrapping_sub(*reported) as i64));
+            *reported = *value;
         }
     }
 }

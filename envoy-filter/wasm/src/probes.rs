@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
-use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
-use sszip_envoy_carrier::head::HostMessageHead;
-use sszip_envoy_carrier::response;
+use sszip_core::exchange::drive::ExchangeDriver;
+use sszip_envoy_carrier::background::{pass_background_head_to_driver, BackgroundRequestHeaders};
 
 use crate::abi::{self, SerializedMessageHead};
 
@@ -29,12 +27,12 @@ pub struct ProbeQueue {
     in_flight: RefCell<HashMap<u32, ExchangeDriver>>,
 }
 
-/// A probe in the queue, with the cluster and the headers of its request.
+/// A probe in the queue.
 #[derive(Debug)]
 struct QueuedProbe {
     driver: ExchangeDriver,
     cluster: String,
-    fields: Vec<(String, String)>,
+    headers: BackgroundRequestHeaders,
 }
 
 impl ProbeQueue {
@@ -50,39 +48,14 @@ impl ProbeQueue {
         cluster: Vec<u8>,
         head: &SerializedMessageHead,
     ) {
-        let path = driver.probe_path(head.target()).map(String::from_utf8);
-        let (Some(Ok(path)), Ok(cluster)) = (path, String::from_utf8(cluster)) else {
+        let headers = BackgroundRequestHeaders::for_probe(&driver, head);
+        let (Some(headers), Ok(cluster)) = (headers, String::from_utf8(cluster)) else {
             return;
         };
-        let edits = driver
-            .available_exchange()
-            .map_or(&[][..], |it| it.upstream_edits());
-        let is_other = |name: &str| {
-            matches!(
-                name,
-                ":method" | ":path" | "content-length" | "transfer-encoding"
-            ) || name.starts_with("x-envoy-")
-                || edits
-                    .iter()
-                    .any(|edit| edit.name.eq_ignore_ascii_case(name))
-        };
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-        let mut fields = vec![(":method".into(), "GET".into()), (":path".into(), path)];
-        for (name, value) in head.iter_headers() {
-            match (text(name), text(value)) {
-                (Some(name), Some(value)) if !is_other(&name) => fields.push((name, value)),
-                _ => {}
-            }
-        }
-        for edit in edits {
-            if let Some(value) = edit.value.as_deref().and_then(text) {
-                fields.push((edit.name.to_ascii_lowercase(), value));
-            }
-        }
         self.waiting.borrow_mut().push(QueuedProbe {
             driver,
             cluster,
-            fields,
+            headers,
         });
     }
 
@@ -93,17 +66,18 @@ impl ProbeQueue {
 
     /// Sends all enqueued probes. The root must be the effective context.
     pub fn send_queued_probes(&self) {
-        for question in self.waiting.take() {
-            let fields = question.fields.iter();
-            let fields = fields.map(|(name, value)| (&**name, &**value)).collect();
-            let patience = question
-                .driver
-                .next_timeout_ms()
-                .unwrap_or(PROBE_TIMEOUT_MS);
-            let patience = Duration::from_millis(patience);
-            let callout = dispatch_http_call(&question.cluster, fields, None, Vec::new(), patience);
+        for probe in self.waiting.take() {
+            // the SDK sends only text
+            let headers = probe.headers.header_lines().iter();
+            let headers = headers.filter_map(|(name, value)| {
+                Some((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?))
+            });
+            let timeout = probe.driver.next_timeout_ms().unwrap_or(PROBE_TIMEOUT_MS);
+            let timeout = Duration::from_millis(timeout);
+            let callout =
+                dispatch_http_call(&probe.cluster, headers.collect(), None, Vec::new(), timeout);
             if let Ok(token) = callout {
-                self.in_flight.borrow_mut().insert(token, question.driver);
+                self.in_flight.borrow_mut().insert(token, probe.driver);
             }
         }
     }
@@ -124,16 +98,14 @@ impl ProbeQueue {
 
 fn read_probe_response(driver: &mut ExchangeDriver, length: usize) {
     let head = SerializedMessageHead::from_proxy(MapType::HttpCallResponseHeaders);
-    let response = response::convert_head_for_driver(&head, true, abi::unix_seconds());
-    let failure = UpstreamFailure::Status(response.status);
-    let now = abi::monotonic_ms();
-    let judged = driver.handle_upstream_head(response.clone(), failure, now);
-    if judged.is_err() || !matches!(driver.handle_response_head(response), Ok(HostStep::Observe)) {
+    let now = abi::read_host_clocks();
+    // a callout has a response only if it is complete
+    if !pass_background_head_to_driver(driver, &head, true, now) {
         return;
     }
     let body = abi::copy_buffer(BufferType::HttpCallResponseBody, length).unwrap_or_default();
     if body.len() == length && driver.handle_body_piece(&body).is_ok() {
         // the response is not stored, but its facts are recorded
-        drop(driver.handle_response_sent(now));
+        drop(driver.handle_response_sent(now.monotonic));
     }
 }

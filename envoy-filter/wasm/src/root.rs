@@ -60,7 +60,7 @@ pub struct FilterRoot {
     /// Registration for a share of the memory for entries.
     registration: SandboxRegistration,
     /// Probes of nodes.
-    pub questions: ProbeQueue,
+    pub probes: ProbeQueue,
     /// Streams that may be woken or have a deadline, by context id.
     streams: RefCell<HashMap<u32, Weak<RefCell<dyn ResumableStream>>>>,
     woken: Arc<WokenRequestQueue>,
@@ -68,15 +68,16 @@ pub struct FilterRoot {
     timers: RefCell<RootTimers>,
     /// Time at which the root sends the enqueued callouts, in milliseconds of
     /// the monotonic clock.
-    calls_at: Cell<u64>,
-    /// Whether a hook of a stream runs: streams are resumed after it.
+    callouts_due_at: Cell<u64>,
+    /// Whether a hook of a stream runs; woken streams are resumed after it.
     is_in_hook: Cell<bool>,
-    /// Number of streams that may still be resumed before the next such call.
-    room: Cell<u32>,
-    /// Queue by which the proxy calls the root as soon as possible; `None`: none is registered.
+    /// Number of streams that may still be resumed before the next call of the root.
+    resumption_permits: Cell<u32>,
+    /// Queue whose messages make the proxy call the root as soon as possible; `None`: none could be
+    /// registered.
     queue: OnceCell<Option<u32>>,
-    /// Streams wait for the next such call.
-    is_put_off: Cell<bool>,
+    /// Whether a call of the root was requested, in which woken streams are resumed.
+    is_root_call_requested: Cell<bool>,
     /// Whether the proxy deletes the root, which streams of a previous configuration outlive.
     has_ended: Cell<bool>,
     /// Metrics of the filter's requests.
@@ -97,16 +98,16 @@ impl SdkRootContext {
             filter_settings: OnceCell::new(),
             store: OnceCell::new(),
             registration: SandboxRegistration::new(),
-            questions: ProbeQueue::default(),
+            probes: ProbeQueue::default(),
             streams: RefCell::default(),
             woken,
             event_loop,
             timers: RefCell::default(),
-            calls_at: Cell::new(u64::MAX),
+            callouts_due_at: Cell::new(u64::MAX),
             is_in_hook: Cell::new(false),
-            room: Cell::new(MAX_RESUMED_PER_CALL),
+            resumption_permits: Cell::new(MAX_RESUMED_PER_CALL),
             queue: OnceCell::new(),
-            is_put_off: Cell::new(false),
+            is_root_call_requested: Cell::new(false),
             has_ended: Cell::new(false),
             metrics: WasmFilterMetrics::default(),
         }))
@@ -201,12 +202,12 @@ impl FilterRoot {
         if let Some(store) = self.store.get() {
             store.make_due_callouts(&self.process, abi::monotonic_ms());
         }
-        self.questions.send_queued_probes();
+        self.probes.send_queued_probes();
     }
 
     /// Handles the response to a callout, or its failure.
     pub fn handle_callout_response(&self, token: u32, fields: usize, length: usize) {
-        if self.questions.handle_probe_response(token, fields, length) {
+        if self.probes.handle_probe_response(token, fields, length) {
             return;
         }
         let Some(store) = self.store.get() else {
@@ -215,28 +216,28 @@ impl FilterRoot {
         // a response that arrived over a connection is not nested in another
         // call
         if store.handle_callout_response(token, fields, length, &self.process) {
-            self.room.set(MAX_RESUMED_PER_CALL);
+            self.resumption_permits.set(MAX_RESUMED_PER_CALL);
         }
     }
 
     /// Handles the root's timer: performs the actions that are due.
     pub fn handle_root_context_timer(&self) {
         self.begin_proxy_call(false);
-        self.room.set(MAX_RESUMED_PER_CALL);
-        self.is_put_off.set(false);
+        self.resumption_permits.set(MAX_RESUMED_PER_CALL);
+        self.is_root_call_requested.set(false);
         let now = abi::monotonic_ms();
-        while self.room.get() > 0 {
+        while self.resumption_permits.get() > 0 {
             let due = self.timers.borrow_mut().take_due_action(now);
             match due {
                 Some(RootTimerAction::Stream(id, number)) => {
-                    self.with_stream_exchange(id, |exchange| {
+                    self.call_in_stream_context(id, |exchange| {
                         if exchange.handle_deadline(number) {
                             self.take_resumption_permit();
                         }
                     });
                 }
-                Some(RootTimerAction::Calls) => {
-                    self.calls_at.set(u64::MAX);
+                Some(RootTimerAction::Callouts) => {
+                    self.callouts_due_at.set(u64::MAX);
                     self.send_callouts();
                 }
                 Some(RootTimerAction::Gauges) => {
@@ -245,9 +246,9 @@ impl FilterRoot {
                     self.update_memory_share();
                     self.add_root_context_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 }
-                Some(RootTimerAction::Canceled) => redirect::drop_offered_driver(),
+                Some(RootTimerAction::OfferedDriver) => redirect::drop_offered_driver(),
                 // these streams are resumed below, after this call
-                Some(RootTimerAction::Woken) => {}
+                Some(RootTimerAction::WokenStreams) => {}
                 None => break,
             }
         }
@@ -271,8 +272,8 @@ impl FilterRoot {
     pub fn handle_root_queue_post(&self, queue: u32) {
         abi::take_root_queue_post(queue);
         self.begin_proxy_call(false);
-        self.room.set(MAX_RESUMED_PER_CALL);
-        self.is_put_off.set(false);
+        self.resumption_permits.set(MAX_RESUMED_PER_CALL);
+        self.is_root_call_requested.set(false);
     }
 
     /// Whether a hook of a stream runs.
@@ -292,20 +293,20 @@ impl FilterRoot {
             store.end(&self.process);
         }
         self.begin_proxy_call(false);
-        self.room.set(MAX_RESUMED_AT_END);
+        self.resumption_permits.set(MAX_RESUMED_AT_END);
         self.resume_woken(self.id);
     }
 
     /// Has the proxy call the root after the present call, and resumes the woken streams then.
     fn call_root_soon(&self) {
-        if self.has_ended.get() || self.is_put_off.replace(true) {
+        if self.has_ended.get() || self.is_root_call_requested.replace(true) {
             return;
         }
         abi::set_effective_proxy_context(self.id);
         let register = || abi::register_root_queue(&abi::unique_wasm_sandbox_name());
         let queue = *self.queue.get_or_init(register);
         if !queue.is_some_and(abi::post_to_root_queue) {
-            self.add_root_context_deadline(RootTimerAction::Woken, 1);
+            self.add_root_context_deadline(RootTimerAction::WokenStreams, 1);
         }
     }
 
@@ -317,7 +318,7 @@ impl FilterRoot {
 
     /// Runs `call` with the exchange of a stream in the stream's own context; does nothing if the
     /// stream has ended or is in use.
-    fn with_stream_exchange(&self, id: u32, call: impl FnOnce(&mut dyn ResumableStream)) {
+    fn call_in_stream_context(&self, id: u32, call: impl FnOnce(&mut dyn ResumableStream)) {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {
             // the exchange is not in use: each call concerns one stream
@@ -333,12 +334,12 @@ impl FilterRoot {
     /// Whether the limit of this call permits the resumption of one more stream; otherwise the
     /// timer resumes it.
     fn take_resumption_permit(&self) -> bool {
-        let room = self.room.get();
-        self.room.set(room.saturating_sub(1));
-        if room == 0 {
+        let permits = self.resumption_permits.get();
+        self.resumption_permits.set(permits.saturating_sub(1));
+        if permits == 0 {
             self.call_root_soon();
         }
-        room > 0
+        permits > 0
     }
 
     /// Returns the next woken stream that may be resumed now.
@@ -347,7 +348,8 @@ impl FilterRoot {
             true => match self.woken.next_woken_id() {
                 Some(id) => Some(id as u32),
                 None => {
-                    self.room.set(self.room.get() + 1);
+                    self.resumption_permits
+                        .set(self.resumption_permits.get() + 1);
                     None
                 }
             },
@@ -367,13 +369,13 @@ impl FilterRoot {
     pub fn finish_proxy_call(&self, context: u32) {
         if self.has_ended.get() {
             // no call of the root follows, in which further streams would be resumed
-            self.room.set(MAX_RESUMED_PER_CALL);
+            self.resumption_permits.set(MAX_RESUMED_PER_CALL);
         }
         self.resume_woken(context);
         let store = self.store.get();
         let has_queued = store.is_some_and(FilterOwnerLink::take_queued_mark);
         // the usual case, without a call of the proxy
-        let has_nothing = !has_queued && !self.questions.has_queued_probes();
+        let has_nothing = !has_queued && !self.probes.has_queued_probes();
         if self.has_ended.get() || context != self.id && has_nothing {
             return;
         }
@@ -403,7 +405,7 @@ impl FilterRoot {
             return;
         }
         while let Some(id) = self.next_woken_stream() {
-            self.with_stream_exchange(id, |stream| stream.resume_after_wakeup());
+            self.call_in_stream_context(id, |stream| stream.resume_after_wakeup());
             abi::set_effective_proxy_context(context);
         }
     }
@@ -411,7 +413,7 @@ impl FilterRoot {
     /// Whether owner requests or probes wait for the root to send them.
     fn has_unsent_callouts(&self, now: u64) -> bool {
         let store = self.store.get();
-        store.is_some_and(|store| store.has_due_callouts(now)) || self.questions.has_queued_probes()
+        store.is_some_and(|store| store.has_due_callouts(now)) || self.probes.has_queued_probes()
     }
 
     /// Sets the timer for callouts that are due, or that time out.
@@ -425,10 +427,10 @@ impl FilterRoot {
             return;
         };
         let at = now.saturating_add(after);
-        if at < self.calls_at.get() {
-            self.calls_at.set(at);
+        if at < self.callouts_due_at.get() {
+            self.callouts_due_at.set(at);
             let mut timers = self.timers.borrow_mut();
-            timers.add_deadline(RootTimerAction::Calls, after, now);
+            timers.add_deadline(RootTimerAction::Callouts, after, now);
         }
     }
 }

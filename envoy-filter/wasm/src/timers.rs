@@ -10,15 +10,16 @@ use crate::abi;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RootTimerAction {
     /// Callouts are sent, or time out.
-    Calls,
+    Callouts,
     /// The deadline of that number of a stream, named by its context.
     Stream(u32, u64),
     /// Woken streams are resumed.
-    Woken,
+    WokenStreams,
     /// The gauges are updated.
     Gauges,
-    /// A driver that no new stream has continued is dropped.
-    Canceled,
+    /// A driver that was offered to the stream of a redirect, and that no stream has taken, is
+    /// dropped.
+    OfferedDriver,
 }
 
 /// The deadlines of a filter's root and its streams, for the one timer that a sandbox has.

@@ -245,7 +245,7 @@ fn witness_generator_with_size<'a>(
     options: &ReplayResponseOptions,
 ) -> Cow<'a, WitnessGenerator> {
     match options.witness {
-        Some(size) => Cow::Owned(witness.with_size(size)),
+        Some(size) => Cow::Owned(witness.copy_with_size(size)),
         None => witness,
     }
 }

@@ -31,7 +31,7 @@ struct Body {
     content: Vec<u8>,
 }
 
-struct Measured {
+struct CodecTimings {
     bytes: usize,
     rounds: Vec<u64>,
 }
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(folder) => read_bodies(folder)?,
         None => vec![synthetic_body()],
     };
-    let (mut engines, absent) = engines::all_available_engines();
+    let (mut engines, absent) = engines::load_benchmark_codecs();
     let table = measure_engines(&mut engines, &bodies, &options)?;
     let report = to_json(&engines, &absent, &bodies, &table);
     match &options.json {
@@ -105,13 +105,13 @@ fn measure_engines(
     engines: &mut [Box<dyn BenchmarkCodec>],
     bodies: &[Body],
     options: &Options,
-) -> Result<Vec<Vec<Measured>>, Box<dyn Error>> {
-    let mut table: Vec<Vec<Measured>> = engines.iter().map(|_| Vec::new()).collect();
+) -> Result<Vec<Vec<CodecTimings>>, Box<dyn Error>> {
+    let mut table: Vec<Vec<CodecTimings>> = engines.iter().map(|_| Vec::new()).collect();
     for body in bodies {
         let mut out = vec![0; body.content.len() + body.content.len() / 8 + 1024];
         for (engine, row) in engines.iter_mut().zip(&mut table) {
             let bytes = round_trip(engine.as_mut(), body, &mut out)?;
-            row.push(Measured {
+            row.push(CodecTimings {
                 bytes,
                 rounds: Vec::new(),
             });
@@ -181,7 +181,7 @@ fn to_json(
     engines: &[Box<dyn BenchmarkCodec>],
     absent: &[UnavailableLibrary],
     bodies: &[Body],
-    table: &[Vec<Measured>],
+    table: &[Vec<CodecTimings>],
 ) -> Value {
     let rows = engines.iter().zip(table).map(|(engine, row)| {
         let cells = bodies.iter().zip(row).map(|(body, measured)| {

@@ -3,7 +3,7 @@
 //!
 //! zlib, ISA-L's igzip and zstd are the system's shared libraries, loaded at run time: nginx's
 //! gzip uses that zlib, and a machine without one of them still measures the rest. Each engine
-//! keeps its state from body to body, which favours zlib: nginx sets up a new stream for each
+//! keeps its state from body to body, an advantage for zlib: nginx sets up a new stream for each
 //! response.
 
 use libdeflate_sys as ld;
@@ -35,8 +35,9 @@ pub struct UnavailableLibrary {
     pub why: String,
 }
 
-/// Returns each engine and level of the comparison, and the engines that are absent.
-pub fn all_available_engines() -> (Vec<Box<dyn BenchmarkCodec>>, Vec<UnavailableLibrary>) {
+/// Loads the codecs of the comparison, one for each library and level, and returns the libraries
+/// that could not be loaded, too.
+pub fn load_benchmark_codecs() -> (Vec<Box<dyn BenchmarkCodec>>, Vec<UnavailableLibrary>) {
     let mut engines: Vec<Box<dyn BenchmarkCodec>> = Vec::new();
     let mut absent = Vec::new();
     for level in [1, 6] {

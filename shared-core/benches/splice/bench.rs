@@ -38,7 +38,7 @@ struct Body {
     content: Vec<u8>,
 }
 
-struct Measured {
+struct CodecTimings {
     task: String,
     bytes: usize,
     ns: u64,
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .into_iter()
             .chain(sending_tasks(&body.content)?)
             .collect();
-        for Measured { task, bytes, ns } in measure_tasks(tasks, &options)? {
+        for CodecTimings { task, bytes, ns } in measure_tasks(tasks, &options)? {
             let (name, length) = (&body.name, body.content.len());
             if options.json.is_none() {
                 let mb_s = length as f64 * 1e3 / ns as f64;
@@ -155,7 +155,7 @@ fn compression_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn E
             });
         }
     }
-    let (engines, absent) = engines::all_available_engines();
+    let (engines, absent) = engines::load_benchmark_codecs();
     for rival in absent {
         eprintln!("without {}: {}", rival.engine, rival.why);
     }
@@ -273,7 +273,7 @@ fn parts<'a>(coded: &'a OpenDeflateStream, id: &'a str) -> [GzipMemberInput<'a>;
 fn measure_tasks(
     mut tasks: Vec<MeasuredFunction>,
     options: &Options,
-) -> Result<Vec<Measured>, Box<dyn Error>> {
+) -> Result<Vec<CodecTimings>, Box<dyn Error>> {
     let mut times = vec![Vec::new(); tasks.len()];
     let mut bytes = Vec::new();
     for task in &mut tasks {
@@ -288,7 +288,7 @@ fn measure_tasks(
     Ok(rows
         .map(|((task, bytes), mut times)| {
             times.sort_unstable();
-            Measured {
+            CodecTimings {
                 task: task.name,
                 bytes,
                 ns: times[times.len() / 2],

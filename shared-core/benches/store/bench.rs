@@ -127,13 +127,13 @@ fn measure_store_fill(
     let before = written_disk_bytes()?;
     let start = Instant::now();
     for n in 0..count {
-        put(&store, n, values.of(n))?;
+        put(&store, n, values.value(n))?;
     }
     store.flush()?;
     let elapsed = start.elapsed();
     let written = store.store_status().written;
     let kernel = written_disk_bytes()? - before;
-    if store.get(&key(count / 2), 2).as_deref() != Some(values.of(count / 2)) {
+    if store.get(&key(count / 2), 2).as_deref() != Some(values.value(count / 2)) {
         return Err("a value is not what was stored".into());
     }
     store.flush_and_close()?;
@@ -154,7 +154,7 @@ fn measure_full_store(options: &Options) -> Result<Value, Box<dyn Error>> {
     let count = 3 * max_size / 20_000;
     let (mut most, start) = (0, Instant::now());
     for n in 0..count {
-        put(&store, n, values.of(n))?;
+        put(&store, n, values.value(n))?;
         if n % 256 == 0 {
             most = most.max(folder_size_bytes(&config.path)?);
         }
@@ -220,7 +220,7 @@ impl IncompressibleValues {
         Self { noise, length }
     }
 
-    fn of(&self, n: u64) -> &[u8] {
+    fn value(&self, n: u64) -> &[u8] {
         &self.noise[(n % (64 << 10)) as usize..][..self.length]
     }
 }
@@ -236,7 +236,7 @@ fn put(store: &DiskEntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>
             epoch: 0,
             height: None,
         },
-        stored_at: 1,
+        requested_at: 1,
         expires_at: u64::MAX,
     };
     for _ in 0..100_000 {

@@ -23,9 +23,9 @@ use sszip_core::exchange::drive::{
 };
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 
-#[path = "../../tests/support/driven.rs"]
-mod driven;
-use driven::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
+#[path = "../../tests/support/driver_host.rs"]
+mod driver_host;
+use driver_host::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 
 /// Number of the first call that depends on the tip. Its responses are fresh for `TIP_VALID`
 /// milliseconds.

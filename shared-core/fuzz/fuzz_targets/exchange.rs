@@ -147,7 +147,7 @@ fn apply_exchange_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) 
             state == Buffering,
         ),
         Event::End => (
-            exchange.complete_withheld_body().is_ok(),
+            exchange.complete_buffered_body().is_ok(),
             state == Buffering,
         ),
         Event::Release => (exchange.end_buffering().is_ok(), state == Buffering),

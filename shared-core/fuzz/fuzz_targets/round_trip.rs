@@ -151,7 +151,7 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> ReceivedRespons
         }
     }
     if way == BodyDeliveryMode::Buffered {
-        match exchange.complete_withheld_body().expect("held") {
+        match exchange.complete_buffered_body().expect("held") {
             BodyEndAction::Code { .. } => {
                 exchange.run_pending_stages().expect("whole");
                 sent.bytes.extend(exchange.body_slices().flatten());

@@ -19,12 +19,12 @@ use sszip_fuzz::FuzzBodyPiece;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    answers: Vec<Answer<'a>>,
+    answers: Vec<FuzzedResponse<'a>>,
     gate: (u16, u8),
 }
 
 #[derive(Arbitrary, Debug)]
-struct Answer<'a> {
+struct FuzzedResponse<'a> {
     place: u8,
     texts: [&'a [u8]; 3],
     result: FuzzBodyPiece<'a>,
@@ -34,7 +34,7 @@ struct Answer<'a> {
     is_fresh: bool,
 }
 
-impl Answer<'_> {
+impl FuzzedResponse<'_> {
     fn entry(&self, result: &[u8]) -> CacheEntry {
         let envelope = EnvelopeBytes {
             id: match self.place % 3 {

@@ -8,7 +8,7 @@ use sszip_fuzz::ssz::{choose_type, properties, reference};
 
 fuzz_target!(|input: &[u8]| {
     let (choices, bytes) = input.split_at(input.len().min(16));
-    let mut choices = reference::Choices(choices);
+    let mut choices = reference::FuzzedChoices(choices);
     let (schema, ty) = choose_type(&mut choices);
     properties::check_bytes(schema, ty, bytes, &mut choices);
 });

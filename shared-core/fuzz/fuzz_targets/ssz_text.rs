@@ -7,7 +7,7 @@ use sszip_fuzz::ssz::{choose_type, properties, reference};
 
 fuzz_target!(|input: &[u8]| {
     let (choices, text) = input.split_at(input.len().min(16));
-    let mut choices = reference::Choices(choices);
+    let mut choices = reference::FuzzedChoices(choices);
     let (schema, ty) = choose_type(&mut choices);
     properties::check_text(schema, ty, text, &mut choices);
 });

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sszip_fuzz::ssz::reference::Choices;
+use sszip_fuzz::ssz::reference::FuzzedChoices;
 use sszip_fuzz::transcoding::exchanges::check_exchange;
 
-fuzz_target!(|input: &[u8]| check_exchange(&mut Choices(input)));
+fuzz_target!(|input: &[u8]| check_exchange(&mut FuzzedChoices(input)));

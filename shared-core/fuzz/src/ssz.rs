@@ -14,7 +14,7 @@ pub mod roots;
 static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::compile_type_table(reference::TABLE).expect("a table"));
 
-pub fn choose_type(choices: &mut reference::Choices<'_>) -> (&'static Schema, TypeId) {
+pub fn choose_type(choices: &mut reference::FuzzedChoices<'_>) -> (&'static Schema, TypeId) {
     let types: Vec<TypeId> = SCHEMA.named_types().map(|(_, ty)| ty).collect();
     (&SCHEMA, types[choices.below(types.len())])
 }

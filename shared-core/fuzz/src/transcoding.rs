@@ -2,8 +2,8 @@
 
 use crate::ssz::{properties, reference};
 
-#[path = "../../tests/support/driven.rs"]
-mod driven;
+#[path = "../../tests/support/driver_host.rs"]
+mod driver_host;
 #[path = "../../tests/transcoding/exchanges/mod.rs"]
 pub mod exchanges;
 #[allow(dead_code)] // the parity table uses the rest

@@ -14,7 +14,7 @@ thread_local! {
     static REFUSALS: Cell<RefusedAllocations> = const { Cell::new(RefusedAllocations { all: 0, small: 0 }) };
 }
 
-/// Counts of the allocations that were refused to a thread during [`with_refused_allocations`].
+/// Counts of the allocations that were refused to a thread during [`run_with_refused_allocations`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedAllocations {
     /// Refusals of any length.
@@ -31,7 +31,7 @@ impl AddAssign for RefusedAllocations {
 }
 
 /// Test allocator that passes requests to the system's, counts the bytes of each thread, and
-/// refuses allocations during [`with_refused_allocations`].
+/// refuses allocations during [`run_with_refused_allocations`].
 #[derive(Debug)]
 pub struct FaultInjectingAllocator;
 
@@ -77,7 +77,7 @@ pub fn peak_allocation(run: impl FnOnce()) -> usize {
 /// Runs `run` on the calling thread, while this allocator refuses to that thread all allocations of
 /// `from` bytes and more, after the first `passed` ones. Returns the result of `run` and the
 /// refusals.
-pub fn with_refused_allocations<T>(
+pub fn run_with_refused_allocations<T>(
     from: usize,
     passed: usize,
     run: impl FnOnce() -> T,
@@ -96,7 +96,7 @@ pub fn with_refused_allocations<T>(
     (done, REFUSALS.get())
 }
 
-/// Number of allocations that [`with_refused_allocations`] will still pass to the calling thread
+/// Number of allocations that [`run_with_refused_allocations`] will still pass to the calling thread
 /// before it refuses one.
 pub fn remaining_allocations() -> usize {
     REFUSAL_THRESHOLD.get().1

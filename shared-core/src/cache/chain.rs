@@ -41,11 +41,13 @@ pub struct NamespaceChain {
 impl NamespaceChain {
     /// Creates a chain in this state, with a tip floor that no other process shares.
     pub fn new(state: ChainState) -> Self {
-        Self::with_shared_tip_floor(state, TipFloor::default())
+        Self::new_in_process(state, TipFloor::default(), &Arc::default())
     }
 
-    /// Creates a chain whose tip floor is shared with other processes.
-    fn with_shared_tip_floor(state: ChainState, tip: TipFloor) -> Self {
+    /// Creates a chain that shares its tip floor with other processes, and `any_wrong` with the
+    /// other chains of this process.
+    fn new_in_process(state: ChainState, tip: TipFloor, any_wrong: &Arc<AtomicBool>) -> Self {
+        any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
         Self {
             epoch: AtomicU64::new(state.epoch),
             tip_since: AtomicU64::new(state.tip_since),
@@ -54,22 +56,8 @@ impl NamespaceChain {
             tip,
             wrong: AtomicBool::new(state.wrong),
             unchecked: AtomicBool::new(false),
-            any_wrong: Arc::default(),
-            last_known_state: Mutex::new(state),
-        }
-    }
-
-    /// Creates a chain that shares its tip floor with other processes, and `any_wrong` with the
-    /// other chains of this process.
-    fn with_shared_floor_and_flag(
-        state: ChainState,
-        tip: TipFloor,
-        any_wrong: &Arc<AtomicBool>,
-    ) -> Self {
-        any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
-        Self {
             any_wrong: Arc::clone(any_wrong),
-            ..Self::with_shared_tip_floor(state, tip)
+            last_known_state: Mutex::new(state),
         }
     }
 
@@ -103,32 +91,36 @@ impl NamespaceChain {
 
     /// Replaces the state by the one that the owner has published. A higher head that a response
     /// has reported here is kept.
-    pub fn apply_owner_state(&self, mut news: ChainState) {
-        self.tip.reset_epochs_if_ahead(news.epoch);
+    pub fn apply_owner_state(&self, mut published: ChainState) {
+        self.tip.reset_epochs_if_ahead(published.epoch);
         self.modify_locked_chain_state(|state| {
             // a later epoch has arrived with an entry before this event
-            let is_overtaken = state.is_heard && news.epoch < state.epoch;
+            let is_overtaken = state.is_heard && published.epoch < state.epoch;
             if is_overtaken {
-                news.epoch = state.epoch;
-                news.since = state.since;
+                published.epoch = state.epoch;
+                published.since = state.since;
             }
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
-            let is_same = state.is_only_extended_by(&news);
-            let is_new = state.head != news.head;
+            let is_same = state.is_only_extended_by(&published);
+            let is_new = state.head != published.head;
             // entries that were fetched since a block was shown here stay valid when the owner
             // reports the block
-            let is_acknowledged =
-                news.epoch == state.epoch + 1 && self.tip.last_tip_expiry_epoch() == state.epoch;
-            let keeps = is_same && (is_acknowledged || news.epoch == state.epoch);
-            let tip_since = if keeps { state.tip_since } else { news.epoch };
+            let is_acknowledged = published.epoch == state.epoch + 1
+                && self.tip.last_tip_expiry_epoch() == state.epoch;
+            let keeps = is_same && (is_acknowledged || published.epoch == state.epoch);
+            let tip_since = if keeps {
+                state.tip_since
+            } else {
+                published.epoch
+            };
             let shown = match is_same {
                 true => std::mem::take(&mut state.shown),
                 false => Vec::new(),
             };
-            for sighting in &news.shown {
+            for sighting in &published.shown {
                 self.tip.record_shown_block(sighting.height);
             }
-            *state = news;
+            *state = published;
             state.is_heard = is_overtaken;
             state.tip_since = tip_since;
             for sighting in shown {
@@ -209,7 +201,8 @@ impl NamespaceChain {
         self.known_head.load(Ordering::Acquire)
     }
 
-    /// The highest head that is known in this process or in a process that shares the floor.
+    /// Returns the highest head that is known in this process or in a process that shares the
+    /// floor.
     pub fn highest_seen_head(&self) -> u64 {
         self.tip
             .highest_known_head()
@@ -420,14 +413,14 @@ impl<'a> ChainDependency<'a> {
     }
 
     /// Records the epoch and the head of an entry that the owner sent, whose epoch may be newer
-    /// than the owner's last event. Returns whether its head was news.
+    /// than the owner's last event. Returns whether its head was new.
     pub fn record_entry_from_owner(&self) -> bool {
         self.chain.adopt_newer_entry_epoch(self.epoch);
         self.record_newer_entry_head()
     }
 
     /// Expires the entries about older heads, if this entry depends on a newer head. Returns
-    /// whether its head was news.
+    /// whether its head was new.
     pub fn record_newer_entry_head(&self) -> bool {
         match self.on {
             ChainDependencyTarget::Head(height) if self.is_unaffected_by_reorgs() => {
@@ -492,7 +485,7 @@ impl NamespaceChains {
             })
         };
         let chain = chains.entry(namespace).or_insert_with(|| {
-            Arc::new(NamespaceChain::with_shared_floor_and_flag(
+            Arc::new(NamespaceChain::new_in_process(
                 state(),
                 tip(),
                 &self.any_wrong_chain,

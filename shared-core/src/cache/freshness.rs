@@ -254,10 +254,10 @@ impl CallLifetimeRules {
         if verdict == ResultPlausibility::Implausible {
             return Some(self.classify_implausible_result(known));
         }
-        let judged = self.classify_plausible_result(result, known, is_empty)?;
+        let classified = self.classify_plausible_result(result, known, is_empty)?;
         Some(ResponseClassification {
             is_read: verdict == ResultPlausibility::Read,
-            ..judged
+            ..classified
         })
     }
 
@@ -345,13 +345,13 @@ impl CallLifetimeRules {
                 self.classify_unconfirmed_range(last, known.valid)
             }
             _ => {
-                let judged = self.classification_for_class(class, height, known.valid)?;
+                let classified = self.classification_for_class(class, height, known.valid)?;
                 Some(ResponseClassification {
-                    valid: judged.valid.min(max_dependency_lifetime(named)),
+                    valid: classified.valid.min(max_dependency_lifetime(named)),
                     of,
                     if_final: self.transaction_upgrade(named, result, mark, known.valid),
                     block,
-                    ..judged
+                    ..classified
                 })
             }
         }
@@ -458,8 +458,8 @@ impl CallLifetimeRules {
             }
             (mark, _) => mark.map(|mark| mark.seen),
         };
-        let judged = self.classification_for_class(LifetimeClass::Tip, height, known)?;
-        let valid = judged.valid.min(max_dependency_lifetime(named));
+        let classified = self.classification_for_class(LifetimeClass::Tip, height, known)?;
+        let valid = classified.valid.min(max_dependency_lifetime(named));
         if classify_result_content(result) == ResultEmptiness::EmptyArray
             && self.method_lifetime.is_none()
         {
@@ -467,13 +467,13 @@ impl CallLifetimeRules {
             return (valid > 0).then_some(ResponseClassification {
                 class: LifetimeClass::Nothing,
                 valid,
-                ..judged
+                ..classified
             });
         }
         Some(ResponseClassification {
             of,
             valid,
-            ..judged
+            ..classified
         })
     }
 

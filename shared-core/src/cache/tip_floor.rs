@@ -140,8 +140,8 @@ impl TipFloor {
         self.0.fetch_max(HEIGHT_INDEX, height);
     }
 
-    /// The highest block that was ever shown above the head. An entry about a head at least as high
-    /// is as recent as all that was shown.
+    /// Returns the highest block that was ever shown above the head. An entry about a head at least
+    /// as high is as recent as all that was shown.
     pub(super) fn shown_height(&self) -> u64 {
         self.0.load_value(HEIGHT_INDEX)
     }
@@ -153,7 +153,7 @@ impl TipFloor {
         }
     }
 
-    /// The last epoch that any process knows.
+    /// Returns the last epoch that any process knows.
     fn known_epoch(&self) -> u64 {
         self.0.load_value(KNOWN_EPOCH_INDEX)
     }
@@ -170,7 +170,8 @@ impl TipFloor {
         self.0.store_value(SEEN_INDEX, head);
     }
 
-    /// The highest head that any process knows; the owner notifies them one after another.
+    /// Returns the highest head that any process knows; the owner notifies the processes one after
+    /// another.
     pub(super) fn highest_known_head(&self) -> u64 {
         self.0.load_value(SEEN_INDEX)
     }
@@ -180,7 +181,7 @@ impl TipFloor {
         self.0.load_value(END_COUNT_INDEX)
     }
 
-    /// The last epoch in which a shown block has expired the entries about the head.
+    /// Returns the last epoch in which a shown block has expired the entries about the head.
     pub(super) fn last_tip_expiry_epoch(&self) -> u64 {
         self.0.load_value(EPOCH_INDEX)
     }

@@ -272,8 +272,8 @@ impl CacheConfigBlock {
         self.rows = Some(Arc::new(rows));
         // most methods that are added exist on one chain only, and are not in the list of known
         // ones
-        let meant = |name: &str| method_names::suggest_method(name).is_some();
-        if std::str::from_utf8(name).is_ok_and(meant) {
+        let is_suggested = |name: &str| method_names::suggest_method(name).is_some();
+        if std::str::from_utf8(name).is_ok_and(is_suggested) {
             self.warning =
                 method_names::unknown_methods_warning(&[name], CaseSensitivity::Exact, |_| false);
         }

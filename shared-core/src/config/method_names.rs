@@ -63,7 +63,7 @@ fn describe_unknown_method(pattern: &[u8], case: CaseSensitivity) -> Option<Stri
         false => format!("names the unknown method \"{pattern}\""),
     };
     Some(match suggest_method(&pattern) {
-        Some(meant) => format!("{problem}; did you mean \"{meant}\"?"),
+        Some(suggestion) => format!("{problem}; did you mean \"{suggestion}\"?"),
         None => problem,
     })
 }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_reported_with_the_nearest_known_one() {
-        for (pattern, meant) in [
+        for (pattern, suggestion) in [
             ("eth_sendRawTransacton", "eth_sendRawTransaction"),
             ("eth_gasPrise", "eth_gasPrice"),
             ("eth_getLog", "eth_getLogs"),
@@ -145,7 +145,7 @@ mod tests {
             ("eth_getTranscation*", "eth_getTransaction*"),
         ] {
             let message = warning_for(pattern, CaseSensitivity::Exact).unwrap_or_default();
-            let expected = format!("\"{pattern}\"; did you mean \"{meant}\"?");
+            let expected = format!("\"{pattern}\"; did you mean \"{suggestion}\"?");
             assert!(message.ends_with(&expected), "{pattern}: {message}");
         }
     }

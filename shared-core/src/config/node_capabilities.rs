@@ -84,18 +84,18 @@ struct NodeProbeState {
     wanted: u64,
 }
 
-/// The time of a node's next probe of one kind, in milliseconds, and the number of probes since the
-/// last usable response.
+/// The time of a node's next probe of one kind, in milliseconds, and the number of probes without a
+/// usable response.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProbeSchedule {
     at: u64,
-    in_vain: u32,
+    failures: u32,
 }
 
 impl RouteNodeCapabilities {
     /// Returns the facts about the chain of the named node that probes have detected so far.
     pub fn capabilities_of_node(&self, name: &[u8]) -> DetectedPresetAndForks {
-        self.with_capability_table(|table| {
+        self.modify_locked_capability_table(|table| {
             let node = table.find_probed_node(name);
             node.map(|node| node.known.clone()).unwrap_or_default()
         })
@@ -109,7 +109,7 @@ impl RouteNodeCapabilities {
         needs: RequiredNodeCapabilities,
         now: u64,
     ) -> Option<BeaconProbeEndpoint> {
-        self.with_capability_table(|table| table.take_due_node_probe(name, needs, now))
+        self.modify_locked_capability_table(|table| table.take_due_node_probe(name, needs, now))
     }
 
     /// Records the body of the named node's response to a probe. Returns whether it was usable.
@@ -125,13 +125,13 @@ impl RouteNodeCapabilities {
             BeaconProbeEndpoint::Spec => (NodeChainSpec::parse_spec_body(body), None),
             BeaconProbeEndpoint::Genesis => (None, parse_genesis_response_root(body)),
         };
-        self.with_capability_table(|table| {
+        self.modify_locked_capability_table(|table| {
             let Some(node) = table.find_probed_node(name) else {
                 return false;
             };
             let due = ProbeSchedule {
                 at: now.saturating_add(PROBE_FRESH_MS),
-                in_vain: 0,
+                failures: 0,
             };
             match (spec, root) {
                 (Some(spec), _) => {
@@ -154,7 +154,10 @@ impl RouteNodeCapabilities {
         })
     }
 
-    fn with_capability_table<T>(&self, action: impl FnOnce(&mut CapabilityTable) -> T) -> T {
+    fn modify_locked_capability_table<T>(
+        &self,
+        action: impl FnOnce(&mut CapabilityTable) -> T,
+    ) -> T {
         action(&mut lock_ignoring_poison(&self.0))
     }
 }
@@ -249,10 +252,10 @@ impl ProbeSchedule {
     /// Schedules the next probe in case this one has no usable response.
     fn schedule_probe_retry(&mut self, now: u64) {
         let pause = FIRST_RETRY_MS
-            .saturating_mul(1 << self.in_vain.min(16))
+            .saturating_mul(1 << self.failures.min(16))
             .min(PROBE_FRESH_MS);
         self.at = now.saturating_add(pause);
-        self.in_vain = self.in_vain.saturating_add(1);
+        self.failures = self.failures.saturating_add(1);
     }
 }
 
@@ -273,47 +276,47 @@ mod tests {
 
     #[test]
     fn old_capability_is_probed_again_and_kept_until_the_response() {
-        let learnt = RouteNodeCapabilities::default();
-        let shared = learnt.clone();
+        let capabilities = RouteNodeCapabilities::default();
+        let shared = capabilities.clone();
         assert_eq!(
-            learnt.take_due_probe(b"a", PRESET, 7),
+            capabilities.take_due_probe(b"a", PRESET, 7),
             Some(BeaconProbeEndpoint::Spec)
         );
         assert_eq!(shared.take_due_probe(b"a", PRESET, 8), None);
         assert_eq!(
-            learnt.capabilities_of_node(b"a"),
+            capabilities.capabilities_of_node(b"a"),
             DetectedPresetAndForks::default()
         );
         assert!(shared.record_probe_response(b"a", BeaconProbeEndpoint::Spec, GNOSIS, 9));
         assert_eq!(
-            learnt.capabilities_of_node(b"a").preset,
+            capabilities.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
         );
         assert_eq!(
-            learnt.capabilities_of_node(b"b"),
+            capabilities.capabilities_of_node(b"b"),
             DetectedPresetAndForks::default()
         );
         assert_eq!(
-            learnt.take_due_probe(b"a", PRESET, 8 + PROBE_FRESH_MS),
+            capabilities.take_due_probe(b"a", PRESET, 8 + PROBE_FRESH_MS),
             None
         );
         assert_eq!(
-            learnt.take_due_probe(b"a", PRESET, 9 + PROBE_FRESH_MS),
+            capabilities.take_due_probe(b"a", PRESET, 9 + PROBE_FRESH_MS),
             Some(BeaconProbeEndpoint::Spec)
         );
         // the old value is used until a response arrives
         assert_eq!(
-            learnt.capabilities_of_node(b"a").preset,
+            capabilities.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
         );
-        assert!(!learnt.record_probe_response(
+        assert!(!capabilities.record_probe_response(
             b"a",
             BeaconProbeEndpoint::Spec,
             b"<html>",
             10 + PROBE_FRESH_MS
         ));
         assert_eq!(
-            learnt.capabilities_of_node(b"a").preset,
+            capabilities.capabilities_of_node(b"a").preset,
             Some(Preset::Gnosis)
         );
     }
@@ -324,98 +327,112 @@ mod tests {
             [BeaconProbeEndpoint::Spec, BeaconProbeEndpoint::Genesis],
             [BeaconProbeEndpoint::Genesis, BeaconProbeEndpoint::Spec],
         ] {
-            let learnt = RouteNodeCapabilities::default();
+            let capabilities = RouteNodeCapabilities::default();
             assert_eq!(
-                learnt.take_due_probe(b"", DIGESTS, 0),
+                capabilities.take_due_probe(b"", DIGESTS, 0),
                 Some(BeaconProbeEndpoint::Spec)
             );
             assert_eq!(
-                learnt.take_due_probe(b"", DIGESTS, 0),
+                capabilities.take_due_probe(b"", DIGESTS, 0),
                 Some(BeaconProbeEndpoint::Genesis)
             );
-            assert_eq!(learnt.take_due_probe(b"", DIGESTS, 0), None);
+            assert_eq!(capabilities.take_due_probe(b"", DIGESTS, 0), None);
             for question in questions {
-                assert_eq!(learnt.capabilities_of_node(b"").digests, None);
+                assert_eq!(capabilities.capabilities_of_node(b"").digests, None);
                 let body = match question {
                     BeaconProbeEndpoint::Spec => GNOSIS,
                     BeaconProbeEndpoint::Genesis => GENESIS,
                 };
-                assert!(learnt.record_probe_response(b"", question, body, 1));
+                assert!(capabilities.record_probe_response(b"", question, body, 1));
             }
-            let digests = learnt.capabilities_of_node(b"").digests.unwrap();
+            let digests = capabilities.capabilities_of_node(b"").digests.unwrap();
             assert_eq!(digests.digest_at_slot(5).unwrap().0, Fork::Phase0);
         }
     }
 
     #[test]
     fn pause_between_probes_doubles_while_the_node_fails() {
-        let learnt = RouteNodeCapabilities::default();
+        let capabilities = RouteNodeCapabilities::default();
         let mut now = 0;
         for pause in [FIRST_RETRY_MS, 2 * FIRST_RETRY_MS, 4 * FIRST_RETRY_MS] {
             assert_eq!(
-                learnt.take_due_probe(b"", PRESET, now),
+                capabilities.take_due_probe(b"", PRESET, now),
                 Some(BeaconProbeEndpoint::Spec)
             );
-            assert_eq!(learnt.take_due_probe(b"", PRESET, now + pause - 1), None);
+            assert_eq!(
+                capabilities.take_due_probe(b"", PRESET, now + pause - 1),
+                None
+            );
             now += pause;
         }
         for _ in 0..100 {
             assert_eq!(
-                learnt.take_due_probe(b"", PRESET, now),
+                capabilities.take_due_probe(b"", PRESET, now),
                 Some(BeaconProbeEndpoint::Spec)
             );
             now += PROBE_FRESH_MS;
         }
         // pauses start again after a response
-        assert!(learnt.record_probe_response(b"", BeaconProbeEndpoint::Spec, GNOSIS, now));
+        assert!(capabilities.record_probe_response(b"", BeaconProbeEndpoint::Spec, GNOSIS, now));
         now += PROBE_FRESH_MS;
         assert_eq!(
-            learnt.take_due_probe(b"", PRESET, now),
+            capabilities.take_due_probe(b"", PRESET, now),
             Some(BeaconProbeEndpoint::Spec)
         );
         assert_eq!(
-            learnt.take_due_probe(b"", PRESET, now + FIRST_RETRY_MS),
+            capabilities.take_due_probe(b"", PRESET, now + FIRST_RETRY_MS),
             Some(BeaconProbeEndpoint::Spec)
         );
     }
 
     #[test]
     fn invented_node_names_are_rate_limited_and_evict_no_known_node() {
-        let learnt = RouteNodeCapabilities::default();
+        let capabilities = RouteNodeCapabilities::default();
         let name = |number: u64| number.to_string().into_bytes();
-        assert!(learnt.take_due_probe(b"real", PRESET, 0).is_some());
-        assert!(learnt.record_probe_response(b"real", BeaconProbeEndpoint::Spec, GNOSIS, 0));
+        assert!(capabilities.take_due_probe(b"real", PRESET, 0).is_some());
+        assert!(capabilities.record_probe_response(b"real", BeaconProbeEndpoint::Spec, GNOSIS, 0));
         let mut probes = 0;
         for number in 0..100 * MAX_NODES as u64 {
             let now = NEW_NODE_INTERVAL_MS + number * NEW_NODE_INTERVAL_MS / 10;
-            probes += u64::from(learnt.take_due_probe(&name(number), PRESET, now).is_some());
+            probes += u64::from(
+                capabilities
+                    .take_due_probe(&name(number), PRESET, now)
+                    .is_some(),
+            );
             assert_eq!(
-                learnt.capabilities_of_node(b"real").preset,
+                capabilities.capabilities_of_node(b"real").preset,
                 Some(Preset::Gnosis)
             );
         }
         assert_eq!(probes, 10 * MAX_NODES as u64);
-        assert!(learnt.0.lock().unwrap().nodes.len() <= MAX_NODES);
+        assert!(capabilities.0.lock().unwrap().nodes.len() <= MAX_NODES);
         // known nodes that were used recently are not replaced
-        let learnt = RouteNodeCapabilities::default();
+        let capabilities = RouteNodeCapabilities::default();
         for number in 0..=MAX_NODES as u64 {
             let now = number * NEW_NODE_INTERVAL_MS;
-            let is_probed = learnt.take_due_probe(&name(number), PRESET, now).is_some();
+            let is_probed = capabilities
+                .take_due_probe(&name(number), PRESET, now)
+                .is_some();
             assert_eq!(is_probed, number < MAX_NODES as u64);
             assert_eq!(
-                learnt.record_probe_response(&name(number), BeaconProbeEndpoint::Spec, GNOSIS, now),
+                capabilities.record_probe_response(
+                    &name(number),
+                    BeaconProbeEndpoint::Spec,
+                    GNOSIS,
+                    now
+                ),
                 is_probed
             );
         }
-        assert!(learnt
+        assert!(capabilities
             .take_due_probe(b"late", PRESET, PROBE_FRESH_MS)
             .is_some());
         assert_eq!(
-            learnt.capabilities_of_node(&name(0)),
+            capabilities.capabilities_of_node(&name(0)),
             DetectedPresetAndForks::default()
         );
         assert_eq!(
-            learnt.capabilities_of_node(&name(1)).preset,
+            capabilities.capabilities_of_node(&name(1)).preset,
             Some(Preset::Gnosis)
         );
     }

@@ -57,7 +57,7 @@ pub(super) const CONCURRENCY_LIMIT_RANGE: DirectiveValueRange = DirectiveValueRa
 pub struct CallAccessPolicy {
     rules: Option<Arc<MethodAccessRules>>,
     /// Response limits by method, in bytes.
-    answers: Option<Arc<MethodPatternTable<u64>>>,
+    response_limits: Option<Arc<MethodPatternTable<u64>>>,
     max_batch_calls: Option<usize>,
     websocket: bool,
     /// Response to a denied call, in the form of a cache entry.
@@ -73,12 +73,13 @@ pub struct CallAccessPolicy {
 impl CallAccessPolicy {
     /// Creates the policy of a configuration block. Returns `None` if no rules are configured.
     fn new(directives: &AccessPolicyConfigBlock, batch_max: Option<usize>) -> Option<Arc<Self>> {
-        if directives.rules.is_none() && directives.answers.is_none() && batch_max.is_none() {
+        if directives.rules.is_none() && directives.response_limits.is_none() && batch_max.is_none()
+        {
             return None;
         }
         Some(Arc::new(Self {
             rules: directives.rules.clone(),
-            answers: directives.answers.clone(),
+            response_limits: directives.response_limits.clone(),
             max_batch_calls: batch_max,
             websocket: directives.websocket.unwrap_or(false),
             denied: Arc::new(error_cache_entry(METHOD_NOT_FOUND_ERROR)),
@@ -98,9 +99,11 @@ impl CallAccessPolicy {
 
     /// Returns the response limit of a method in bytes, if it has one.
     pub fn method_response_limit(&self, method: &[u8]) -> Option<u64> {
-        let answers = self.answers.as_ref()?;
+        let response_limits = self.response_limits.as_ref()?;
         // independent of the case that the client uses
-        answers.find_value_for_method(method, |_, _| true).copied()
+        response_limits
+            .find_value_for_method(method, |_, _| true)
+            .copied()
     }
 
     /// Returns the maximum number of calls of a batch.
@@ -159,7 +162,7 @@ fn error_cache_entry(text: &[u8]) -> CacheEntry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AccessPolicyConfigBlock {
     rules: Option<Arc<MethodAccessRules>>,
-    answers: Option<Arc<MethodPatternTable<u64>>>,
+    response_limits: Option<Arc<MethodPatternTable<u64>>>,
     websocket: Option<bool>,
 }
 
@@ -205,10 +208,10 @@ impl AccessPolicyConfigBlock {
             return Err(DirectiveError::TwoValues);
         };
         let size = RESPONSE_LIMIT_RANGE.parse_in_range(size)?;
-        let mut answers = self.answers.as_deref().cloned().unwrap_or_default();
-        let added = answers.add_method_pattern(pattern, size);
+        let mut response_limits = self.response_limits.as_deref().cloned().unwrap_or_default();
+        let added = response_limits.add_method_pattern(pattern, size);
         added.map_err(|error| invalid_value_error(pattern, error.to_string()))?;
-        self.answers = Some(Arc::new(answers));
+        self.response_limits = Some(Arc::new(response_limits));
         Ok(())
     }
 
@@ -232,7 +235,7 @@ impl AccessPolicyConfigBlock {
     /// sets its own.
     pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.rules, &outer.rules);
-        inherit_unset(&mut self.answers, &outer.answers);
+        inherit_unset(&mut self.response_limits, &outer.response_limits);
         inherit_unset(&mut self.websocket, &outer.websocket);
     }
 

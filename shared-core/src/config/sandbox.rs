@@ -34,7 +34,7 @@ const MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
 /// Default of the memory for entries in bytes.
 const DEFAULT_MEMORY: u64 = 128 * MIB;
 
-/// The settings that the proxy-wasm filter has besides those of routes: the owner's cluster, the
+/// The settings that the proxy-wasm filter has in addition to the settings of routes: the owner's cluster, the
 /// limit of buffered bytes, the lookup timeout, and the memory for entries.
 #[derive(Clone, Debug, Default)]
 pub struct WasmFilterConfig {

@@ -10,12 +10,12 @@ pub fn describe_setting_error(name: &str, error: &DirectiveError) -> String {
     let settings = SETTINGS
         .iter()
         .filter(|it| it.envoy != EnvoySettingScope::None);
-    let meant = match error {
+    let suggestion = match error {
         DirectiveError::Unknown => nearest_word(name, settings.map(|it| it.name)),
         _ => None,
     };
-    match meant {
-        Some(meant) => format!("\"{name}\" {error}; did you mean \"{meant}\"?"),
+    match suggestion {
+        Some(suggestion) => format!("\"{name}\" {error}; did you mean \"{suggestion}\"?"),
         None => format!("\"{name}\" {error}"),
     }
 }

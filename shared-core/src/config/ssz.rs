@@ -31,7 +31,7 @@ pub struct SszConfig {
     /// The protocol over which the node returns witnesses.
     pub witness: NodeWitnessProtocol,
     /// Detected capabilities of the node.
-    pub learnt: RouteNodeCapabilities,
+    pub node_capabilities: RouteNodeCapabilities,
 }
 
 /// The value of `ssz_witness`: the protocol over which a node returns the witness of a submitted
@@ -143,7 +143,7 @@ impl SszConfigBlock {
             request: self.request.unwrap_or(SszRequestMode::Auto),
             refused: NodeRejectedBodyKinds::default(),
             witness: self.witness.unwrap_or(NodeWitnessProtocol::Off),
-            learnt: RouteNodeCapabilities::default(),
+            node_capabilities: RouteNodeCapabilities::default(),
         }
     }
 }

@@ -53,8 +53,9 @@ pub struct HostRouteDeclaration<'a> {
     pub name: &'a str,
     /// The source of the route's namespace.
     pub named: NamespaceSource<'a>,
-    /// Whether requests are answered on this route.
-    pub answers: bool,
+    /// Whether the host handles requests on this route itself; it is no status page, and not only a
+    /// container of inner routes.
+    pub handles_requests: bool,
     /// Whether requests to this route purge.
     pub purges: bool,
     /// Maximum length of a request body that the host keeps in memory, in bytes. `None`: only its
@@ -134,11 +135,11 @@ impl ValidatedConfig {
             self.first_head = Some(first.at.clone());
         }
         if !config.is_cache_enabled() {
-            let is_in_vain = !config.enable && place.answers;
+            let has_no_effect = !config.enable && place.handles_requests;
             let name = place.name;
             return Ok(
                 match (config.active_policy.is_some(), config.cache.enable) {
-                    _ if !is_in_vain => None,
+                    _ if !has_no_effect => None,
                     (true, _) => Some(format!(
                     "\"method\" and the other settings of the policy have no effect in {name}: \
                      \"enable on\" is missing"
@@ -151,10 +152,10 @@ impl ValidatedConfig {
             );
         }
         self.largest_max_entry = self.largest_max_entry.max(config.cache.max_entry);
-        if place.answers && !place.purges {
+        if place.handles_requests && !place.purges {
             self.caches.push(DeferredRouteCheck::new(config, place));
         }
-        if place.answers && !place.purges {
+        if place.handles_requests && !place.purges {
             let added = self
                 .follows
                 .add_route_head_sources(&config.cache.follows, place.named);
@@ -312,7 +313,7 @@ mod tests {
     const PLACE: HostRouteDeclaration<'_> = HostRouteDeclaration {
         name: "location \"/p\"",
         named: NamespaceSource::Derived,
-        answers: true,
+        handles_requests: true,
         purges: false,
         body_buffer: None,
         is_http_1_0: false,
@@ -453,7 +454,7 @@ mod tests {
         let warning = plan.validate_and_add_route(&vain, PLACE).unwrap().unwrap();
         assert!(warning.starts_with("\"cache on\" has no effect in location \"/p\""));
         let between = HostRouteDeclaration {
-            answers: false,
+            handles_requests: false,
             ..PLACE
         };
         assert_eq!(plan.validate_and_add_route(&vain, between), Ok(None));

@@ -183,9 +183,9 @@ pub(super) fn parse_nginx_time(value: &[u8]) -> Result<u64, DirectiveError> {
         (1..=i64::MAX as u64).contains(&sum).then_some(sum)
     };
     read().ok_or_else(|| {
-        let meant = parse_lenient_time(value).filter(|time| *time > 0);
-        let meant = meant.map(|time| DisplayMilliseconds(time).to_string());
-        invalid_value_error(value, add_suggestion("a time of at least 1ms", meant))
+        let suggestion = parse_lenient_time(value).filter(|time| *time > 0);
+        let suggestion = suggestion.map(|time| DisplayMilliseconds(time).to_string());
+        invalid_value_error(value, add_suggestion("a time of at least 1ms", suggestion))
     })
 }
 
@@ -261,9 +261,9 @@ impl DirectiveValueRange {
     }
 }
 
-fn add_suggestion(allowed: &str, meant: Option<String>) -> String {
-    match meant {
-        Some(meant) => format!("{allowed}; did you mean \"{meant}\"?"),
+fn add_suggestion(allowed: &str, suggestion: Option<String>) -> String {
+    match suggestion {
+        Some(suggestion) => format!("{allowed}; did you mean \"{suggestion}\"?"),
         None => allowed.to_owned(),
     }
 }
@@ -410,7 +410,7 @@ mod tests {
             unit: DirectiveValueUnit::Number,
             ..bytes
         };
-        for (range, value, meant) in [
+        for (range, value, suggestion) in [
             (bytes, "20gb", Some("20g")),
             (bytes, "20GiB", Some("20g")),
             (bytes, "20 G", Some("20g")),
@@ -448,16 +448,19 @@ mod tests {
                 .parse_in_range(value.as_bytes())
                 .unwrap_err()
                 .to_string();
-            let suggestion = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
-            match suggestion {
-                Some(suggestion) => assert!(error.ends_with(&suggestion), "{error}"),
+            let ending = suggestion.map(|text| format!("; did you mean \"{text}\"?"));
+            match ending {
+                Some(ending) => assert!(error.ends_with(&ending), "{error}"),
                 None => assert!(!error.contains("did you mean"), "{error}"),
             }
-            if let Some(meant) = meant {
-                assert!(range.parse_in_range(meant.as_bytes()).is_ok(), "{meant}");
+            if let Some(suggestion) = suggestion {
+                assert!(
+                    range.parse_in_range(suggestion.as_bytes()).is_ok(),
+                    "{suggestion}"
+                );
             }
         }
-        for (value, meant) in [
+        for (value, suggestion) in [
             ("30min", Some("30m")),
             ("30days", Some("30d")),
             ("1.5h", Some("90m")),
@@ -466,12 +469,13 @@ mod tests {
             ("never", None),
         ] {
             let error = parse_nginx_time(value.as_bytes()).unwrap_err().to_string();
-            let suggestion = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
-            assert_eq!(error.contains("did you mean"), meant.is_some(), "{error}");
-            assert!(
-                error.ends_with(suggestion.as_deref().unwrap_or("")),
+            let ending = suggestion.map(|text| format!("; did you mean \"{text}\"?"));
+            assert_eq!(
+                error.contains("did you mean"),
+                suggestion.is_some(),
                 "{error}"
             );
+            assert!(error.ends_with(ending.as_deref().unwrap_or("")), "{error}");
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::config::request_waiter_from_id;
 use super::exchange::{
-    borrow_headers, call_with_open_exchange, convert_host_response_head, sszip_exchange,
-    with_driver, write_host_step,
+    borrow_headers, call_with_driver, call_with_open_exchange, convert_host_response_head,
+    sszip_exchange, write_host_step,
 };
 use super::exchange_types::{
     sszip_failure, sszip_header, sszip_job, sszip_lookup_request, sszip_other_filters,
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn sszip_exchange_required_body(
 ) -> sszip_required_body {
     let length = u64::try_from(length).map_or(BodyLength::Unknown, BodyLength::Known);
     // SAFETY: the function's contract.
-    match unsafe { with_driver(exchange, |driver| driver.required_body(length)) } {
+    match unsafe { call_with_driver(exchange, |driver| driver.required_body(length)) } {
         Some(RequiredBody::LookUp) => sszip_required_body::SSZIP_NEED_LOOK_UP,
         Some(RequiredBody::Body) => sszip_required_body::SSZIP_NEED_BODY,
         Some(RequiredBody::WholeBody) => sszip_required_body::SSZIP_NEED_WHOLE_BODY,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn sszip_exchange_reserve_body_copy(
     bytes: usize,
 ) -> bool {
     // SAFETY: the function's contract.
-    unsafe { with_driver(exchange, |driver| driver.reserve_body_copy(bytes)) }.unwrap_or(false)
+    unsafe { call_with_driver(exchange, |driver| driver.reserve_body_copy(bytes)) }.unwrap_or(false)
 }
 
 /// Looks up stored responses to the request, and returns the next action. If
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
                 forwards_codings: request.forwards_codings,
                 waiter: request_waiter_from_id(request.waiter),
                 bypass: request.bypass,
-                never_anew: false,
+                no_background_update: false,
             };
             let body = match request.body_state {
                 WHOLE => RequestBodyAvailability::Whole(request.body.borrow_bytes()),
@@ -181,7 +181,8 @@ pub unsafe extern "C" fn sszip_exchange_take_background_update(
     exchange: *mut sszip_exchange,
 ) -> *mut sszip_exchange {
     // SAFETY: the function's contract.
-    let update = unsafe { with_driver(exchange, ExchangeDriver::take_background_update) }.flatten();
+    let update =
+        unsafe { call_with_driver(exchange, ExchangeDriver::take_background_update) }.flatten();
     update.map_or(std::ptr::null_mut(), |update| {
         Box::into_raw(Box::new(sszip_exchange::from_driver(update)))
     })
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn sszip_exchange_take_probe(
     // SAFETY: the function's contract.
     let inquiry = unsafe {
         let url = (!url.data.is_null()).then(|| url.borrow_bytes());
-        with_driver(exchange, |driver| driver.take_node_probe(url, now))
+        call_with_driver(exchange, |driver| driver.take_node_probe(url, now))
     };
     inquiry.flatten().map_or(std::ptr::null_mut(), |inquiry| {
         Box::into_raw(Box::new(sszip_exchange::from_driver(inquiry)))
@@ -383,13 +384,15 @@ pub unsafe extern "C" fn sszip_exchange_response_sent(
     now: u64,
 ) -> *mut sszip_job {
     // SAFETY: the function's contract.
-    let job = unsafe { with_driver(exchange, |driver| driver.handle_response_sent(now)) }.flatten();
+    let job =
+        unsafe { call_with_driver(exchange, |driver| driver.handle_response_sent(now)) }.flatten();
     job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 
 /// Reads the response head as the upstream sent it, before the host hides,
-/// adds or changes a header, and before `sszip_exchange_response_head`, where
-/// the host can tell the two apart. `failure`, an `sszip_failure`, is the way
+/// adds or changes a header. A host that has this head calls the function
+/// before `sszip_exchange_response_head`, which reads the changed head.
+/// `failure`, an `sszip_failure`, is the way
 /// in which the upstream failed if the status is a failure and
 /// `sszip_exchange_upstream_failed` was not called. Writes to `replaced`
 /// whether a stored response replaces the upstream's, with
@@ -439,7 +442,7 @@ pub unsafe extern "C" fn sszip_exchange_other_filters(
 ) -> sszip_other_filters {
     // SAFETY: the function's contract.
     match unsafe {
-        with_driver(exchange, |driver| {
+        call_with_driver(exchange, |driver| {
             driver.record_host_filter_effect(changes, compresses, has_length)
         })
     } {
@@ -465,7 +468,8 @@ pub unsafe extern "C" fn sszip_exchange_is_new_filter_detection(
     exchange: *mut sszip_exchange,
 ) -> bool {
     // SAFETY: the function's contract.
-    unsafe { with_driver(exchange, ExchangeDriver::take_new_filter_detection) }.unwrap_or(false)
+    unsafe { call_with_driver(exchange, ExchangeDriver::take_new_filter_detection) }
+        .unwrap_or(false)
 }
 
 /// Reads `len` bytes of the body as the upstream sent it, after
@@ -489,7 +493,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_piece(
     let show =
         |driver: &mut ExchangeDriver| driver.handle_upstream_piece(piece, len as u64, last, now);
     // SAFETY: the function's contract.
-    let job = unsafe { with_driver(exchange, show) }.flatten();
+    let job = unsafe { call_with_driver(exchange, show) }.flatten();
     job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 

@@ -328,7 +328,9 @@ pub unsafe extern "C" fn sszip_exchange_end(
 }
 
 /// Ends a body that the upstream truncated while the head is withheld, and
-/// returns the action for what can be sent nevertheless.
+/// returns the next action. Only a response that does not depend on the
+/// missing bytes is sent: a stored response in place of the upstream's, or a
+/// batch, with the responses that are complete.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
@@ -472,7 +474,7 @@ pub(super) unsafe fn call_with_open_exchange<T>(
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
-pub(super) unsafe fn with_driver<T>(
+pub(super) unsafe fn call_with_driver<T>(
     exchange: *mut sszip_exchange,
     action: impl FnOnce(&mut ExchangeDriver) -> T,
 ) -> Option<T> {

@@ -89,8 +89,9 @@ pub struct sszip_lookup_request {
     /// The host's configuration forwards the client's accepted codings to the
     /// upstream, whatever the upstream edits specify.
     pub forwards_codings: bool,
-    /// No property distinguishes the route from others that pass the same
-    /// requests elsewhere: requests without a `name_space` are not looked up.
+    /// The host has no name or other property that distinguishes the route from
+    /// routes to other upstreams: requests without a `name_space` are not
+    /// looked up.
     pub route_unnamed: bool,
 }
 
@@ -100,7 +101,8 @@ pub struct sszip_lookup_request {
 pub enum sszip_request_body {
     /// The whole body is in memory, or the request has none and needs none.
     SSZIP_BODY_WHOLE = 0,
-    /// The host has not read the body yet and can read it.
+    /// The host has not read the body yet, because the client waits for the
+    /// status 100; the host can read it.
     SSZIP_BODY_AWAITS_CONTINUE = 1,
     /// The body cannot be kept in memory, or reading it failed.
     SSZIP_BODY_UNAVAILABLE = 2,
@@ -134,7 +136,8 @@ pub enum sszip_action {
     /// `sszip_exchange_piece`.
     SSZIP_ACTION_BUFFER = 7,
     /// Apply the head edits, send the head, and send the body through
-    /// `sszip_exchange_stream`, beginning with the last piece that was fed.
+    /// `sszip_exchange_stream`, beginning with the last piece that was passed
+    /// to `sszip_exchange_piece`, if any.
     SSZIP_ACTION_STREAM = 8,
     /// Apply the head edits, send the head and `sszip_exchange_body`, which is
     /// the whole body.
@@ -238,7 +241,7 @@ pub enum sszip_other_filters {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_failure {
-    /// The status of its response is a failure.
+    /// The upstream responded with a status that is a failure.
     SSZIP_FAILURE_STATUS = 0,
     /// The connection ended before the response head.
     SSZIP_FAILURE_ERROR = 1,

@@ -5,8 +5,9 @@ use super::exchange_types::{sszip_job, sszip_step};
 use super::panic::{borrow_mut, catch_panic, catch_panic_status, check_results};
 use super::types::sszip_status;
 
-/// Runs a job, once, which takes milliseconds per megabyte. If the library
-/// fails inside, the response is the original, or is not stored.
+/// Runs a job, which takes some milliseconds for each megabyte; call it once.
+/// If the library fails inside, the response is the original, or is not
+/// stored.
 ///
 /// # Safety
 /// `job` is NULL or valid.
@@ -49,8 +50,8 @@ pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip
 /// Returns a job that releases the memory of a long response off the event
 /// loop, since that takes a tenth of a millisecond per megabyte; NULL: there
 /// is none. The host owns the job, runs it, and ends it with
-/// `sszip_job_store`. A job ends the exchange: all its results are invalid,
-/// and only `sszip_exchange_free` may be called for it.
+/// `sszip_job_store`. If a job is returned, the exchange has ended: all its
+/// results are invalid, and only `sszip_exchange_free` may be called for it.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.

@@ -99,9 +99,9 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
 
 /// Returns the next action for the connection to the owner. Call it until it
 /// returns `SSZIP_LINK_NOTHING`: after `sszip_validated_config_start`, after
-/// calls that may send a request to the owner (for an exchange or a job: a
-/// lookup, a stored response, an end), and after the other functions of this
-/// section.
+/// each other function of this section, and after each call that may send a
+/// request to the owner (a lookup, a purge, a call that stores a response, and
+/// the end of an exchange or a job).
 #[no_mangle]
 pub extern "C" fn sszip_link_next_action() -> sszip_link_action {
     let action = catch_panic(|| owner_link().and_then(OwnerLink::next_action));
@@ -252,12 +252,12 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 /// `is_bad` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_health_change(now: u64, is_bad: *mut bool) -> sszip_str {
-    let news =
+    let change =
         catch_panic(|| owner_link().and_then(|link| link.take_owner_health_change(now))).flatten();
-    let text = news.map_or("", OwnerHealthChange::owner_health_log_text);
+    let text = change.map_or("", OwnerHealthChange::owner_health_log_text);
     if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
-        unsafe { is_bad.write(news.is_some_and(OwnerHealthChange::is_owner_outage)) };
+        unsafe { is_bad.write(change.is_some_and(OwnerHealthChange::is_owner_outage)) };
     }
     sszip_str::from_bytes(text.as_bytes())
 }

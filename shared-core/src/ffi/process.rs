@@ -61,8 +61,9 @@ pub extern "C" fn sszip_max_running_jobs() -> usize {
 
 /// Returns the `waiter` of a waiting request whose lookup is to be repeated,
 /// once; 0: there is none. The waiter of a freed or detached exchange is not
-/// returned. Call it until it returns 0 after calls that may end a wait: for
-/// an exchange or a job that stores a response or ends, and of the link.
+/// returned. Call it until it returns 0 after each call that may end a wait:
+/// for an exchange or a job that stores a response or ends, and of the section
+/// Owner link.
 #[no_mangle]
 pub extern "C" fn sszip_next_wakeup() -> usize {
     catch_panic(|| WOKEN.next_woken_id()).flatten().unwrap_or(0)

@@ -85,9 +85,9 @@ pub extern "C" fn sszip_result_free() {
     });
 }
 
-/// Returns the value that a program stored under a name in this process's
-/// memory; NULL `data`: there is none. Writes it to `out`; on
-/// `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
+/// Writes to `out` the value that a program stored under a name in this
+/// process's memory; NULL `data`: there is none; on `SSZIP_STATUS_INVALID` an
+/// error text. `out` is a thread result.
 ///
 /// # Safety
 /// `name` is a valid string; `out` points at memory of its type.
@@ -259,7 +259,8 @@ pub unsafe extern "C" fn sszip_purge_request(
 /// code to `status`, and the length of its body in bytes to `length`.
 ///
 /// # Errors
-/// `SSZIP_STATUS_INVALID`: it is not such a head; no text is written.
+/// `SSZIP_STATUS_INVALID`: `head` is no head of an owner reply; no text is
+/// written.
 ///
 /// # Safety
 /// `head` is a valid string; the results point at memory of their type.

@@ -19,7 +19,8 @@ pub struct sszip_ssz_type {
     pub fork: sszip_str,
     /// Name of the preset.
     pub preset: sszip_str,
-    /// Role of a JSON input: "value", "answer" or "auto".
+    /// Form of a JSON input: "value", the value alone; "answer", the response of
+    /// a node, which contains the value; or "auto", either of them.
     pub form: sszip_str,
     /// Path of a part of an SSZ value.
     pub path: sszip_str,

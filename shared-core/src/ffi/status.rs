@@ -58,10 +58,10 @@ pub extern "C" fn sszip_metrics_board_size() -> usize {
 }
 
 /// Initializes the counters, before the first use. The memory is zeroed, or
-/// contains counters already, which are kept if this version wrote them. It is
+/// contains counters already. Counters of this version of the library are
+/// kept; otherwise they begin at 0, and their history at `now`. The memory is
 /// the host's; the library uses it only in calls to which a
 /// `sszip_metrics_board` with it is passed.
-/// `now` is the start of their history otherwise.
 ///
 /// # Safety
 /// `memory` is NULL or points at `sszip_metrics_board_size()` bytes, aligned
@@ -131,10 +131,10 @@ pub unsafe extern "C" fn sszip_exchange_count(
 }
 
 /// Counts the verified hits and upstream errors of the process since the last
-/// call, and updates the gauges of memory and of waiting requests, since no
-/// client may come to this worker for a long time. Call it after each event of
-/// the host's loop that may end an exchange, and when a request begins to
-/// wait.
+/// call, and updates the gauges of memory and of waiting requests. Call it
+/// after each event of the host's loop that may end an exchange, and when a
+/// request begins to wait: no other request may reach this worker for a long
+/// time.
 ///
 /// # Safety
 /// `board` is NULL or valid.

@@ -72,8 +72,8 @@ impl sszip_str {
     }
 }
 
-/// Returns the interface of the library, which must be `SSZIP_ABI`: compare
-/// the two before any other call.
+/// Returns the version of the library's interface. The host compares it with
+/// `SSZIP_ABI` before any other call.
 #[no_mangle]
 pub extern "C" fn sszip_abi() -> u32 {
     match is_fault_injected_before_fork(InjectedTestFault::OtherAbi) {

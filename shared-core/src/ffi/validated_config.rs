@@ -69,8 +69,9 @@ pub struct sszip_route {
     /// The namespace contains variables, so that it differs from request to
     /// request.
     pub per_request: bool,
-    /// Requests end on the route.
-    pub answers: bool,
+    /// The host handles requests on the route itself; the route is not only a
+    /// container of inner routes.
+    pub handles_requests: bool,
     /// The route accepts purges.
     pub purges: bool,
     /// URL of the upstream as the configuration names it; NULL `data`: the
@@ -182,10 +183,11 @@ pub unsafe extern "C" fn sszip_validated_config_set(
     })
 }
 
-/// Adds the route of the block `*block` inside the block `outer`; 0: a block
-/// without directives. On `SSZIP_STATUS_OK` writes the settings of the route
-/// to `settings`, and the number of a new block to `*block` if that is 0. The
-/// struct is the host's; `settings->config` is valid until
+/// Adds a route with the directives of the block `*block`, which inherits
+/// further directives from the block `outer`. Either number may be 0, for a
+/// block without directives. On `SSZIP_STATUS_OK` writes the settings of the
+/// route to `settings` and, if `*block` is 0, the number of a new block to
+/// `*block`. The struct is the host's; `settings->config` is valid until
 /// `sszip_validated_config_free`.
 ///
 /// Writes a text for the operator to `text`: on `SSZIP_STATUS_OK` a warning,
@@ -233,15 +235,15 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
                 (false, true) => NamespaceSource::Derived,
                 (false, false) => NamespaceSource::Fixed(name_space),
             },
-            answers: route.answers,
+            handles_requests: route.handles_requests,
             purges: route.purges,
             body_buffer: (route.body_buffer > 0).then_some(route.body_buffer),
             is_http_1_0: route.is_http_1_0,
         };
         let added = config.plan.validate_and_add_route(&route_config, route);
         let added = added
-            .map(|text| text.map(|text| with_nginx_directive_names(&text)))
-            .map_err(|error| with_nginx_directive_names(&error));
+            .map(|text| text.map(|text| replace_setting_names_by_directives(&text)))
+            .map_err(|error| replace_setting_names_by_directives(&error));
         if added.is_ok() {
             let route_config = Box::new(sszip_config(Arc::new(route_config)));
             write_result!(settings, sszip_route_settings::from_config(&route_config));
@@ -294,9 +296,10 @@ pub unsafe extern "C" fn sszip_validated_config_check(
         let config = borrow_mut!(config);
         let checked = config.check_config().map(|()| {
             let warnings = config.plan.cross_route_warnings();
-            (!warnings.is_empty()).then(|| with_nginx_directive_names(&warnings.join("; ")))
+            (!warnings.is_empty())
+                .then(|| replace_setting_names_by_directives(&warnings.join("; ")))
         });
-        let checked = checked.map_err(|error| with_nginx_directive_names(&error));
+        let checked = checked.map_err(|error| replace_setting_names_by_directives(&error));
         // SAFETY: the function's contract.
         unsafe { config.return_operator_text(checked, text) }
     })
@@ -399,7 +402,7 @@ impl sszip_validated_config {
             self.plan
                 .set_global_directive_at(name, values, &prefix, DirectiveLocation { at })
         {
-            set.map_err(|error| with_nginx_directive_names(&error.to_string()))?;
+            set.map_err(|error| replace_setting_names_by_directives(&error.to_string()))?;
             if name == "cache_path" {
                 // a store whose folder cannot be used is removed from the plan
                 let store = self.plan.store.take();
@@ -417,7 +420,7 @@ impl sszip_validated_config {
         let set = directives.set_directive_with_location(name, &values, DirectiveLocation { at });
         set.map_err(|error| error.to_string())?;
         let warning = directives.take_directive_warning();
-        Ok(warning.map(|warning| with_nginx_directive_names(&warning)))
+        Ok(warning.map(|warning| replace_setting_names_by_directives(&warning)))
     }
 
     /// Returns the settings of a route; `None`: there is no such block.
@@ -480,7 +483,7 @@ fn strip_nul_terminator(text: &str) -> sszip_str {
 }
 
 /// Replaces the core's names of directives by nginx's, which have a prefix.
-fn with_nginx_directive_names(message: &str) -> String {
+fn replace_setting_names_by_directives(message: &str) -> String {
     message
         .replace("\"cache", "\"sszip_cache")
         .replace("\"method\"", "\"sszip_method\"")

@@ -17,7 +17,7 @@ static COMPRESSOR_POOL: Mutex<Vec<(u8, LibdeflateCompressor)>> = Mutex::new(Vec:
 
 /// Runs `code` with a compressor of `level` from the pool, or a new one; `None` if there is no
 /// memory for one, or no such level. A compressor that panicked is not returned to the pool.
-pub(super) fn with_compressor<T>(
+pub(super) fn run_with_pooled_compressor<T>(
     level: u8,
     code: impl FnOnce(&mut LibdeflateCompressor) -> T,
 ) -> Option<T> {
@@ -79,7 +79,9 @@ fn compressor_size(level: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{compressor_size, lock_compressor_pool, with_compressor, MAX_IDLE_BYTES};
+    use super::{
+        compressor_size, lock_compressor_pool, run_with_pooled_compressor, MAX_IDLE_BYTES,
+    };
 
     #[test]
     fn idle_compressors_are_bounded() {
@@ -88,7 +90,7 @@ mod tests {
                 for _ in 0..8 {
                     scope.spawn(move || {
                         let mut output = Vec::with_capacity(1000);
-                        with_compressor(level, |compressor| {
+                        run_with_pooled_compressor(level, |compressor| {
                             assert!(compressor.compress_gzip_member(&[b'a'; 100], &mut output));
                         })
                     });
@@ -105,6 +107,6 @@ mod tests {
 
     #[test]
     fn compressor_of_an_unknown_level_is_none() {
-        assert!(with_compressor(13, |_| ()).is_none());
+        assert!(run_with_pooled_compressor(13, |_| ()).is_none());
     }
 }

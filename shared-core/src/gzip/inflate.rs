@@ -24,14 +24,14 @@ pub enum InflateError {
     OutOfMemory,
 }
 
-/// Decompresses all gzip members of `coded` (RFC 1952, section 2.2: a file may have several)
+/// Decompresses all gzip members of `compressed` (RFC 1952, section 2.2: a file may have several)
 /// into at most `cap` bytes, for callers that have reserved them already; all others use
 /// [`gunzip_within`].
 ///
 /// # Errors
 /// [`InflateError`]; the input is unchanged.
-pub fn gunzip_reserved(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
-    gunzip_within(coded, cap, |_| true)
+pub fn gunzip_reserved(compressed: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
+    gunzip_within(compressed, cap, |_| true)
 }
 
 /// Decompresses as [`gunzip_reserved`], within memory that the caller grants. `may_take` is called
@@ -40,7 +40,7 @@ pub fn gunzip_reserved(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError
 /// # Errors
 /// The errors of [`gunzip_reserved`]; [`InflateError::OutOfMemory`] if `may_take` returns `false`.
 pub fn gunzip_within(
-    coded: &[u8],
+    compressed: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, InflateError> {
@@ -51,8 +51,11 @@ pub fn gunzip_within(
         let taken = may_take(length) && body.try_reserve_exact(more).is_ok();
         taken.then_some(()).ok_or(InflateError::OutOfMemory)
     };
-    reserve(&mut body, decompressed_length_from_trailer(coded).min(cap))?;
-    let mut rest = coded;
+    reserve(
+        &mut body,
+        decompressed_length_from_trailer(compressed).min(cap),
+    )?;
+    let mut rest = compressed;
     loop {
         match decompressor.decompress_member(rest, &mut body) {
             GunzipResult::Member(taken) => rest = rest.get(taken..).ok_or(InflateError::Bad)?,
@@ -104,15 +107,15 @@ const WINDOW_BITS: u8 = 15 + 16;
 /// The errors of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged and not only
 /// truncated.
 pub fn gunzip_truncated(
-    coded: &[u8],
+    compressed: &[u8],
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, InflateError> {
     let mut body = Vec::new();
     let mut inflate = None;
-    let (mut rest, mut length) = (coded, 0);
+    let (mut rest, mut length) = (compressed, 0);
     loop {
-        grow_inflate_output(&mut body, length, coded.len(), cap, |room| {
+        grow_inflate_output(&mut body, length, compressed.len(), cap, |room| {
             may_take(room.saturating_add(INFLATE_STATE_SIZE))
         })?;
         let inflate = match &mut inflate {
@@ -154,7 +157,7 @@ fn new_inflate_state() -> Result<Inflate, InflateError> {
 pub(crate) fn grow_inflate_output(
     body: &mut Vec<u8>,
     length: usize,
-    coded: usize,
+    compressed: usize,
     cap: usize,
     may_take: impl FnOnce(usize) -> bool,
 ) -> Result<(), InflateError> {
@@ -166,7 +169,7 @@ pub(crate) fn grow_inflate_output(
     if length >= most {
         return Err(InflateError::TooLarge);
     }
-    let first = coded.saturating_mul(4).max(1 << 10);
+    let first = compressed.saturating_mul(4).max(1 << 10);
     let room = length.saturating_mul(2).max(first).min(most);
     if !may_take(room) || body.try_reserve_exact(room - length).is_err() {
         return Err(InflateError::OutOfMemory);
@@ -178,13 +181,13 @@ pub(crate) fn grow_inflate_output(
 /// Returns the length that the trailer declares: ISIZE, modulo 2^32, of the last member only,
 /// limited to the highest ratio of deflate. It is a first guess that decompression proves or
 /// corrects.
-pub fn decompressed_length_from_trailer(coded: &[u8]) -> usize {
+pub fn decompressed_length_from_trailer(compressed: &[u8]) -> usize {
     // 258 bytes for two bits
     const MOST: usize = 1032;
-    match coded {
+    match compressed {
         [.., a, b, c, d] => {
             let claimed = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
-            claimed.min(coded.len().saturating_mul(MOST))
+            claimed.min(compressed.len().saturating_mul(MOST))
         }
         _ => 0,
     }
@@ -212,9 +215,12 @@ mod tests {
 
     #[test]
     fn cap_is_enforced_whatever_the_trailer_declares() {
-        let coded = gzip(&vec![0; 10_000]);
-        assert_eq!(gunzip_reserved(&coded, 9_999), Err(InflateError::TooLarge));
-        let mut forged = coded.clone();
+        let compressed = gzip(&vec![0; 10_000]);
+        assert_eq!(
+            gunzip_reserved(&compressed, 9_999),
+            Err(InflateError::TooLarge)
+        );
+        let mut forged = compressed.clone();
         let isize_at = forged.len() - 4;
         forged[isize_at..].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(gunzip_reserved(&forged, 20_000), Err(InflateError::Bad));
@@ -225,46 +231,49 @@ mod tests {
     #[test]
     fn decompression_allocates_no_more_than_the_caller_allows() {
         // the trailer of the last member declares next to nothing about the first
-        let coded = [gzip(&vec![0; 100_000]), gzip(b"x")].concat();
+        let compressed = [gzip(&vec![0; 100_000]), gzip(b"x")].concat();
         let mut requested = Vec::new();
-        let taken = gunzip_within(&coded, 1 << 20, |length| {
+        let taken = gunzip_within(&compressed, 1 << 20, |length| {
             requested.push(length);
             true
         });
         assert_eq!(taken.unwrap().len(), 100_001);
         assert!(requested.is_sorted() && *requested.last().unwrap() >= 100_001);
         for most in requested {
-            let refused = gunzip_within(&coded, 1 << 20, |length| length < most);
+            let refused = gunzip_within(&compressed, 1 << 20, |length| length < most);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
     }
 
     #[test]
     fn members_are_joined_to_one_body() {
-        let coded = [gzip(b"first "), gzip(&[b'2'; 5000]), gzip(b"")].concat();
+        let compressed = [gzip(b"first "), gzip(&[b'2'; 5000]), gzip(b"")].concat();
         let body = [&b"first "[..], &[b'2'; 5000]].concat();
-        assert_eq!(gunzip_reserved(&coded, 6000), Ok(body));
-        assert_eq!(gunzip_reserved(&coded, 5005), Err(InflateError::TooLarge));
+        assert_eq!(gunzip_reserved(&compressed, 6000), Ok(body));
+        assert_eq!(
+            gunzip_reserved(&compressed, 5005),
+            Err(InflateError::TooLarge)
+        );
     }
 
     #[test]
     fn beginning_of_a_truncated_body_is_decompressed() {
         let first: Vec<u8> = (0..3000_u32).map(|n| (n * n / 7 % 251) as u8).collect();
         let body = [&first[..], &[b'2'; 5000], b"end"].concat();
-        let coded = [gzip(&first), gzip(&[b'2'; 5000]), gzip(b"end")].concat();
+        let compressed = [gzip(&first), gzip(&[b'2'; 5000]), gzip(b"end")].concat();
         let mut longest = 0;
-        for cut in 0..=coded.len() {
-            let beginning = gunzip_truncated(&coded[..cut], 10_000, |_| true).unwrap();
+        for cut in 0..=compressed.len() {
+            let beginning = gunzip_truncated(&compressed[..cut], 10_000, |_| true).unwrap();
             assert!(body.starts_with(&beginning), "cut at {cut}");
             assert!(beginning.len() >= longest, "cut at {cut}");
             longest = beginning.len();
         }
         assert_eq!(longest, body.len());
-        let of = |coded: &[u8], cap: usize| gunzip_truncated(coded, cap, |_| true);
-        assert_eq!(of(&coded, body.len()).unwrap(), body);
-        assert_eq!(of(&coded, body.len() - 1), Err(InflateError::TooLarge));
+        let of = |compressed: &[u8], cap: usize| gunzip_truncated(compressed, cap, |_| true);
+        assert_eq!(of(&compressed, body.len()).unwrap(), body);
+        assert_eq!(of(&compressed, body.len() - 1), Err(InflateError::TooLarge));
         assert_eq!(
-            of(&[&coded[..], b"more"].concat(), 10_000),
+            of(&[&compressed[..], b"more"].concat(), 10_000),
             Err(InflateError::Bad)
         );
         assert_eq!(of(b"{\"jsonrpc\"", 100), Err(InflateError::Bad));
@@ -272,40 +281,40 @@ mod tests {
 
     #[test]
     fn beginning_allocates_no_more_than_the_caller_allows() {
-        let coded = gzip(&vec![0; 100_000]);
-        let coded = &coded[..coded.len() - 1];
+        let compressed = gzip(&vec![0; 100_000]);
+        let compressed = &compressed[..compressed.len() - 1];
         let mut requested = Vec::new();
-        let taken = gunzip_truncated(coded, 1 << 20, |length| {
+        let taken = gunzip_truncated(compressed, 1 << 20, |length| {
             requested.push(length);
             true
         });
         assert_eq!(taken.unwrap().len(), 100_000);
         assert!(requested.is_sorted() && *requested.last().unwrap() >= 100_000);
         for most in requested {
-            let refused = gunzip_truncated(coded, 1 << 20, |length| length < most);
+            let refused = gunzip_truncated(compressed, 1 << 20, |length| length < most);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
     }
 
     #[test]
     fn damaged_body_is_an_error() {
-        let coded = gzip(&[b'a'; 1000]);
+        let compressed = gzip(&[b'a'; 1000]);
         assert_eq!(gunzip_reserved(b"", 10), Err(InflateError::Bad));
         assert_eq!(
             gunzip_reserved(b"{\"jsonrpc\"", 100),
             Err(InflateError::Bad)
         );
-        for cut in 0..coded.len() {
+        for cut in 0..compressed.len() {
             assert!(
-                gunzip_reserved(&coded[..cut], 2000).is_err(),
+                gunzip_reserved(&compressed[..cut], 2000).is_err(),
                 "cut at {cut}"
             );
         }
-        let trailing = [&coded[..], b"x"].concat();
+        let trailing = [&compressed[..], b"x"].concat();
         assert_eq!(gunzip_reserved(&trailing, 2000), Err(InflateError::Bad));
         // a flipped bit of padding changes nothing; no flip may change the body
-        for (at, bit) in (0..coded.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-            let mut flipped = coded.clone();
+        for (at, bit) in (0..compressed.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = compressed.clone();
             flipped[at] ^= 1 << bit;
             if let Ok(body) = gunzip_reserved(&flipped, 2000) {
                 assert!(body == [b'a'; 1000], "bit {bit} of byte {at}");

@@ -1,6 +1,6 @@
 //! One-shot compression of a body to one gzip member.
 
-use super::compressor_pool::with_compressor;
+use super::compressor_pool::run_with_pooled_compressor;
 use super::crc::crc32;
 use super::format::{EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
 use super::libdeflate::MAX_LEVEL;
@@ -53,7 +53,7 @@ pub fn gzip_oneshot_into(
         return Ok(output);
     }
     output.clear();
-    let fits = with_compressor(level, |compressor| {
+    let fits = run_with_pooled_compressor(level, |compressor| {
         compressor.compress_gzip_member(body, &mut output)
     })
     .ok_or(OneshotError::OutOfMemory)?;

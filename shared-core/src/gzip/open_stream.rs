@@ -8,7 +8,7 @@
 //! bytes, on JSON-RPC responses. It ends at the final block in libdeflate's own output, which is one
 //! block up to 64 KB.
 
-use super::compressor_pool::with_compressor;
+use super::compressor_pool::run_with_pooled_compressor;
 use super::crc::{crc32, CrcShift};
 use super::deflate_walk::{self, FinalDeflateBlock};
 use super::format::{EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
@@ -100,7 +100,7 @@ fn compress_with_libdeflate(plain: &[u8], level: u8) -> Option<OpenDeflateStream
     member
         .try_reserve_exact(compressed_bound(plain.len()))
         .ok()?;
-    with_compressor(level, |compressor| {
+    run_with_pooled_compressor(level, |compressor| {
         compressor.compress_gzip_member(plain, &mut member)
     })
     .filter(|fits| *fits)?;

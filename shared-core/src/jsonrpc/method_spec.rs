@@ -34,8 +34,8 @@ pub const ROW_WORD_FORMS: [(&str, &str); 10] = [
         "the block whose number is in this member of the result; a result without a number, such \
          as a pending transaction, is not cached. The path may be longer \
          (`result.receipt.blockNumber`), and pass through the first element of a list \
-         (`result[0].blockNumber`). The hash is read from the member beside it, if there is one \
-         (`blockHash` beside `blockNumber`, `hash` beside `number`)",
+         (`result[0].blockNumber`). The hash is read from the corresponding member, if there is \
+         one (`blockHash` for `blockNumber`, `hash` for `number`)",
     ),
     ("block=result", "the head, whose number is the result"),
     (

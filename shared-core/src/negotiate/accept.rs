@@ -113,7 +113,7 @@ fn parse_media_range(member: &[u8]) -> Option<(&[u8], PreferenceWeight)> {
 mod tests {
     use super::{AcceptPreferences, FormatPreference};
 
-    fn wish(lines: &[&str]) -> FormatPreference {
+    fn format_preference(lines: &[&str]) -> FormatPreference {
         let mut accept = AcceptPreferences::default();
         for line in lines {
             accept.read_accept_line(line.as_bytes());
@@ -189,17 +189,17 @@ mod tests {
                 FormatPreference::JsonOnly,
             ),
         ] {
-            assert_eq!(wish(&[line]), expected, "{line}");
+            assert_eq!(format_preference(&[line]), expected, "{line}");
         }
-        assert_eq!(wish(&[]), FormatPreference::Json);
+        assert_eq!(format_preference(&[]), FormatPreference::Json);
     }
 
     #[test]
     fn header_lines_are_read_as_one_list() {
         let lines = ["application/json;q=0.5", "application/octet-stream"];
-        assert_eq!(wish(&lines), FormatPreference::Ssz);
+        assert_eq!(format_preference(&lines), FormatPreference::Ssz);
         assert_eq!(
-            wish(&["application/json;q=0", "application/*"]),
+            format_preference(&["application/json;q=0", "application/*"]),
             FormatPreference::SszOnly
         );
     }
@@ -208,7 +208,7 @@ mod tests {
     fn repeated_type_has_the_higher_weight() {
         let line = "application/octet-stream;q=0.2, application/json;q=0.5, \
                     application/octet-stream;q=0.8";
-        assert_eq!(wish(&[line]), FormatPreference::Ssz);
+        assert_eq!(format_preference(&[line]), FormatPreference::Ssz);
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
                 FormatPreference::Ssz,
             ),
         ] {
-            assert_eq!(wish(&[line]), expected, "{line}");
+            assert_eq!(format_preference(&[line]), expected, "{line}");
         }
     }
 }

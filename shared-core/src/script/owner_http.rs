@@ -26,7 +26,7 @@ pub fn store_request(
 ) -> Option<Vec<u8>> {
     let about_entry = entry.response_metadata();
     let fresh = about_entry.expires_at.checked_sub(now)?;
-    let age = now.saturating_sub(about_entry.stored_at);
+    let age = now.saturating_sub(about_entry.requested_at);
     let encoded = EncodedEntry::from_entry(entry)?;
     let length = encoded.head.len() + encoded.payload.len();
     let target = path_of_entry(key);

@@ -109,7 +109,7 @@ pub fn set_stored_value(
         EntryPayload::Raw(value),
         meta,
     );
-    let entry = Arc::new(entry.with_stored_time_and_ttl(now, ttl.min(MAX_TTL_MS)));
+    let entry = Arc::new(entry.with_lifetime(now, ttl.min(MAX_TTL_MS)));
     if !hot.insert(key, Arc::clone(&entry)) {
         return Err(ScriptValueStoreError::Room);
     }

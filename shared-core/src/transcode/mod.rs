@@ -52,7 +52,7 @@ pub struct TranscodeRequest {
     /// The response type of the route or call.
     pub gives: &'static SszResponseType,
     /// The client's format preference.
-    pub wish: FormatPreference,
+    pub preference: FormatPreference,
 }
 
 impl TranscodeRequest {
@@ -74,8 +74,8 @@ impl TranscodeRequest {
                 return None;
             }
         }
-        let wish = accept.format_preference();
-        Some(Self { gives, wish })
+        let preference = accept.format_preference();
+        Some(Self { gives, preference })
     }
 
     /// Returns the request if it is a GET or HEAD of the Beacon API to a route without an SSZ type,
@@ -96,15 +96,18 @@ impl TranscodeRequest {
                 accept.read_accept_line(value);
             }
         }
-        let (gives, wish) = (&ssz_routes::UNTYPED_RESPONSE, accept.format_preference());
-        let takes_one = matches!(wish, FormatPreference::SszOnly | FormatPreference::JsonOnly);
-        takes_one.then_some(Self { gives, wish })
+        let (gives, preference) = (&ssz_routes::UNTYPED_RESPONSE, accept.format_preference());
+        let takes_one = matches!(
+            preference,
+            FormatPreference::SszOnly | FormatPreference::JsonOnly
+        );
+        takes_one.then_some(Self { gives, preference })
     }
 
     /// Returns the format that the client is to receive, or `None` for the format that the node
     /// sends.
     pub fn client_format(self) -> Option<BodyFormat> {
-        match self.wish {
+        match self.preference {
             FormatPreference::Ssz | FormatPreference::SszOnly => Some(BodyFormat::Ssz),
             FormatPreference::Json | FormatPreference::JsonOnly => Some(BodyFormat::Json),
             FormatPreference::Other => None,
@@ -120,12 +123,15 @@ impl TranscodeRequest {
 
     fn accepts_either_format(self) -> bool {
         self.gives.is_call_result()
-            || matches!(self.wish, FormatPreference::Ssz | FormatPreference::Json)
+            || matches!(
+                self.preference,
+                FormatPreference::Ssz | FormatPreference::Json
+            )
     }
 
     /// Whether the client accepts SSZ only.
     pub fn accepts_ssz_only(self) -> bool {
-        !self.accepts_other_format() && self.wish == FormatPreference::SszOnly
+        !self.accepts_other_format() && self.preference == FormatPreference::SszOnly
     }
 
     /// Whether the client of a route of the Beacon API accepts one format only.
@@ -134,7 +140,7 @@ impl TranscodeRequest {
             !self.is_rpc_call() && !self.is_bridged_to_rpc() && !self.is_bridged_to_rest();
         is_route
             && matches!(
-                self.wish,
+                self.preference,
                 FormatPreference::SszOnly | FormatPreference::JsonOnly
             )
     }
@@ -177,7 +183,10 @@ impl TranscodeRequest {
     pub fn target_format(self, content_type: Option<&[u8]>) -> Option<BodyFormat> {
         let content_type = content_type.unwrap_or_default();
         if self.is_bridged_to_rest() {
-            let wants_ssz = matches!(self.wish, FormatPreference::Ssz | FormatPreference::SszOnly);
+            let wants_ssz = matches!(
+                self.preference,
+                FormatPreference::Ssz | FormatPreference::SszOnly
+            );
             let format = if wants_ssz {
                 BodyFormat::Ssz
             } else {
@@ -206,7 +215,7 @@ impl TranscodeRequest {
     /// Returns the `Accept` that the node receives, so that a node with only the other format does
     /// not refuse. `None`: the client's own `Accept` is forwarded.
     pub fn upstream_accept(self) -> Option<&'static [u8]> {
-        match self.wish {
+        match self.preference {
             // nodes have no other format for it
             _ if self.is_bridged_to_rest() => Some(SSZ_MEDIA_TYPE),
             _ if self.gives.is_call_result() || self.is_bridged_to_rpc() => Some(JSON_MEDIA_TYPE),

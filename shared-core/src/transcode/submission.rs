@@ -76,7 +76,7 @@ const SUBMISSION_ROUTES: &[(&str, SubmissionType)] = &[
     ),
 ];
 
-/// The routes that accept SSZ.
+/// Returns the routes that accept SSZ.
 #[cfg(test)]
 pub(super) fn submission_routes() -> impl Iterator<Item = &'static str> {
     SUBMISSION_ROUTES.iter().map(|(route, _)| *route)

@@ -1,6 +1,6 @@
 /*
  * A host in C: drives one exchange through sszip.h and writes to standard
- * output what a client would get.  tests/abi/hosts.rs compiles it with
+ * output what a client would get.  tests/abi/c_hosts.rs compiles it with
  * AddressSanitizer, links the static library and reads the output.
  *
  *     host BODY_LENGTH PIECE_LENGTH ACCEPT_ENCODING length|chunked

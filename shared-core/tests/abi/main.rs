@@ -3,9 +3,9 @@
 #![allow(unsafe_code)] // as a host in C would call it
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod c_hosts;
 mod header;
-mod hosts;
-mod nulls;
+mod null_arguments;
 mod numbers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -82,7 +82,7 @@ impl Host {
     }
 
     /// Creates an exchange without a request head.
-    fn fresh(&mut self) -> *mut sszip_exchange {
+    fn new_exchange(&mut self) -> *mut sszip_exchange {
         let mut exchange = null_mut();
         // SAFETY: the configuration is freed last.
         let made = unsafe { sszip_exchange_new(self.config, &mut exchange) };
@@ -92,8 +92,8 @@ impl Host {
     }
 
     /// Creates an exchange with a request head.
-    fn with_request_head(&mut self) -> *mut sszip_exchange {
-        let exchange = self.fresh();
+    fn exchange_with_request_head(&mut self) -> *mut sszip_exchange {
+        let exchange = self.new_exchange();
         // SAFETY: both are valid.
         let taken = unsafe { sszip_exchange_request_head(exchange, &request()) };
         assert_eq!(taken, SSZIP_STATUS_OK);
@@ -101,8 +101,8 @@ impl Host {
     }
 
     /// Creates an exchange whose body is streamed.
-    fn streaming(&mut self) -> *mut sszip_exchange {
-        let exchange = self.with_request_head();
+    fn streaming_exchange(&mut self) -> *mut sszip_exchange {
+        let exchange = self.exchange_with_request_head();
         let mut step = unset_step();
         let head = sszip_response_head {
             unbuffered: true,
@@ -195,7 +195,7 @@ fn unknown_numbers(most: u32) -> impl Iterator<Item = u32> {
 #[test]
 fn stream_refuses_an_unknown_flush() {
     let mut host = Host::new();
-    let exchange = host.streaming();
+    let exchange = host.streaming_exchange();
     let mut output = [0; 1024];
     let mut stream = |flush| {
         let mut progress = sszip_progress {
@@ -232,7 +232,7 @@ fn stream_refuses_an_unknown_flush() {
 #[test]
 fn failure_functions_refuse_an_unknown_failure() {
     let mut host = Host::new();
-    let exchange = host.with_request_head();
+    let exchange = host.exchange_with_request_head();
     for function in [
         sszip_exchange_upstream_failed,
         sszip_exchange_would_serve_stale,
@@ -261,7 +261,7 @@ fn failure_functions_refuse_an_unknown_failure() {
 #[test]
 fn lookup_refuses_an_unknown_kind_of_body() {
     let mut host = Host::new();
-    let exchange = host.with_request_head();
+    let exchange = host.exchange_with_request_head();
     let look_up = |number| {
         let lookup = sszip_lookup_request {
             body_state: number,
@@ -312,7 +312,7 @@ struct TruncatedStruct {
 const PAGE: usize = 64 << 10;
 
 impl TruncatedStruct {
-    fn of<T>(whole: &T, length: usize) -> Self {
+    fn new<T>(whole: &T, length: usize) -> Self {
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the pages are new; the second is made inaccessible, and the bytes fit into the
         // first.
@@ -346,7 +346,7 @@ fn other_sizes<T>(sized: impl Fn(usize) -> T, mut call: impl FnMut(*const T) -> 
     }
     // the struct of an older host ends earlier, at the end of the readable memory
     for size in (8..own).step_by(8) {
-        let short = TruncatedStruct::of(&sized(size), size);
+        let short = TruncatedStruct::new(&sized(size), size);
         assert_eq!(call(short.pointer()), SSZIP_STATUS_MISUSE, "{size}");
     }
     assert_eq!(call(null()), SSZIP_STATUS_NULL);
@@ -390,7 +390,7 @@ fn directive_and_route_of_another_size_are_refused() {
 #[test]
 fn request_head_of_another_size_is_refused() {
     let mut host = Host::new();
-    let exchange = host.fresh();
+    let exchange = host.new_exchange();
     other_sizes(
         |size| sszip_request_head { size, ..request() },
         // SAFETY: valid for its declared size.
@@ -401,7 +401,7 @@ fn request_head_of_another_size_is_refused() {
 #[test]
 fn lookup_request_of_another_size_is_refused() {
     let mut host = Host::new();
-    let exchange = host.with_request_head();
+    let exchange = host.exchange_with_request_head();
     other_sizes(
         |size| sszip_lookup_request {
             size,
@@ -421,7 +421,7 @@ fn lookup_request_of_another_size_is_refused() {
 #[test]
 fn response_head_of_another_size_is_refused() {
     let mut host = Host::new();
-    let exchange = host.with_request_head();
+    let exchange = host.exchange_with_request_head();
     let sized = |size| sszip_response_head { size, ..response() };
     other_sizes(sized, |head| {
         let mut replaced = true;

@@ -148,7 +148,7 @@ check_plan(void)
           == SSZIP_STATUS_MISUSE);
     place.size = sizeof(place);
     place.name = str("/p");
-    place.answers = true;
+    place.handles_requests = true;
     check(sszip_validated_config_add_route(plan, &block, of_another, &place, &rules, &message)
           == SSZIP_STATUS_MISUSE);
     check(sszip_validated_config_add_route(plan, &of_another, block, &place, &rules, &message)

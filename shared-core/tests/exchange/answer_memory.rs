@@ -10,7 +10,7 @@ use sszip_core::exchange::LookupRequest;
 use sszip_core::memory::MemoryBudget;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{body_to_send, client_body, run_job, BodyEnd};
+use crate::driver_host::{body_to_send, client_body, run_job, BodyEnd};
 use crate::setup::{self, request_head, response_head, JSON};
 
 const KIB: usize = 1 << 10;

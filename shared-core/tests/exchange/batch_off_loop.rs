@@ -65,7 +65,7 @@ pub(crate) fn answer(exchange: &mut Exchange, body: &str) -> bool {
                 exchange.buffer_body_piece(body.as_bytes()),
                 Ok(BodyPieceAction::Buffered)
             );
-            let Ok(BodyEndAction::Code { off_loop }) = exchange.complete_withheld_body() else {
+            let Ok(BodyEndAction::Code { off_loop }) = exchange.complete_buffered_body() else {
                 panic!("it is whole");
             };
             exchange.run_pending_stages().unwrap();

@@ -103,7 +103,7 @@ proptest! {
                     response_head(&mut exchange, status, content_length, coding).is_err()
                 }
                 Event::Piece(piece) => exchange.buffer_body_piece(&piece).is_err(),
-                Event::End => exchange.complete_withheld_body().is_err(),
+                Event::End => exchange.complete_buffered_body().is_err(),
                 Event::Release => exchange.end_buffering().is_err(),
                 Event::Stream(piece, flush, room) => {
                     // a stream that ends early is truncated, which is not a refusal
@@ -162,7 +162,7 @@ proptest! {
             }
         }
         if holding {
-            prop_assert_eq!(exchange.complete_withheld_body(), Ok(BodyEndAction::Code { off_loop: false }));
+            prop_assert_eq!(exchange.complete_buffered_body(), Ok(BodyEndAction::Code { off_loop: false }));
             exchange.run_pending_stages().unwrap();
             sent.extend(exchange.body_slices().flatten());
         }
@@ -228,7 +228,7 @@ proptest! {
             stream(&mut exchange, piece, flush, room, &mut sent);
         }
         if action == ResponseHeadAction::Buffer {
-            match exchange.complete_withheld_body().unwrap() {
+            match exchange.complete_buffered_body().unwrap() {
                 BodyEndAction::Code { .. } => {
                     exchange.run_pending_stages().unwrap();
                     sent.extend(exchange.body_slices().flatten());
@@ -293,7 +293,7 @@ fn truncated_body_is_never_completed() {
     let mut exchange = started_exchange(&budget);
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     exchange.buffer_body_piece(&[b'a'; 99]).unwrap();
-    assert_eq!(exchange.complete_withheld_body(), Ok(BodyEndAction::Fail));
+    assert_eq!(exchange.complete_buffered_body(), Ok(BodyEndAction::Fail));
     assert_eq!(
         (exchange.exchange_state(), exchange.response_mode()),
         (ExchangeState::Aborted, ResponseMode::Cut)
@@ -309,7 +309,7 @@ fn stream_of_known_length_is_not_completed_early() {
     // longer than max_oneshot
     let action = response_head(&mut exchange, 200, Some(5000), None);
     assert_eq!(action, Ok(ResponseHeadAction::Stream));
-    assert!(exchange.complete_withheld_body().is_err());
+    assert!(exchange.complete_buffered_body().is_err());
     let mut output = [0; 6000];
     exchange
         .encode_stream_piece(&[b'a'; 4999], FlushMode::None, &mut output)
@@ -351,7 +351,7 @@ fn long_content_is_decompressed_off_the_loop() {
         assert_eq!(head, Ok(ResponseHeadAction::Buffer));
         exchange.buffer_body_piece(&coded).unwrap();
         let expected = BodyEndAction::Code { off_loop: expected };
-        assert_eq!(exchange.complete_withheld_body(), Ok(expected), "{length}");
+        assert_eq!(exchange.complete_buffered_body(), Ok(expected), "{length}");
     }
 }
 
@@ -386,7 +386,7 @@ fn buffer_then_stream(memory: usize, body: &[u8]) -> (ResponseMode, Vec<u8>) {
     }
     match action {
         BodyPieceAction::Buffered => {
-            exchange.complete_withheld_body().unwrap();
+            exchange.complete_buffered_body().unwrap();
             exchange.run_pending_stages().unwrap();
             sent.extend(exchange.body_slices().flatten());
         }

@@ -11,7 +11,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{body_to_send, run_job};
+use crate::driver_host::{body_to_send, run_job};
 use crate::setup;
 
 const OCTETS: &str = "application/octet-stream";

@@ -9,7 +9,7 @@ use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestB
 use sszip_core::exchange::LookupRequest;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
+use crate::driver_host::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 use crate::setup::{call, config, request_head, response_head, JSON};
 
 const ERROR: &str =

@@ -10,8 +10,8 @@ mod coalesced_variants;
 mod coalescing;
 mod conversion_memory;
 mod copied_requests;
-#[path = "../support/driven.rs"]
-mod driven;
+#[path = "../support/driver_host.rs"]
+mod driver_host;
 mod inlined_payloads;
 mod limits;
 mod max_answer;

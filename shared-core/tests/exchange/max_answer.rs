@@ -10,7 +10,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::ResponseHead;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{body_to_send, client_body, store_sent_response, BodyEnd};
+use crate::driver_host::{body_to_send, client_body, store_sent_response, BodyEnd};
 use crate::setup::{self, call, config_of_process, look_up, response_head, JSON};
 
 fn config(lines: &[&str]) -> Arc<RouteConfig> {

@@ -15,7 +15,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
+use crate::driver_host::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 use crate::setup::{self, config, response_head};
 
 struct ClientRequest<'a> {

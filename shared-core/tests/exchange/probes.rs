@@ -10,7 +10,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::{RequestHead, ResponseHead};
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{client_body, BodyEnd};
+use crate::driver_host::{client_body, BodyEnd};
 use crate::setup::{config_of_process, response_head, JSON};
 
 type Fields<'a> = [(&'a [u8], &'a [u8])];

@@ -8,7 +8,7 @@ use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::drive::{BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability};
 use sszip_core::exchange::{Exchange, Header, LookupRequest, RequestHead, ResponseHead};
 
-use crate::driven::run_job;
+use crate::driver_host::run_job;
 
 pub const JSON: Header<'static> = (b"Content-Type", b"application/json");
 

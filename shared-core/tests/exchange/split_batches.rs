@@ -11,7 +11,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::ResponseHead;
 use sszip_core::response_mode::ResponseMode;
 
-use crate::driven::{body_to_send, client_body, store_sent_response, BodyEnd};
+use crate::driver_host::{body_to_send, client_body, store_sent_response, BodyEnd};
 use crate::setup::{config, look_up, response_head, JSON};
 
 const BOUND: usize = 1024;

@@ -47,7 +47,7 @@ impl Host {
         now: u64,
         waiter: usize,
         bypass: bool,
-        never_anew: bool,
+        no_background_update: bool,
     ) -> (Exchange, LookupAction) {
         let mut exchange = posted(&self.config, &[JSON]);
         let found = exchange
@@ -56,7 +56,7 @@ impl Host {
                 now,
                 waiter: Some(EventLoopId::default().waiter_of_request(waiter)),
                 bypass,
-                never_anew,
+                no_background_update,
                 coding_allowed: true,
                 ..LookupRequest::default()
             })
@@ -108,7 +108,7 @@ fn failed(mut exchange: Exchange, failure: UpstreamFailure, now: u64) -> Option<
     }
     exchange.buffer_body_piece(b"the failure").unwrap();
     assert_eq!(
-        exchange.complete_withheld_body().unwrap(),
+        exchange.complete_buffered_body().unwrap(),
         BodyEndAction::Send
     );
     assert_eq!(exchange.stored_response_status(), 200);

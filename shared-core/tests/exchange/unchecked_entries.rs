@@ -53,7 +53,7 @@ impl Host {
                     BodyPieceAction::Buffered
                 );
                 assert!(matches!(
-                    exchange.complete_withheld_body().unwrap(),
+                    exchange.complete_buffered_body().unwrap(),
                     BodyEndAction::Code { .. }
                 ));
                 exchange.run_pending_stages().unwrap();

@@ -28,15 +28,15 @@ impl Host {
         Self { config, process }
     }
 
-    fn request(&self, body: &str, never_anew: bool) -> (Exchange, LookupAction) {
-        self.request_with_coding(body.as_bytes(), None, never_anew)
+    fn request(&self, body: &str, no_background_update: bool) -> (Exchange, LookupAction) {
+        self.request_with_coding(body.as_bytes(), None, no_background_update)
     }
 
     fn request_with_coding(
         &self,
         body: &[u8],
         coding: Option<&str>,
-        never_anew: bool,
+        no_background_update: bool,
     ) -> (Exchange, LookupAction) {
         let mut fields = vec![JSON];
         fields.extend(coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes())));
@@ -46,7 +46,7 @@ impl Host {
                 body,
                 now: 0,
                 waiter: Some(EventLoopId::default().waiter_of_request(1)),
-                never_anew,
+                no_background_update,
                 coding_allowed: true,
                 ..LookupRequest::default()
             })

@@ -61,7 +61,7 @@ fn text_of(bytes: &[u8]) -> &str {
 }
 
 /// A call of `m` with the raw id `id`.
-fn with_id(id: &str) -> String {
+fn call_with_id(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)
 }
 
@@ -95,31 +95,35 @@ fn ids_are_kept_unchanged() {
         "\"é\"",
         "\"a}\"",
     ] {
-        assert_eq!(single(&with_id(id)).id, Some(id.as_bytes()), "{id}");
+        assert_eq!(single(&call_with_id(id)).id, Some(id.as_bytes()), "{id}");
     }
 }
 
 #[test]
 fn absent_id_is_a_notification_and_null_is_not() {
     assert_eq!(single(r#"{"jsonrpc":"2.0","method":"m"}"#).id, None);
-    assert_eq!(single(&with_id("null")).id, Some(&b"null"[..]));
+    assert_eq!(single(&call_with_id("null")).id, Some(&b"null"[..]));
 }
 
 #[test]
 fn ids_of_other_types_are_refused() {
     for id in ["{}", "[]", "[1]", r#"{"id":1}"#, "true", "false"] {
-        assert_eq!(refusal(&with_id(id)), RequestParseFailure::IdKind, "{id}");
+        assert_eq!(
+            refusal(&call_with_id(id)),
+            RequestParseFailure::IdKind,
+            "{id}"
+        );
     }
 }
 
 #[test]
 fn id_longer_than_the_limit_is_refused() {
     let longest = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 2));
-    assert_eq!(single(&with_id(&longest)).id, Some(longest.as_bytes()));
+    assert_eq!(single(&call_with_id(&longest)).id, Some(longest.as_bytes()));
     let longer = format!("\"{}\"", "x".repeat(MAX_ID_LENGTH - 1));
-    assert_eq!(refusal(&with_id(&longer)), RequestParseFailure::LongId);
+    assert_eq!(refusal(&call_with_id(&longer)), RequestParseFailure::LongId);
     assert_eq!(
-        refusal(&with_id(&"1".repeat(MAX_ID_LENGTH + 1))),
+        refusal(&call_with_id(&"1".repeat(MAX_ID_LENGTH + 1))),
         RequestParseFailure::LongId
     );
 }
@@ -288,7 +292,7 @@ fn member_names_in_another_case_or_with_escapes_are_refused() {
 
 #[test]
 fn invalid_json_is_refused_with_its_fault() {
-    let call = with_id("1");
+    let call = call_with_id("1");
     for (body, fault) in [
         (String::new(), SyntaxErrorKind::End),
         (format!("\u{feff}{call}"), SyntaxErrorKind::Value),
@@ -329,7 +333,7 @@ fn batch_calls_keep_their_order_and_spans() {
 
 #[test]
 fn batch_of_one_is_not_a_single_call() {
-    let body = format!("[{}]", with_id("1"));
+    let body = format!("[{}]", call_with_id("1"));
     assert!(
         matches!(parse_jsonrpc_request(body.as_bytes(), 1), Ok(JsonRpcRequestBody::Batch(calls)) if calls.len() == 1)
     );
@@ -352,7 +356,7 @@ fn empty_batch_is_refused() {
 
 #[test]
 fn batch_over_the_limit_is_refused() {
-    let body = |n: usize| format!("[{}]", vec![with_id("1"); n].join(","));
+    let body = |n: usize| format!("[{}]", vec![call_with_id("1"); n].join(","));
     assert!(parse_jsonrpc_request(body(3).as_bytes(), 3).is_ok());
     assert_eq!(
         parse_jsonrpc_request(body(4).as_bytes(), 3),
@@ -376,7 +380,7 @@ fn batch_with_an_invalid_call_is_refused() {
             RequestParseFailure::IdKind,
         ),
     ] {
-        let good = with_id("1");
+        let good = call_with_id("1");
         for body in [format!("[{odd},{good}]"), format!("[{good},{odd}]")] {
             assert_eq!(refusal(&body), reason, "{body}");
         }

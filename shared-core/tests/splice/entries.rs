@@ -163,7 +163,7 @@ fn entry_keeps_the_meta_of_its_caller() {
     let meta = EntryMetadata {
         status: 200,
         fields: vec![(b"Content-Type".to_vec(), b"application/json".to_vec())],
-        stored_at: 1000,
+        requested_at: 1000,
         expires_at: 2000,
         age: 7,
         class: LifetimeClass::Config,

@@ -6,7 +6,7 @@
 mod edge_cases;
 mod hash_tree_root;
 mod properties;
-mod recorded;
+mod recorded_responses;
 mod reference;
 mod roots;
 mod tree;
@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use sszip_core::ssz::{Schema, TypeId};
 
-use reference::{Choices, TABLE};
+use reference::{FuzzedChoices, TABLE};
 
 /// Returns the folder of recorded responses, if it exists next to the project.
 fn corpus() -> Option<PathBuf> {
@@ -41,7 +41,7 @@ proptest! {
     #[test]
     fn values_convert_in_both_directions(choices in prop::collection::vec(any::<u8>(), 0..3000)) {
         let schema = schema();
-        let mut choices = Choices(&choices);
+        let mut choices = FuzzedChoices(&choices);
         let types = types(schema);
         let ty = types[choices.below(types.len())];
         properties::check_value(schema, ty, &mut choices);
@@ -55,7 +55,7 @@ proptest! {
         byte in prop::sample::select(b"\"\\,:{}[]0x19aFg-+.e nt\x00\xff\xc3".to_vec()),
     ) {
         let schema = schema();
-        let mut choices = Choices(&choices);
+        let mut choices = FuzzedChoices(&choices);
         let types = types(schema);
         let ty = types[choices.below(types.len())];
         let json = reference::choose(schema, ty, &mut choices);
@@ -79,7 +79,7 @@ proptest! {
         byte in prop_oneof![any::<u8>(), 0..2_u8, Just(255)],
     ) {
         let schema = schema();
-        let mut choices = Choices(&choices);
+        let mut choices = FuzzedChoices(&choices);
         let types = types(schema);
         let ty = types[choices.below(types.len())];
         let json = reference::choose(schema, ty, &mut choices);
@@ -103,7 +103,7 @@ fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
         let ty = schema.parse_type(&format!("List[{name}, 4]")).unwrap();
         let choices: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(seed)).collect();
         let one = schema.find_type(name).unwrap();
-        let mut choices = Choices(&choices);
+        let mut choices = FuzzedChoices(&choices);
         let all = (0..3).map(|_| reference::choose(&schema, one, &mut choices));
         let json = reference::Json::Array(all.collect());
         let text = json.write().into_bytes();
@@ -113,7 +113,7 @@ fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
             for other in others.iter().chain(b"\"09fF, {}tx\\") {
                 let mut changed = text.clone();
                 changed[at] = *other;
-                properties::check_text(&schema, ty, &changed, &mut Choices(&[2, 255, 255]));
+                properties::check_text(&schema, ty, &changed, &mut FuzzedChoices(&[2, 255, 255]));
             }
         }
         let ssz = reference::to_ssz(&schema, ty, &json).unwrap();
@@ -121,7 +121,7 @@ fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
             for other in [ssz[at] ^ 0x80, ssz[at].wrapping_add(1), 0, 255] {
                 let mut changed = ssz.clone();
                 changed[at] = other;
-                properties::check_bytes(&schema, ty, &changed, &mut Choices(&[1, 7, 200]));
+                properties::check_bytes(&schema, ty, &changed, &mut FuzzedChoices(&[1, 7, 200]));
             }
         }
     }

@@ -6,11 +6,11 @@ use sszip_core::ssz::{
     JsonToSsz, Schema, SszToJson, TypeId,
 };
 
-use super::reference::{self, Choices, Json};
+use super::reference::{self, FuzzedChoices, Json};
 use super::roots::root;
 
 /// Checks that a chosen value in a chosen notation converts in both directions.
-pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
+pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut FuzzedChoices<'_>) {
     let json = reference::choose(schema, ty, choices);
     let ssz = reference::to_ssz(schema, ty, &json).expect("a value of the type");
     assert_eq!(check_ssz(schema, ty, &ssz), Ok(()), "{}", json.write());
@@ -47,7 +47,13 @@ pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
 }
 
 /// Checks that a selected part of a value equals the same part of its JSON.
-fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mut Choices<'_>) {
+fn check_part(
+    schema: &Schema,
+    ty: TypeId,
+    ssz: &[u8],
+    json: &Json,
+    choices: &mut FuzzedChoices<'_>,
+) {
     let mut path = String::new();
     let mut part = json;
     while choices.below(4) > 0 {
@@ -85,7 +91,7 @@ fn check_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mu
 }
 
 /// Checks that any text is read as by the reference reader, in one piece and in many.
-pub fn check_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choices<'_>) {
+pub fn check_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut FuzzedChoices<'_>) {
     let whole = json_to_ssz(schema, ty, text);
     let pieces = in_pieces(schema, ty, JsonEnvelopeForm::Bare, text, choices);
     match (&whole, &pieces) {
@@ -123,7 +129,7 @@ pub fn check_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choice
 }
 
 /// Checks that any bytes are accepted or refused as by the reference checker.
-pub fn check_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<'_>) {
+pub fn check_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut FuzzedChoices<'_>) {
     let naive = reference::to_json(schema, ty, ssz);
     let checked = check_ssz(schema, ty, ssz);
     assert_eq!(checked.is_ok(), naive.is_some(), "{checked:?} {naive:?}");
@@ -145,7 +151,7 @@ pub fn in_pieces(
     ty: TypeId,
     form: JsonEnvelopeForm,
     mut text: &[u8],
-    choices: &mut Choices<'_>,
+    choices: &mut FuzzedChoices<'_>,
 ) -> Result<Vec<u8>, sszip_core::ssz::SszError> {
     let mut reader = JsonToSsz::new(schema, ty, form);
     let most = [1, 2, 7, 60, 500, 9000][choices.below(6)];
@@ -157,7 +163,7 @@ pub fn in_pieces(
     reader.finish()
 }
 
-fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
+fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut FuzzedChoices<'_>) -> Vec<u8> {
     let mut writer = SszToJson::new(schema, ty, ssz).unwrap();
     let mut json = Vec::new();
     loop {
@@ -172,7 +178,7 @@ fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<'_>) 
 
 /// Writes a value as a client may write it: with white space, fields in another order, additional
 /// fields, hexadecimal digits of either case, and escapes.
-pub fn write(json: &Json, choices: &mut Choices<'_>) -> String {
+pub fn write(json: &Json, choices: &mut FuzzedChoices<'_>) -> String {
     let white = ["", "", "", " ", "\n          ", "\r\n\t"];
     let pretty = choices.below(3) == 0;
     let mut text = String::new();
@@ -186,8 +192,8 @@ pub fn write(json: &Json, choices: &mut Choices<'_>) -> String {
 fn write_to(
     json: &Json,
     text: &mut String,
-    choices: &mut Choices<'_>,
-    white: &dyn Fn(&mut Choices<'_>) -> &'static str,
+    choices: &mut FuzzedChoices<'_>,
+    white: &dyn Fn(&mut FuzzedChoices<'_>) -> &'static str,
 ) {
     text.push_str(white(choices));
     match json {

@@ -475,9 +475,9 @@ fn split<'s>(schema: &Schema, types: &[TypeId], ssz: &'s [u8]) -> Option<Vec<&'s
 }
 
 /// The decisions of a test that are taken from a fuzzer's bytes, one after the other.
-pub struct Choices<'b>(pub &'b [u8]);
+pub struct FuzzedChoices<'b>(pub &'b [u8]);
 
-impl Choices<'_> {
+impl FuzzedChoices<'_> {
     pub fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
@@ -504,8 +504,8 @@ impl Choices<'_> {
 }
 
 /// Chooses a value of the type.
-pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
-    let count = |choices: &mut Choices<'_>, limit: ListLimit| match limit {
+pub fn choose(schema: &Schema, ty: TypeId, choices: &mut FuzzedChoices<'_>) -> Json {
+    let count = |choices: &mut FuzzedChoices<'_>, limit: ListLimit| match limit {
         ListLimit::AtMost(limit) => choices.below(limit.min(5) as usize + 1),
         ListLimit::Progressive => choices.below(5),
     };

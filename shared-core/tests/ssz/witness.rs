@@ -6,7 +6,7 @@ use sszip_core::ssz::{
 };
 
 use crate::properties::in_pieces;
-use crate::reference::Choices;
+use crate::reference::FuzzedChoices;
 
 fn schema() -> &'static Schema {
     Schema::for_fork(Fork::Phase0, Preset::Mainnet)
@@ -101,7 +101,7 @@ fn rlp_witness_converts_in_both_directions_in_any_pieces() {
             1,
             99,
         ];
-        let mut choices = Choices(&choices);
+        let mut choices = FuzzedChoices(&choices);
         let ssz = in_pieces(
             schema(),
             ty,

@@ -1,6 +1,6 @@
 //! A second process of this test binary, to be killed.
 //!
-//! The child runs the test [`child`], which returns at once unless a role is set. It reports
+//! The child runs the test [`role_runs_in_a_process_of_its_own`], which returns at once unless a role is set. It reports
 //! acknowledged operations on its standard output, in lines that begin with `@`.
 
 use std::io::{BufRead, BufReader, Write};
@@ -13,19 +13,24 @@ const FOLDER: &str = "SSZIP_STORE_FOLDER";
 const ARGUMENT: &str = "SSZIP_STORE_ARGUMENT";
 
 /// A child process of the test binary, and the reports that it writes.
-pub struct Running {
+pub struct StoreProcess {
     child: Child,
     pub reports: Receiver<String>,
 }
 
 /// Starts `role` on the store in `folder`.
-pub fn start(role: &str, folder: &Path, argument: u64, environment: &[(&str, &str)]) -> Running {
+pub fn start(
+    role: &str,
+    folder: &Path,
+    argument: u64,
+    environment: &[(&str, &str)],
+) -> StoreProcess {
     let command = Command::new(std::env::current_exe().unwrap());
     run(command, role, folder, argument, environment)
 }
 
 /// Starts `role` in a mount namespace of its own, whose file systems are unmounted with it.
-pub fn start_in_mount_namespace(role: &str, folder: &Path) -> Running {
+pub fn start_in_mount_namespace(role: &str, folder: &Path) -> StoreProcess {
     let mut command = Command::new("unshare");
     command.arg("--mount");
     if !rustix::process::geteuid().is_root() {
@@ -41,9 +46,13 @@ fn run(
     folder: &Path,
     argument: u64,
     environment: &[(&str, &str)],
-) -> Running {
+) -> StoreProcess {
     let mut child = command
-        .args(["--exact", "child::child", "--nocapture"])
+        .args([
+            "--exact",
+            "child::role_runs_in_a_process_of_its_own",
+            "--nocapture",
+        ])
         .env(ROLE, role)
         .env(FOLDER, folder)
         .env(ARGUMENT, argument.to_string())
@@ -61,10 +70,10 @@ fn run(
             }
         }
     });
-    Running { child, reports }
+    StoreProcess { child, reports }
 }
 
-impl Running {
+impl StoreProcess {
     /// Kills the child, and returns all of its reports.
     pub fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
@@ -88,7 +97,7 @@ pub fn report(line: std::fmt::Arguments<'_>) {
 }
 
 #[test]
-fn child() {
+fn role_runs_in_a_process_of_its_own() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };

@@ -47,7 +47,7 @@ pub fn write(folder: &Path, cuts: u64) {
             }
         });
         // ends the writer when a check below fails
-        let _end = End(&done);
+        let _end = FinishOnDrop(&done);
         for cut in 0..cuts {
             while acknowledged.load(Ordering::SeqCst) <= cut * 20 {
                 std::thread::yield_now();
@@ -60,9 +60,9 @@ pub fn write(folder: &Path, cuts: u64) {
     report(format_args!("kept {surviving}"));
 }
 
-struct End<'a>(&'a AtomicU64);
+struct FinishOnDrop<'a>(&'a AtomicU64);
 
-impl Drop for End<'_> {
+impl Drop for FinishOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(1, Ordering::SeqCst);
     }

@@ -52,7 +52,7 @@ pub fn header(store: &DiskEntryStore, n: u64) -> EntryRecordAttributes {
             epoch: 0,
             height: None,
         },
-        stored_at: NOW,
+        requested_at: NOW,
         expires_at: u64::MAX,
     }
 }

@@ -65,8 +65,8 @@ impl CalloutOwner {
         }
     }
 
-    /// Handles a callout. [`take_responses`](Self::take_responses) returns its response, that of a
-    /// poll perhaps later.
+    /// Handles a callout. [`take_responses`](Self::take_responses) returns its response; the
+    /// response to a poll may be returned by a later call.
     pub fn receive_callout(&mut self, callout: CalloutNumber, body: &[u8], now: ClockReading) {
         let Ok(envelope) = CalloutEnvelope::decode_body(body) else {
             return self.responses.push((callout, (400, Vec::new())));

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use sszip_core::allocator::faulty::with_refused_allocations;
+use sszip_core::allocator::faulty::run_with_refused_allocations;
 
 /// Repeats `run` with all allocations of `from` bytes or more refused, each time after one more of
 /// them, until none is refused: its result is `expected`, or an error that reports refused memory.
@@ -14,7 +14,7 @@ pub fn repeat_with_refusals<T: PartialEq + Debug, E: Display>(
 ) -> usize {
     let mut failures = 0;
     for passed in 0..10_000 {
-        let (made, refusals) = with_refused_allocations(from, passed, &run);
+        let (made, refusals) = run_with_refused_allocations(from, passed, &run);
         match made {
             Ok(made) => assert_eq!(made, *expected),
             Err(error) => {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
-use super::driven::BodyEnd;
+use super::driver_host::BodyEnd;
 use super::fields::{check_equal, check_fields, gzip, joined_header_values, Fields};
 use super::host::{self, ClientResponse, NodeResponse, TestHost};
 use super::support::gunzip;

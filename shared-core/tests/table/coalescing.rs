@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
-use super::driven::BodyEnd;
+use super::driver_host::BodyEnd;
 use super::event_loops::{EventLoopsHost, HostOptions};
 use super::host::{ClientResponse, HostRequest, NodeFunction, NodeResponse};
 use super::owner::OwnerReplies;

@@ -11,7 +11,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 use sszip_core::response_mode::ResponseMode;
 
-use super::driven::{body_to_send, client_body, BodyEnd};
+use super::driver_host::{body_to_send, client_body, BodyEnd};
 use super::fields::{apply_head_edits, header_bytes, Fields};
 
 /// A client's request to a host in memory, with the route and the node's function.

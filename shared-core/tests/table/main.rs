@@ -14,8 +14,8 @@ mod callout_host;
 mod callout_owner;
 mod cases;
 mod coalescing;
-#[path = "../support/driven.rs"]
-mod driven;
+#[path = "../support/driver_host.rs"]
+mod driver_host;
 mod event_loops;
 mod fields;
 mod host;

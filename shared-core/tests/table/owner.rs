@@ -95,7 +95,7 @@ impl Drop for OwnerThread {
 struct StoredEntry {
     bytes: Vec<u8>,
     expires_at: u64,
-    stored_at: u64,
+    requested_at: u64,
 }
 
 impl StoredEntry {
@@ -104,7 +104,12 @@ impl StoredEntry {
             .expires_at
             .checked_sub(now)
             .filter(|fresh| *fresh > 0)?;
-        decode_cache_entry(&self.bytes, now, now.saturating_sub(self.stored_at), fresh)
+        decode_cache_entry(
+            &self.bytes,
+            now,
+            now.saturating_sub(self.requested_at),
+            fresh,
+        )
     }
 }
 
@@ -153,13 +158,13 @@ impl InProcessOwner {
                     if let (Some(encoded), true) = (EncodedEntry::from_entry(&entry), is_current) {
                         let meta = entry.response_metadata();
                         let bytes = [&encoded.head[..], &encoded.payload].concat();
-                        let (expires_at, stored_at) = (meta.expires_at, meta.stored_at);
+                        let (expires_at, requested_at) = (meta.expires_at, meta.requested_at);
                         stored.insert(
                             key,
                             StoredEntry {
                                 bytes,
                                 expires_at,
-                                stored_at,
+                                requested_at,
                             },
                         );
                     }
@@ -198,7 +203,7 @@ impl OwnerClient for InProcessOwner {
         &self,
         token: FlightLeadership,
         _leases: bool,
-        _in_vain: bool,
+        _skips_wait: bool,
         now: u64,
     ) -> DirectLookup {
         let Some(shared) = self.direct.as_ref().and_then(Weak::upgrade) else {
@@ -226,7 +231,7 @@ impl OwnerClient for InProcessOwner {
         token: FlightLeadership,
         _namespace: &CacheNamespace,
         leases: bool,
-        _in_vain: bool,
+        _skips_wait: bool,
         now: u64,
     ) -> Result<(), FlightLeadership> {
         match self.send_query(OwnerQuery::Lookup(key, token, leases, now)) {

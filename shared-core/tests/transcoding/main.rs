@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
-#[path = "../support/driven.rs"]
-mod driven;
+#[path = "../support/driver_host.rs"]
+mod driver_host;
 mod exchanges;
 #[allow(dead_code)] // the parity table uses the rest
 #[path = "../table/fields.rs"]
@@ -29,14 +29,14 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use exchanges::check_exchange;
-use reference::Choices;
+use reference::FuzzedChoices;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
     fn any_transcoded_exchange_satisfies_the_properties(choices in prop::collection::vec(any::<u8>(), 0..1500)) {
-        check_exchange(&mut Choices(&choices));
+        check_exchange(&mut FuzzedChoices(&choices));
     }
 }
 
@@ -47,7 +47,7 @@ fn seeds_of_the_fuzz_target_satisfy_the_properties() {
     let mut count = 0;
     for seed in std::fs::read_dir(folder).unwrap() {
         let choices = std::fs::read(seed.unwrap().path()).unwrap();
-        check_exchange(&mut Choices(&choices));
+        check_exchange(&mut FuzzedChoices(&choices));
         count += 1;
     }
     assert!(count > 10, "{count} seeds");

@@ -45,7 +45,7 @@ class Case:
         return gzipped(self.plain) if self.response.get("coding") else self.plain
 
     @property
-    def coded_by_node(self):
+    def is_encoded_by_node(self):
         codings = [v for k, v in self.response["headers"] if k.lower() == "content-encoding"]
         return bool(self.response.get("coding")) or any(coding != "identity" for coding in codings)
 

@@ -62,5 +62,5 @@ def build_go_program(cache, name):
     return str(program)
 
 
-def go_decoder(cache, mode="gunzip"):
+def golang_decoder(cache, mode="gunzip"):
     return DecoderProcess(build_go_program(cache, "decode"), mode)

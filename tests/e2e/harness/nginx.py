@@ -258,7 +258,7 @@ class Nginx(LoggedServer):
 
     def workers(self):
         """Process ids of the workers that accept connections (not of those shutting down)."""
-        return [pid for pid in self.processes.of(self.master, "worker") if self._is_set_up(pid)]
+        return [pid for pid in self.processes.children_of(self.master, "worker") if self._is_set_up(pid)]
 
     def _is_set_up(self, worker):
         """Whether the worker has set its title, which is read as rarely as possible."""
@@ -273,11 +273,11 @@ class Nginx(LoggedServer):
         return True
 
     def all_workers(self):
-        return self.processes.of(self.master, "worker", leaving=True)
+        return self.processes.children_of(self.master, "worker", leaving=True)
 
     def manager(self):
         """The cache manager, which owns the store; None while there is none."""
-        return next(iter(self.processes.of(self.master, "cache manager")), None)
+        return next(iter(self.processes.children_of(self.master, "cache manager")), None)
 
     def kill(self, worker):
         """Ends a worker at once, and waits for its successor."""

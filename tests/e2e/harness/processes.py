@@ -30,7 +30,7 @@ class Processes:
         self._children = {}
         self._leaving = set()
 
-    def of(self, master, name, *, leaving=False):
+    def children_of(self, master, name, *, leaving=False):
         """Children with that name of a master, oldest first."""
         self._look()
         children = self._children.get(master, {})

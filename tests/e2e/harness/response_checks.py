@@ -74,7 +74,7 @@ def check_body(case, response):
         assert response.body == b""
     elif coding == "identity":
         assert response.body == case.plain
-    elif case.coded_by_node:
+    elif case.is_encoded_by_node:
         assert response.body == case.sent
     else:
         assert gunzip(response.body) == case.plain

@@ -47,7 +47,7 @@ def parsers(cache_directory):
     return [
         lambda text: text,
         decoders.node_decoder("parse_json"),
-        decoders.go_decoder(cache_directory, "parse_json"),
+        decoders.golang_decoder(cache_directory, "parse_json"),
     ]
 
 

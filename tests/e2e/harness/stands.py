@@ -96,7 +96,7 @@ class Stand:
         self.nginx.wait_for(lambda: self.status["final"] == number, f"block {number} to be final")
         self.wait_for_workers()
 
-    def hold(self, method):
+    def delay(self, method):
         """The node delays its responses to this method."""
         self.chain.do({"hold": {"method": method, "ms": 600_000}})
 

@@ -90,7 +90,7 @@ fn check_oneshot_compression() -> Option<bool> {
             return None;
         }
     }
-    if let BodyEndAction::Code { .. } = exchange.complete_withheld_body().ok()? {
+    if let BodyEndAction::Code { .. } = exchange.complete_buffered_body().ok()? {
         exchange.run_pending_stages().ok()?;
     }
     let sent: Vec<u8> = exchange.body_slices().flatten().copied().collect();

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::request_head::BackgroundRequestHeaders;
+use sszip_envoy_carrier::background::BackgroundRequestHeaders;
 
 /// Time for which a recorded change is used, in milliseconds, since the
 /// router's routes may change.
@@ -31,8 +31,8 @@ pub struct RouterHeaderRewriteTable(RwLock<HashMap<Vec<u8>, RecordedHeaderRewrit
 /// A rewrite with the time of its recording, after which it expires.
 #[derive(Debug)]
 struct RecordedHeaderRewrite {
-    at: u64,
-    rewriting: Arc<RouterHeaderRewrite>,
+    recorded_at: u64,
+    rewrite: Arc<RouterHeaderRewrite>,
 }
 
 /// Returns the key under which the rewrite of all requests of this kind is recorded.
@@ -86,8 +86,8 @@ impl RouterHeaderRewriteTable {
     /// Returns the recorded rewrite under this key, unless it is too old.
     pub fn find_router_rewrite(&self, name: &[u8], now: u64) -> Option<Arc<RouterHeaderRewrite>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let learnt = known.get(name).filter(|learnt| learnt.is_usable(now))?;
-        Some(Arc::clone(&learnt.rewriting))
+        let recorded = known.get(name).filter(|recorded| recorded.is_usable(now))?;
+        Some(Arc::clone(&recorded.rewrite))
     }
 
     /// Whether a rewrite is recorded, and remains usable for at least half of its time.
@@ -95,25 +95,31 @@ impl RouterHeaderRewriteTable {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known
             .get(name)
-            .is_some_and(|learnt| learnt.is_usable(now + REWRITE_TTL_MS / 2))
+            .is_some_and(|recorded| recorded.is_usable(now + REWRITE_TTL_MS / 2))
     }
 
     /// Records the rewrite of requests with this key.
-    pub fn record_router_rewrite(&self, name: Vec<u8>, rewriting: RouterHeaderRewrite, now: u64) {
+    pub fn record_router_rewrite(&self, name: Vec<u8>, rewrite: RouterHeaderRewrite, now: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REWRITES {
-            known.retain(|_, learnt| learnt.is_usable(now));
+            known.retain(|_, recorded| recorded.is_usable(now));
         }
         if known.len() < MAX_REWRITES || known.contains_key(&name) {
-            let rewriting = Arc::new(rewriting);
-            known.insert(name, RecordedHeaderRewrite { at: now, rewriting });
+            let rewrite = Arc::new(rewrite);
+            known.insert(
+                name,
+                RecordedHeaderRewrite {
+                    recorded_at: now,
+                    rewrite,
+                },
+            );
         }
     }
 }
 
 impl RecordedHeaderRewrite {
     fn is_usable(&self, now: u64) -> bool {
-        now < self.at.saturating_add(REWRITE_TTL_MS)
+        now < self.recorded_at.saturating_add(REWRITE_TTL_MS)
     }
 }
 
@@ -151,18 +157,18 @@ mod tests {
             ("d", "6"),
             ("x-b3-spanid", "7"),
         ];
-        let rewriting = RouterHeaderRewrite::from_router_head_change(
+        let rewrite = RouterHeaderRewrite::from_router_head_change(
             make_headers(&before),
             make_headers(&after),
         );
-        assert_eq!(rewriting.timeout, Some(15000));
+        assert_eq!(rewrite.timeout, Some(15000));
         let mut other = make_headers(&[
             (":path", "/x/a"),
             ("a", "8"),
             ("c", "9"),
             ("x-envoy-expected-rq-timeout-ms", "1"),
         ]);
-        rewriting.apply_router_rewrite(&mut other);
+        rewrite.apply_router_rewrite(&mut other);
         let expected = [
             ("c", "9"),
             (":path", "/a"),

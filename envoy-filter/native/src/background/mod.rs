@@ -15,7 +15,6 @@
 //! in flight have ended.
 
 mod header_rewrite;
-mod request_head;
 mod requests;
 mod stream_requests;
 

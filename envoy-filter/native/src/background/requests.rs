@@ -6,13 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use sszip_core::cache::use_stale::UpstreamFailure;
-use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
+use sszip_core::exchange::drive::ExchangeDriver;
 use sszip_core::exchange::Exchange;
-use sszip_envoy_carrier::response;
+use sszip_envoy_carrier::background::{pass_background_head_to_driver, BackgroundRequestHeaders};
 
 use super::header_rewrite::RouterHeaderRewriteTable;
-use super::request_head::BackgroundRequestHeaders;
 use crate::envoy::{EnvoyBodySlices, EnvoyEventScheduler, EnvoyHead, FilterConfigHandle};
 use crate::{clock, thread_pool};
 
@@ -45,20 +43,20 @@ static BACKGROUND_OF_FILTERS: Mutex<Vec<Weak<BackgroundRequests>>> = Mutex::new(
 pub struct BackgroundRequests {
     scheduler: Arc<EnvoyEventScheduler>,
     /// Requests to be started.
-    waiting: Mutex<Vec<BackgroundRequest>>,
+    queued: Mutex<Vec<BackgroundRequest>>,
     /// Requests in flight. Only the main thread uses them.
     in_flight: Mutex<HashMap<u64, PendingBackgroundResponse>>,
     /// Callouts to be reset, because the rest of their responses is not needed.
     /// Only the main thread uses them.
-    unwanted: Mutex<Vec<u64>>,
-    pub(super) rewritings: RouterHeaderRewriteTable,
+    to_reset: Mutex<Vec<u64>>,
+    pub(super) rewrites: RouterHeaderRewriteTable,
     /// Time at which another filter was configured; 0: none was. Written while
-    /// `waiting` is locked.
-    followed: AtomicU64,
+    /// `queued` is locked.
+    replaced_at: AtomicU64,
     main: ThreadId,
     /// Number of callouts that Envoy has in flight.
-    under_way: Mutex<usize>,
-    one_is_over: Condvar,
+    callouts_in_flight: Mutex<usize>,
+    callout_ended: Condvar,
 }
 
 /// A background request in the queue, until Envoy's main thread sends it.
@@ -68,7 +66,7 @@ struct BackgroundRequest {
     head: BackgroundRequestHeaders,
     /// The client's body, unless the driver has its own.
     body: Vec<u8>,
-    ms: u64,
+    timeout_ms: u64,
     pending: PendingBackgroundResponse,
 }
 
@@ -77,7 +75,7 @@ struct BackgroundRequest {
 #[derive(Debug)]
 struct PendingBackgroundResponse {
     driver: ExchangeDriver,
-    _turn: BackgroundSlot,
+    _slot: BackgroundSlot,
 }
 
 /// One slot of the process's limit of concurrent background requests, released on drop.
@@ -124,14 +122,14 @@ impl BackgroundRequests {
     pub fn new(scheduler: Arc<EnvoyEventScheduler>) -> Arc<Self> {
         let made = Arc::new(Self {
             scheduler,
-            waiting: Mutex::default(),
+            queued: Mutex::default(),
             in_flight: Mutex::default(),
-            unwanted: Mutex::default(),
-            rewritings: RouterHeaderRewriteTable::default(),
-            followed: AtomicU64::new(0),
+            to_reset: Mutex::default(),
+            rewrites: RouterHeaderRewriteTable::default(),
+            replaced_at: AtomicU64::new(0),
             main: thread::current().id(),
-            under_way: Mutex::default(),
-            one_is_over: Condvar::new(),
+            callouts_in_flight: Mutex::default(),
+            callout_ended: Condvar::new(),
         });
         let mut all = lock_ignoring_poison(&BACKGROUND_OF_FILTERS);
         let others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
@@ -148,16 +146,16 @@ impl BackgroundRequests {
     /// Records that a new filter may replace this one, and schedules the end of this one's
     /// requests.
     fn yield_to_new_filter(&self, now: u64) {
-        let waiting = lock_ignoring_poison(&self.waiting);
-        self.followed.store(now, Ordering::Relaxed);
-        drop(waiting);
+        let queued = lock_ignoring_poison(&self.queued);
+        self.replaced_at.store(now, Ordering::Relaxed);
+        drop(queued);
         self.scheduler.schedule_event(YIELD_EVENT);
     }
 
     /// Whether background requests are accepted from a stream that began at that time.
     pub(super) fn accepts_requests_from_stream(&self, began: u64) -> bool {
-        let followed = self.followed.load(Ordering::Relaxed);
-        followed == 0 || began > followed + FILTER_REPLACEMENT_MS
+        let replaced_at = self.replaced_at.load(Ordering::Relaxed);
+        replaced_at == 0 || began > replaced_at + FILTER_REPLACEMENT_MS
     }
 
     pub(super) fn enqueue_request(
@@ -167,25 +165,25 @@ impl BackgroundRequests {
         cluster: &[u8],
         head: BackgroundRequestHeaders,
         body: Vec<u8>,
-        ms: u64,
+        timeout_ms: u64,
     ) {
-        let Some(turn) = BackgroundSlot::try_acquire() else {
+        let Some(slot) = BackgroundSlot::try_acquire() else {
             return;
         };
         let request = BackgroundRequest {
             cluster: cluster.to_vec(),
             head,
             body,
-            ms,
+            timeout_ms,
             pending: PendingBackgroundResponse {
                 driver,
-                _turn: turn,
+                _slot: slot,
             },
         };
-        let mut waiting = lock_ignoring_poison(&self.waiting);
+        let mut queued = lock_ignoring_poison(&self.queued);
         if self.accepts_requests_from_stream(began) {
-            waiting.push(request);
-            drop(waiting);
+            queued.push(request);
+            drop(queued);
             self.scheduler.schedule_event(BEGIN_EVENT);
         }
     }
@@ -193,12 +191,12 @@ impl BackgroundRequests {
     /// Sends the queued requests as callouts, and resets the callouts whose responses are not
     /// needed. On Envoy's main thread.
     pub fn send_queued_background_requests(&self, main: FilterConfigHandle) {
-        let unwanted = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
-        unwanted
+        let to_reset = std::mem::take(&mut *lock_ignoring_poison(&self.to_reset));
+        to_reset
             .into_iter()
             .for_each(|id| main.reset_callout_in_flight(id));
-        let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
-        for request in waiting {
+        let queued = std::mem::take(&mut *lock_ignoring_poison(&self.queued));
+        for request in queued {
             let (cluster, head) = (&request.cluster, request.head.header_lines());
             let own = request
                 .pending
@@ -206,8 +204,13 @@ impl BackgroundRequests {
                 .available_exchange()
                 .map(Exchange::upstream_request_body);
             let body = own.filter(|own| !own.is_empty()).unwrap_or(&request.body);
-            *lock_ignoring_poison(&self.under_way) += 1;
-            match main.send_callout(cluster, head, body, request.ms.min(RESPONSE_TIMEOUT_MS)) {
+            *lock_ignoring_poison(&self.callouts_in_flight) += 1;
+            match main.send_callout(
+                cluster,
+                head,
+                body,
+                request.timeout_ms.min(RESPONSE_TIMEOUT_MS),
+            ) {
                 Some(id) => drop(lock_ignoring_poison(&self.in_flight).insert(id, request.pending)),
                 None => self.decrement_callouts_in_flight(),
             }
@@ -216,18 +219,18 @@ impl BackgroundRequests {
 
     /// Counts a callout that Envoy has ended.
     fn decrement_callouts_in_flight(&self) {
-        *lock_ignoring_poison(&self.under_way) -= 1;
-        self.one_is_over.notify_all();
+        *lock_ignoring_poison(&self.callouts_in_flight) -= 1;
+        self.callout_ended.notify_all();
     }
 
     /// Waits for the end of the callouts of a filter that a worker destroys; on the main thread
     /// Envoy resets them.
     pub fn wait_until_callouts_end(&self) {
         if thread::current().id() != self.main {
-            let some = lock_ignoring_poison(&self.under_way);
-            let waited = self
-                .one_is_over
-                .wait_timeout_while(some, CALLOUTS_ENDED_AFTER, |some| *some > 0);
+            let some = lock_ignoring_poison(&self.callouts_in_flight);
+            let waited =
+                self.callout_ended
+                    .wait_timeout_while(some, CALLOUTS_ENDED_AFTER, |some| *some > 0);
             drop(waited);
         }
     }
@@ -235,28 +238,32 @@ impl BackgroundRequests {
     /// Drops the queued requests and resets those in flight, because another filter may replace
     /// this one. On the main thread.
     pub fn drop_background_requests(&self, main: FilterConfigHandle) {
-        let waiting = std::mem::take(&mut *lock_ignoring_poison(&self.waiting));
-        drop(waiting);
-        let mut made = std::mem::take(&mut *lock_ignoring_poison(&self.unwanted));
+        let queued = std::mem::take(&mut *lock_ignoring_poison(&self.queued));
+        drop(queued);
+        let mut made = std::mem::take(&mut *lock_ignoring_poison(&self.to_reset));
         made.extend(lock_ignoring_poison(&self.in_flight).keys());
         made.into_iter()
             .for_each(|id| main.reset_callout_in_flight(id));
     }
 
-    /// Passes the response of one background request to `wanted`, which returns whether the rest of
+    /// Passes the response of one background request to `needs_rest`, which returns whether the rest of
     /// the response is needed.
-    fn drive_background_response(&self, id: u64, wanted: impl FnOnce(&mut ExchangeDriver) -> bool) {
+    fn drive_background_response(
+        &self,
+        id: u64,
+        needs_rest: impl FnOnce(&mut ExchangeDriver) -> bool,
+    ) {
         // the request is not in the table meanwhile: a panic drops it
         let pending = lock_ignoring_poison(&self.in_flight).remove(&id);
         let Some(mut pending) = pending else {
             return;
         };
-        if wanted(&mut pending.driver) {
+        if needs_rest(&mut pending.driver) {
             lock_ignoring_poison(&self.in_flight).insert(id, pending);
         } else {
             // a reset is deferred: Envoy is about to call another hook for the
             // callout
-            lock_ignoring_poison(&self.unwanted).push(id);
+            lock_ignoring_poison(&self.to_reset).push(id);
             self.scheduler.schedule_event(BEGIN_EVENT);
         }
     }
@@ -265,13 +272,7 @@ impl BackgroundRequests {
     /// not needed.
     pub fn read_background_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
         self.drive_background_response(id, |driver| {
-            let is_delimited = response::is_body_delimited(head, is_all);
-            let response =
-                response::convert_head_for_driver(head, is_delimited, clock::unix_seconds());
-            let failure = UpstreamFailure::Status(response.status);
-            let judged =
-                driver.handle_upstream_head(response.clone(), failure, clock::monotonic_ms());
-            judged.is_ok() && matches!(driver.handle_response_head(response), Ok(HostStep::Observe))
+            pass_background_head_to_driver(driver, head, is_all, clock::read_host_clocks())
         });
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use sszip_core::exchange::drive::ExchangeDriver;
+use sszip_envoy_carrier::background::BackgroundRequestHeaders;
 use sszip_envoy_carrier::head::HostMessageHead;
 
 use super::header_rewrite::{self, RouterHeaderRewrite};
-use super::request_head::BackgroundRequestHeaders;
 use super::requests::{BackgroundRequests, RESPONSE_TIMEOUT_MS};
 use crate::abi::HeaderType;
 use crate::clock;
@@ -16,8 +16,8 @@ use crate::envoy::{EnvoyHead, EnvoyStreamHandle};
 /// rewrites.
 #[derive(Debug)]
 pub struct StreamBackgroundSender {
-    of_filter: Arc<BackgroundRequests>,
-    began: u64,
+    filter_requests: Arc<BackgroundRequests>,
+    stream_began: u64,
 }
 
 /// The head of a forwarded request before the router, from which the router's rewrite is computed
@@ -30,28 +30,20 @@ pub struct PreRouterRequestHead {
 
 impl StreamBackgroundSender {
     /// Creates the access of a stream that begins now.
-    pub fn new(of_filter: &Arc<BackgroundRequests>) -> Self {
+    pub fn new(filter_requests: &Arc<BackgroundRequests>) -> Self {
         Self {
-            of_filter: Arc::clone(of_filter),
-            began: clock::monotonic_ms(),
+            filter_requests: Arc::clone(filter_requests),
+            stream_began: clock::monotonic_ms(),
         }
     }
 
     /// Enqueues a probe of the node for the driver. `head` is the head of the upstream request.
     pub fn enqueue_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyHead) {
-        let Some(path) = driver.probe_path(head.target()) else {
+        let Some(head) = BackgroundRequestHeaders::for_probe(&driver, head) else {
             return;
         };
-        let mut head = BackgroundRequestHeaders::from_head(head);
-        if let Some(exchange) = driver.available_exchange() {
-            head.apply_head_edits(exchange.upstream_edits());
-        }
-        head.set_body_length(0);
-        head.set_header(b":method", b"GET");
-        head.set_header(b":path", &path);
-        head.remove_router_headers();
-        let ms = driver.next_timeout_ms().unwrap_or(RESPONSE_TIMEOUT_MS);
-        self.enqueue_stream_request(driver, cluster, head, Vec::new(), ms);
+        let timeout_ms = driver.next_timeout_ms().unwrap_or(RESPONSE_TIMEOUT_MS);
+        self.enqueue_stream_request(driver, cluster, head, Vec::new(), timeout_ms);
     }
 
     /// Whether a background update of the request is possible, because the router's rewrite of its
@@ -62,8 +54,9 @@ impl StreamBackgroundSender {
         head: &EnvoyHead,
         now: u64,
     ) -> bool {
-        let known = &self.of_filter.rewritings;
-        self.of_filter.accepts_requests_from_stream(self.began)
+        let known = &self.filter_requests.rewrites;
+        self.filter_requests
+            .accepts_requests_from_stream(self.stream_began)
             && known
                 .find_router_rewrite(&stream_router_rewrite_key(stream, head), now)
                 .is_some()
@@ -79,8 +72,8 @@ impl StreamBackgroundSender {
         let head = stream.copy_message_head(HeaderType::Request);
         let name = stream_router_rewrite_key(stream, &head);
         let is_fresh = self
-            .of_filter
-            .rewritings
+            .filter_requests
+            .rewrites
             .has_fresh_router_rewrite(&name, now);
         let head = (!is_fresh).then(|| BackgroundRequestHeaders::from_head(&head))?;
         Some(PreRouterRequestHead { name, head })
@@ -95,10 +88,10 @@ impl StreamBackgroundSender {
     ) {
         let head =
             BackgroundRequestHeaders::from_head(&stream.copy_message_head(HeaderType::Request));
-        let rewriting = RouterHeaderRewrite::from_router_head_change(sent.head, head);
-        self.of_filter
-            .rewritings
-            .record_router_rewrite(sent.name, rewriting, now);
+        let rewrite = RouterHeaderRewrite::from_router_head_change(sent.head, head);
+        self.filter_requests
+            .rewrites
+            .record_router_rewrite(sent.name, rewrite, now);
     }
 
     /// Enqueues a background update of a request whose client receives a stored response. `pieces`
@@ -111,8 +104,8 @@ impl StreamBackgroundSender {
     ) {
         let head = stream.copy_message_head(HeaderType::Request);
         let name = stream_router_rewrite_key(stream, &head);
-        let known = &self.of_filter.rewritings;
-        let Some(rewriting) = known.find_router_rewrite(&name, clock::monotonic_ms()) else {
+        let known = &self.filter_requests.rewrites;
+        let Some(rewrite) = known.find_router_rewrite(&name, clock::monotonic_ms()) else {
             return;
         };
         let mut head = BackgroundRequestHeaders::from_head(&head);
@@ -130,9 +123,9 @@ impl StreamBackgroundSender {
             return;
         };
         head.set_body_length(own + body.len());
-        rewriting.apply_router_rewrite(&mut head);
-        let ms = rewriting.timeout.unwrap_or(RESPONSE_TIMEOUT_MS);
-        self.enqueue_stream_request(driver, stream.cluster_name(), head, body, ms);
+        rewrite.apply_router_rewrite(&mut head);
+        let timeout_ms = rewrite.timeout.unwrap_or(RESPONSE_TIMEOUT_MS);
+        self.enqueue_stream_request(driver, stream.cluster_name(), head, body, timeout_ms);
     }
 
     fn enqueue_stream_request(
@@ -141,10 +134,10 @@ impl StreamBackgroundSender {
         cluster: &[u8],
         head: BackgroundRequestHeaders,
         body: Vec<u8>,
-        ms: u64,
+        timeout_ms: u64,
     ) {
-        let all = &self.of_filter;
-        all.enqueue_request(self.began, driver, cluster, head, body, ms);
+        let all = &self.filter_requests;
+        all.enqueue_request(self.stream_began, driver, cluster, head, body, timeout_ms);
     }
 }
 

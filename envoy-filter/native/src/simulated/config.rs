@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
-use super::choices::EventChoices;
+use super::event_choices::EventChoices;
 use super::node;
 use super::primitives::{borrowed_buffer, take_events, EventQueue, HeaderLines};
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)] // the C ABI
 
 mod callbacks;
-mod choices;
 mod config;
+mod event_choices;
 mod node;
 mod primitives;
 mod stream;
@@ -20,8 +20,8 @@ mod worker;
 use std::thread::sleep;
 use std::time::Duration;
 
-use self::choices::EventChoices;
 use self::config::SimulatedMainThread;
+use self::event_choices::EventChoices;
 use self::worker::SimulatedWorker;
 
 /// Pause while only other threads can cause an event.

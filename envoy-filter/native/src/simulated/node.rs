@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::choices::EventChoices;
+use super::event_choices::EventChoices;
 use super::primitives::{first_header_value, make_header_lines, HeaderLines};
 
 /// A request of a simulated client, from which the only right response follows.

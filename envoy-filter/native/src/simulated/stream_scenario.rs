@@ -6,8 +6,8 @@ use std::sync::{Mutex, Weak};
 
 use sszip_core::gzip::inflate::gunzip_reserved;
 
-use super::choices::EventChoices;
 use super::config::SimulatedMainThread;
+use super::event_choices::EventChoices;
 use super::node::{self, SimulatedRequest};
 use super::primitives::{first_header_value, make_header_lines, take_events, EventQueue};
 use super::stream;

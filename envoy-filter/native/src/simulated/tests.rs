@@ -3,8 +3,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use super::choices::EventChoices;
 use super::config::SimulatedMainThread;
+use super::event_choices::EventChoices;
 use super::worker::SimulatedWorker;
 use super::{simulate_streams, simulate_worker, IDLE_PAUSE};
 

@@ -4,8 +4,8 @@
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::choices::EventChoices;
 use super::config::SimulatedMainThread;
+use super::event_choices::EventChoices;
 use super::stream_scenario::StreamScenario;
 
 /// Maximum number of concurrent streams.

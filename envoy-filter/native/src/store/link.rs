@@ -44,20 +44,20 @@ pub fn start_owner_link(
     direct: Option<DirectOwnerFunctions>,
 ) -> Result<Arc<OwnerLink>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-    let bell = Arc::new(LinkWaker(eventfd(0, flags)?));
+    let waker = Arc::new(LinkWaker(eventfd(0, flags)?));
     let mut link = OwnerLink::link_for_process(MAX_ENTRY_BYTES)
-        .attach_driver_waker(Arc::clone(&bell) as Arc<dyn EventLoopWaker>, 0);
+        .attach_driver_waker(Arc::clone(&waker) as Arc<dyn EventLoopWaker>, 0);
     if let Some(direct) = direct {
         link = link.attach_direct_owner(Arc::new(direct), &PROCESS.shared);
     }
     let link = Arc::new(link);
     let driver = OwnerLinkThread {
         link: Arc::clone(&link),
-        bell,
+        waker,
         address: SocketAddrUnix::new(path)?,
         path: path.to_owned(),
         connection: None,
-        why_not: None,
+        last_connect_error: None,
         tick_at: 0,
     };
     let thread = std::thread::Builder::new().name("sszip-link".into());
@@ -84,13 +84,13 @@ impl EventLoopWaker for LinkWaker {
 /// The thread that opens the link's connection to the owner, and carries its bytes.
 struct OwnerLinkThread {
     link: Arc<OwnerLink>,
-    bell: Arc<LinkWaker>,
+    waker: Arc<LinkWaker>,
     address: SocketAddrUnix,
     path: String,
     /// The connection, while it is open.
     connection: Option<OwnerConnection>,
     /// Error of the last failed connection.
-    why_not: Option<Errno>,
+    last_connect_error: Option<Errno>,
     /// Time of the next tick in milliseconds of the monotonic clock; 0: none.
     tick_at: u64,
 }
@@ -145,7 +145,7 @@ impl OwnerLinkThread {
     /// Waits until the socket is readable, writable or closed, a request is queued, or a tick is due.
     /// Returns the events of the socket.
     fn wait_for_events(&self) -> PollFlags {
-        let mut polled = vec![PollFd::new(&self.bell.0, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&self.waker.0, PollFlags::IN)];
         if let Some(connection) = &self.connection {
             let wanted = match connection.is_full {
                 true => PollFlags::IN | PollFlags::OUT,
@@ -153,17 +153,17 @@ impl OwnerLinkThread {
             };
             polled.push(PollFd::new(&connection.socket, wanted));
         }
-        let patience = (self.tick_at != 0).then(|| {
+        let timeout = (self.tick_at != 0).then(|| {
             let left = self.tick_at.saturating_sub(monotonic_ms());
             Timespec::try_from(Duration::from_millis(left)).unwrap_or_default()
         });
-        if poll(&mut polled, patience.as_ref()).is_err() {
+        if poll(&mut polled, timeout.as_ref()).is_err() {
             // a signal interrupted the call: the caller calls again
             return PollFlags::empty();
         }
         let mut events = polled.iter().map(PollFd::revents);
-        if events.next().is_some_and(|bell| !bell.is_empty()) {
-            let _ = read(&self.bell.0, &mut [0; 8]);
+        if events.next().is_some_and(|waker| !waker.is_empty()) {
+            let _ = read(&self.waker.0, &mut [0; 8]);
         }
         events.next().unwrap_or(PollFlags::empty())
     }
@@ -171,9 +171,9 @@ impl OwnerLinkThread {
     fn open_connection(&mut self) {
         let now = monotonic_ms();
         let opened = self.open_socket();
-        self.why_not = opened.as_ref().err().copied();
+        self.last_connect_error = opened.as_ref().err().copied();
         // other errors mean that the owner is busy or unreachable
-        if let Some(Errno::CONNREFUSED | Errno::NOENT) = self.why_not {
+        if let Some(Errno::CONNREFUSED | Errno::NOENT) = self.last_connect_error {
             self.link.handle_connection_refused(&PROCESS.shared, now);
         }
         let is_open = opened.is_ok();
@@ -261,15 +261,15 @@ impl OwnerLinkThread {
         let now = monotonic_ms();
         let after = self.link.tick(&PROCESS.shared, now);
         self.tick_at = if after == 0 { 0 } else { now + after };
-        let Some(news) = self.link.take_owner_health_change(now) else {
+        let Some(change) = self.link.take_owner_health_change(now) else {
             return;
         };
         let line = format!(
             "the cache's owner at unix:{} {}",
             self.path,
-            news.owner_health_log_text()
+            change.owner_health_log_text()
         );
-        match (news.is_owner_outage(), self.why_not) {
+        match (change.is_owner_outage(), self.last_connect_error) {
             (true, Some(why)) => write_envoy_log(LogLevel::Error, &format!("{line} ({why})")),
             (true, None) => write_envoy_log(LogLevel::Error, &line),
             (false, _) => write_envoy_log(LogLevel::Info, &line),

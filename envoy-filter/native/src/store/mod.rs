@@ -64,8 +64,8 @@ struct HeadSourceClaim {
 ///
 /// # Errors
 /// Text of the error, with the accepted values.
-pub fn validate_store_settings(plan: &ValidatedConfig) -> Result<(), String> {
-    match &plan.store {
+pub fn validate_store_settings(validated: &ValidatedConfig) -> Result<(), String> {
+    match &validated.store {
         Some(store) if !store.folder.starts_with('/') => Err(format!(
             "\"cache_path\" has an invalid value \"{}\": it must begin with an absolute path",
             store.folder
@@ -80,16 +80,16 @@ pub fn validate_store_settings(plan: &ValidatedConfig) -> Result<(), String> {
 /// # Errors
 /// The store is not available, or the process has another one.
 pub fn attach_configured_store(
-    plan: &ValidatedConfig,
+    validated: &ValidatedConfig,
     filter: &ConfigLifetimeGuard,
 ) -> Result<Option<OwnerUseGuard>, String> {
     let mut state = lock_store_state();
-    if let Some(socket) = plan.owner_socket() {
-        state.set_process_store(socket, plan)?;
+    if let Some(socket) = validated.owner_socket() {
+        state.set_process_store(socket, validated)?;
     }
     // a rejected configuration changes nothing
-    state.add_claim(plan, &[filter]);
-    let (Some(_), Some(library)) = (&plan.store, state.library) else {
+    state.add_claim(validated, &[filter]);
+    let (Some(_), Some(library)) = (&validated.store, state.library) else {
         return Ok(None);
     };
     state.users += 1;
@@ -106,8 +106,8 @@ pub fn attach_configured_store(
 
 /// Claims the head sources and the maximum entry length of a configuration while all `of` these
 /// exist.
-pub fn claim_owner_settings(plan: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
-    lock_store_state().add_claim(plan, of);
+pub fn claim_owner_settings(validated: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
+    lock_store_state().add_claim(validated, of);
 }
 
 /// Whether an owner in this process can follow head sources.
@@ -130,12 +130,16 @@ impl StoreUsageRegistry {
 
     /// Sets the store of the process, loads the owner's library if needed, and links the process to
     /// the owner.
-    fn set_process_store(&mut self, socket: String, plan: &ValidatedConfig) -> Result<(), String> {
-        let store = plan.store.as_ref();
+    fn set_process_store(
+        &mut self,
+        socket: String,
+        validated: &ValidatedConfig,
+    ) -> Result<(), String> {
+        let store = validated.store.as_ref();
         if let Some((known, link)) = &self.link {
             return match *known == socket && self.desired_owner.as_ref() == store {
                 true => {
-                    link.set_lookup_timeout(plan.lookup_timeout());
+                    link.set_lookup_timeout(validated.lookup_timeout());
                     Ok(())
                 }
                 false => Err(format!(
@@ -154,27 +158,27 @@ impl StoreUsageRegistry {
         let link = link::start_owner_link(&socket, direct);
         let link = link
             .map_err(|error| format!("cannot start the link to the owner of the store: {error}"))?;
-        link.set_lookup_timeout(plan.lookup_timeout());
+        link.set_lookup_timeout(validated.lookup_timeout());
         self.link = Some((socket, link));
         self.desired_owner = store.cloned();
         Ok(())
     }
 
-    fn add_claim(&mut self, plan: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
-        if plan.follows.iter().next().is_some() {
-            let mut of: Vec<_> = of.iter().map(|life| life.0).collect();
+    fn add_claim(&mut self, validated: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
+        if validated.follows.iter().next().is_some() {
+            let mut of: Vec<_> = of.iter().map(|lifetime| lifetime.0).collect();
             of.sort_unstable_by(|one, other| other.cmp(one));
             let at = self.claims.partition_point(|claim| claim.of <= of);
-            let follows = plan.follows.clone();
+            let follows = validated.follows.clone();
             self.claims.insert(at, HeadSourceClaim { of, follows });
         }
-        let is_longer = plan.largest_entry_limit() > self.max_entry;
-        self.max_entry = self.max_entry.max(plan.largest_entry_limit());
+        let is_longer = validated.largest_entry_limit() > self.max_entry;
+        self.max_entry = self.max_entry.max(validated.largest_entry_limit());
         self.update_owner_settings(is_longer);
     }
 
-    fn drop_claims(&mut self, life: u64) {
-        self.claims.retain(|claim| !claim.of.contains(&life));
+    fn drop_claims(&mut self, lifetime: u64) {
+        self.claims.retain(|claim| !claim.of.contains(&lifetime));
         self.update_owner_settings(false);
     }
 
@@ -260,7 +264,7 @@ mod tests {
     use super::{ConfigLifetimeGuard, StoreUsageRegistry};
     use crate::process::PROCESS;
 
-    fn plan(node: &str) -> ValidatedConfig {
+    fn validated(node: &str) -> ValidatedConfig {
         let mut directives = RouteConfigBlock::default();
         let at = "here";
         let set = directives.set_directive_with_location(
@@ -273,12 +277,12 @@ mod tests {
             .resolve_route_config(PROCESS.clone())
             .cache
             .follows;
-        let mut plan = ValidatedConfig::default();
-        let added = plan
+        let mut validated = ValidatedConfig::default();
+        let added = validated
             .follows
             .add_route_head_sources(&follows, NamespaceSource::Fixed(b"main"));
         added.expect("it has a name");
-        plan
+        validated
     }
 
     fn followed(state: &StoreUsageRegistry) -> Vec<&str> {
@@ -290,15 +294,15 @@ mod tests {
     fn head_source_of_the_latest_configuration_is_followed() {
         let mut state = StoreUsageRegistry::new();
         let [filter, one, other, later] = [(); 4].map(|()| ConfigLifetimeGuard::default());
-        state.add_claim(&plan("http://filter"), &[&filter]);
-        state.add_claim(&plan("http://other"), &[&filter, &other]);
+        state.add_claim(&validated("http://filter"), &[&filter]);
+        state.add_claim(&validated("http://other"), &[&filter, &other]);
         // the order of the claims is not the order of the requests
-        state.add_claim(&plan("http://one"), &[&filter, &one]);
+        state.add_claim(&validated("http://one"), &[&filter, &one]);
         assert_eq!(followed(&state), ["http://other"]);
-        state.add_claim(&plan("http://later"), &[&later]);
+        state.add_claim(&validated("http://later"), &[&later]);
         assert_eq!(followed(&state), ["http://later"]);
-        for (life, left) in [(later, "http://other"), (other, "http://one")] {
-            state.drop_claims(life.0);
+        for (lifetime, left) in [(later, "http://other"), (other, "http://one")] {
+            state.drop_claims(lifetime.0);
             assert_eq!(followed(&state), [left]);
         }
         state.drop_claims(filter.0);

@@ -93,8 +93,8 @@ fn run_owner_thread(library: OwnerLibrary) {
         }
         drop(rests);
         let wanted = lock_ignoring_poison(&PENDING_SETTINGS);
-        let patience = Duration::from_millis(after);
-        drop(IS_CHANGED.wait_timeout_while(wanted, patience, |wanted| wanted.is_none()));
+        let timeout = Duration::from_millis(after);
+        drop(IS_CHANGED.wait_timeout_while(wanted, timeout, |wanted| wanted.is_none()));
     }
 }
 

@@ -40,7 +40,8 @@ impl StreamExchange {
                 );
             }
         }
-        let is_sent = is_last || self.written.len() >= FLUSH_BYTES || self.flushes_each_piece();
+        let is_sent =
+            is_last || self.encoder_output.len() >= FLUSH_BYTES || self.flushes_each_piece();
         let flush = if is_last {
             FlushMode::Finish
         } else {
@@ -54,7 +55,7 @@ impl StreamExchange {
         if is_sent {
             stream.append_to_body_buffer(
                 BodyType::ReceivedResponse,
-                &std::mem::take(&mut self.written),
+                &std::mem::take(&mut self.encoder_output),
             );
         }
         stream.drain_body(BodyType::ReceivedResponse, received);
@@ -75,12 +76,12 @@ impl StreamExchange {
         timer.is_some_and(|ms| ms == 0)
     }
 
-    /// Compresses a piece into `written`. Returns whether the encoder succeeded.
+    /// Compresses a piece into `encoder_output`. Returns whether the encoder succeeded.
     pub(super) fn compress_piece(&mut self, piece: &[u8], flush: FlushMode) -> bool {
         let Some(driver) = &mut self.driver else {
             return false;
         };
-        encode::append_encoded_piece(driver, piece, flush, &mut self.written).is_some()
+        encode::append_encoded_piece(driver, piece, flush, &mut self.encoder_output).is_some()
     }
 
     pub(super) fn flush_encoder(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
@@ -89,7 +90,7 @@ impl StreamExchange {
         }
         stream.append_to_body_buffer(
             BodyType::BufferedResponse,
-            &std::mem::take(&mut self.written),
+            &std::mem::take(&mut self.encoder_output),
         );
         StreamAction::Continue
     }

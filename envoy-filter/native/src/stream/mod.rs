@@ -6,7 +6,6 @@
 //! exchange is released.
 
 mod encode_body;
-mod pipelined;
 mod purge;
 mod redirect;
 mod request;
@@ -25,6 +24,7 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::HeadEdit;
 use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::HostMessageHead;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::REDIRECTED_FROM;
 
 use self::response_sender::UnsentResponseRemainder;
@@ -84,7 +84,7 @@ enum StreamPhase {
     ReportingStatus,
     /// The driver's response waits until the previous response of its
     /// connection is sent.
-    Answering,
+    Delayed,
     /// The request was forwarded, and the response head is awaited.
     Forwarded,
     /// The response body is observed and passed on.
@@ -92,7 +92,7 @@ enum StreamPhase {
     /// The response head is withheld, and the body is buffered in the driver.
     Buffering,
     /// A job processes the response.
-    Coding,
+    Encoding,
     /// The response body passes through the encoder.
     Streaming,
 }
@@ -111,13 +111,12 @@ const TRAILERS_EVENT: u64 = 1 << 60;
 /// The filter's work on one stream: the driver of its exchange, its phase, deadline and unsent
 /// output.
 pub struct StreamExchange {
-    state: StreamPhase,
+    phase: StreamPhase,
     driver: Option<ExchangeDriver>,
     /// Length of the request body that its head announces.
-    announced: BodyLength,
-    /// Id of the client's connection, on which a response may be unsent.
-    connection: u64,
-    follows_unsent: bool,
+    announced_length: BodyLength,
+    /// Position of the request on its connection.
+    position: PipelinePosition,
     /// Created on first use.
     stream_scheduler: Option<Arc<EnvoyEventScheduler>>,
     /// Event of the last deadline.
@@ -125,60 +124,59 @@ pub struct StreamExchange {
     /// The deadline is set and has not passed.
     is_timed: bool,
     /// Slot into which a job is returned.
-    place: thread_pool::FinishedJobSlot,
+    job_slot: thread_pool::FinishedJobSlot,
     /// Identity by which the stream is woken.
-    waiting: Option<StreamWaitGuard>,
+    wait_guard: Option<StreamWaitGuard>,
     /// Output of the encoder that was not sent.
-    written: Vec<u8>,
+    encoder_output: Vec<u8>,
     /// Failure of the upstream, if the response is a local reply of Envoy.
-    handle_local_reply: Option<UpstreamFailure>,
+    local_reply_failure: Option<UpstreamFailure>,
     /// Rest of the filter's own response, which waits for the client.
-    sending: Option<UnsentResponseRemainder>,
+    unsent_response: Option<UnsentResponseRemainder>,
     /// The upstream sent trailers, and thereby its whole response.
     has_trailers: bool,
     /// Value of Envoy's redirect header when the request arrived, if it was an
     /// internal redirect.
     redirected_from: Option<Vec<u8>>,
     /// Time at which the stream began, if exchanges are counted.
-    since: Option<Instant>,
+    started_at: Option<Instant>,
     /// Metrics of the stream's filter.
     metrics: Option<Arc<EnvoyMetrics>>,
     /// Edits that restore the client's request headers, which differ in the
     /// upstream request.
-    own_fields: Vec<HeadEdit>,
+    restoring_edits: Vec<HeadEdit>,
     /// Background requests of the stream, if one may be needed.
     background: Option<StreamBackgroundSender>,
     /// Forwarded request, from which the router's changes to its head are
     /// recorded.
-    on_its_way: Option<PreRouterRequestHead>,
+    head_before_router: Option<PreRouterRequestHead>,
 }
 
 impl StreamExchange {
     /// Creates the exchange of a new stream, with the driver that a redirected stream has left, if
     /// any.
     pub fn new() -> Self {
-        let (driver, own_fields) = redirect::take_offered_driver();
+        let (driver, restoring_edits) = redirect::take_offered_driver();
         Self {
-            state: StreamPhase::Passing,
-            announced: BodyLength::Unknown,
+            phase: StreamPhase::Passing,
+            announced_length: BodyLength::Unknown,
             driver,
-            connection: 0,
-            follows_unsent: false,
+            position: PipelinePosition::default(),
             stream_scheduler: None,
             timer: 0,
             is_timed: false,
-            place: thread_pool::FinishedJobSlot::default(),
-            waiting: None,
-            written: Vec::new(),
-            handle_local_reply: None,
-            sending: None,
+            job_slot: thread_pool::FinishedJobSlot::default(),
+            wait_guard: None,
+            encoder_output: Vec::new(),
+            local_reply_failure: None,
+            unsent_response: None,
             has_trailers: false,
             redirected_from: None,
             background: None,
-            on_its_way: None,
+            head_before_router: None,
             metrics: None,
-            since: status::is_counting_exchanges().then(Instant::now),
-            own_fields,
+            started_at: status::is_counting_exchanges().then(Instant::now),
+            restoring_edits,
         }
     }
 
@@ -200,7 +198,7 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        status::count_finished_exchange(driver, self.since, |tally| {
+        status::count_finished_exchange(driver, self.started_at, |tally| {
             if let Some(metrics) = &self.metrics {
                 metrics.count_exchange(stream, tally);
             }
@@ -213,9 +211,9 @@ impl StreamExchange {
         if self.driver.is_none() || self.offer_driver_to_redirect(stream) {
             return;
         }
-        let own = std::mem::take(&mut self.own_fields);
+        let own = std::mem::take(&mut self.restoring_edits);
         stream.apply_head_edits(HeaderType::Request, &own);
-        match self.state {
+        match self.phase {
             StreamPhase::Purging => self.log_abandoned_purge(stream),
             _ => self.report_exchange(stream),
         }
@@ -225,19 +223,19 @@ impl StreamExchange {
     /// whether it does.
     fn offer_driver_to_redirect(&mut self, stream: EnvoyStreamHandle) -> bool {
         let head = stream.copy_message_head(HeaderType::Request);
-        let goes_on = self.state == StreamPhase::Forwarded
+        let is_redirected = self.phase == StreamPhase::Forwarded
             && self.driver.is_some()
             && head.header_value(REDIRECTED_FROM) != self.redirected_from.as_deref();
-        if goes_on {
-            let own_fields = std::mem::take(&mut self.own_fields);
-            redirect::offer_redirected_driver(self.driver.take(), own_fields);
+        if is_redirected {
+            let restoring_edits = std::mem::take(&mut self.restoring_edits);
+            redirect::offer_redirected_driver(self.driver.take(), restoring_edits);
         }
-        goes_on
+        is_redirected
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
     fn drop_misused_driver(&mut self) -> StreamAction {
-        self.state = StreamPhase::Passing;
+        self.phase = StreamPhase::Passing;
         self.release_driver();
         StreamAction::Continue
     }
@@ -248,14 +246,14 @@ impl StreamExchange {
         stream: EnvoyStreamHandle,
         failure: UpstreamFailure,
     ) {
-        self.handle_local_reply = Some(failure);
+        self.local_reply_failure = Some(failure);
         if let (StreamPhase::Buffering | StreamPhase::Streaming, Some(driver)) =
-            (self.state, &mut self.driver)
+            (self.phase, &mut self.driver)
         {
             // the upstream's connection ended; the result of the abort does not
             // matter
             let _ = driver.abort_response();
-            self.state = StreamPhase::Passing;
+            self.phase = StreamPhase::Passing;
             self.report_exchange(stream);
         }
     }
@@ -263,43 +261,43 @@ impl StreamExchange {
     /// Whether the stopped direction is the request, not the response.
     pub fn is_request_direction_stopped(&self) -> bool {
         matches!(
-            self.state,
+            self.phase,
             StreamPhase::LookingUp
                 | StreamPhase::Waiting
                 | StreamPhase::Purging
                 | StreamPhase::ReportingStatus
-                | StreamPhase::Answering
+                | StreamPhase::Delayed
         )
     }
 
     /// Whether the response is complete, so that the rest of the request must be discarded, and
     /// Envoy must not resume the stream.
     fn has_complete_response_to_send(&self) -> bool {
-        matches!(self.state, StreamPhase::Coding | StreamPhase::Answering) || self.has_trailers
+        matches!(self.phase, StreamPhase::Encoding | StreamPhase::Delayed) || self.has_trailers
     }
 
     /// Handles an event of the stream's scheduler. If Envoy does not let the stream resume
-    /// (`can_go_on`), a deadline must wait until more of the stream arrives.
+    /// (`can_resume`), a deadline must wait until more of the stream arrives.
     pub fn handle_scheduled_event(
         &mut self,
         stream: EnvoyStreamHandle,
         event: u64,
-        can_go_on: bool,
+        can_resume: bool,
     ) -> StreamAction {
         match event {
             JOB_DONE_EVENT => self.handle_finished_job(stream),
             WOKEN_EVENT => self.resume_woken_operation(stream),
-            DELAYED_RESPONSE_EVENT if self.state == StreamPhase::Answering => {
+            DELAYED_RESPONSE_EVENT if self.phase == StreamPhase::Delayed => {
                 self.respond_immediately()
             }
             CLIENT_READS_EVENT => self
-                .sending
+                .unsent_response
                 .take()
                 .map_or(StreamAction::Stop, StreamAction::Resume),
             TRAILERS_EVENT => self.end_response_after_trailers(stream),
             timer if self.is_timed && timer == self.timer => {
                 self.is_timed = false;
-                match can_go_on {
+                match can_resume {
                     true => self.handle_deadline(stream),
                     false => StreamAction::Stop,
                 }
@@ -310,7 +308,7 @@ impl StreamExchange {
 
     fn handle_finished_job(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         let job = self
-            .place
+            .job_slot
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
@@ -318,9 +316,9 @@ impl StreamExchange {
             return StreamAction::Stop;
         };
         let step = driver.resume_after_job(job);
-        match self.state {
+        match self.phase {
             StreamPhase::LookingUp => self.handle_lookup_step(stream, step),
-            StreamPhase::Coding => {
+            StreamPhase::Encoding => {
                 self.send_complete_response(stream, step, BodyType::BufferedResponse)
             }
             _ => StreamAction::Stop,
@@ -331,7 +329,7 @@ impl StreamExchange {
     /// lookup.
     fn handle_deadline(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         let into = BodyType::BufferedResponse;
-        match self.state {
+        match self.phase {
             StreamPhase::Buffering => match self.driver.as_mut().map(ExchangeDriver::end_buffering)
             {
                 Some(Ok(HostStep::Await)) => StreamAction::Stop,
@@ -372,8 +370,8 @@ impl StreamExchange {
     }
 
     /// Changes the phase, and cancels the deadline of the previous one.
-    fn enter_stream_phase(&mut self, state: StreamPhase) {
-        self.state = state;
+    fn enter_stream_phase(&mut self, phase: StreamPhase) {
+        self.phase = phase;
         self.is_timed = false;
     }
 
@@ -383,15 +381,36 @@ impl StreamExchange {
     }
 
     fn run_job(&mut self, stream: EnvoyStreamHandle, job: OffLoopJob) {
-        let place = Arc::clone(&self.place);
-        thread_pool::run_job_on_pool(job, &place, self.stream_scheduler(stream), JOB_DONE_EVENT);
+        let slot = Arc::clone(&self.job_slot);
+        thread_pool::run_job_on_pool(job, &slot, self.stream_scheduler(stream), JOB_DONE_EVENT);
+    }
+
+    /// Sends the driver's response at once, or after the previous response of a pipelined HTTP/1
+    /// connection.
+    fn respond_in_pipeline_order(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
+        if self.position.delays_response(|| stream.client_protocol()) {
+            self.enter_stream_phase(StreamPhase::Delayed);
+            self.stream_scheduler(stream)
+                .schedule_event(DELAYED_RESPONSE_EVENT);
+            return StreamAction::Stop;
+        }
+        self.respond_immediately()
+    }
+
+    /// Sends the driver's response at once.
+    fn respond_immediately(&mut self) -> StreamAction {
+        self.enter_stream_phase(StreamPhase::Passing);
+        let driver = self.driver.take();
+        driver.map_or(StreamAction::Continue, |driver| {
+            StreamAction::Respond(Box::new(driver))
+        })
     }
 
     fn fail_exchange(&mut self, stream: EnvoyStreamHandle, step: &HostStep) -> StreamAction {
-        self.state = StreamPhase::Passing;
+        self.phase = StreamPhase::Passing;
         self.report_exchange(stream);
         match step {
-            HostStep::Fail(lack) => StreamAction::Fail(*lack),
+            HostStep::Fail(reason) => StreamAction::Fail(*reason),
             _ => StreamAction::Reset("sszip: unexpected step"),
         }
     }
@@ -401,7 +420,7 @@ impl StreamExchange {
         if !is_last {
             return;
         }
-        self.state = StreamPhase::Passing;
+        self.phase = StreamPhase::Passing;
         if let Some(driver) = &mut self.driver {
             if let Some(job) = driver.handle_response_sent(clock::monotonic_ms()) {
                 thread_pool::run_detached_job(job);
@@ -427,21 +446,21 @@ impl StreamExchange {
     /// Schedules the rest of the filter's own response after the client has read. The event is
     /// deferred, because Envoy is about to notify other filters and must not find the stream ended.
     pub fn schedule_unsent_response(&mut self, stream: EnvoyStreamHandle) {
-        if self.sending.is_some() {
+        if self.unsent_response.is_some() {
             self.stream_scheduler(stream)
                 .schedule_event(CLIENT_READS_EVENT);
         }
     }
 
     /// Keeps the rest of a response until the client reads again.
-    pub fn keep_unsent_response(&mut self, sending: UnsentResponseRemainder) {
-        self.sending = Some(sending);
+    pub fn keep_unsent_response(&mut self, remainder: UnsentResponseRemainder) {
+        self.unsent_response = Some(remainder);
     }
 
     /// Releases the memory and the waits of a stream that has ended.
     pub fn release_stream(&mut self) {
-        self.waiting = None;
-        self.sending = None;
+        self.wait_guard = None;
+        self.unsent_response = None;
         self.release_driver();
         if let Some(scheduler) = &self.stream_scheduler {
             scheduler.close_event_scheduler();
@@ -462,14 +481,14 @@ impl StreamAction {
             StreamAction::Stop => return HookOutcome::Wait,
             StreamAction::Buffer => return HookOutcome::Keep,
             StreamAction::Respond(driver) => {
-                let sending = UnsentResponseRemainder::send_response_head(driver, stream);
-                return HookOutcome::Ended(sending.send_until_backpressure(stream, is_behind));
+                let remainder = UnsentResponseRemainder::send_response_head(driver, stream);
+                return HookOutcome::Ended(remainder.send_until_backpressure(stream, is_behind));
             }
-            StreamAction::Resume(sending) => {
-                return HookOutcome::Ended(sending.send_until_backpressure(stream, is_behind))
+            StreamAction::Resume(remainder) => {
+                return HookOutcome::Ended(remainder.send_until_backpressure(stream, is_behind))
             }
-            StreamAction::Fail(lack) => stream.send_local_reply(502, "", lack.reason_name()),
-            StreamAction::Reset(why) => stream.reset_stream(why),
+            StreamAction::Fail(reason) => stream.send_local_reply(502, "", reason.reason_name()),
+            StreamAction::Reset(details) => stream.reset_stream(details),
         }
         HookOutcome::Ended(None)
     }

@@ -16,9 +16,9 @@ impl StreamExchange {
     /// Starts the purge that the query selects, or continues it after a wakeup
     /// or a timeout.
     pub(super) fn handle_purge_request(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
-        let waiting = self.waiting.get_or_insert_with(StreamWaitGuard::new);
-        waiting.mark_lookup_start();
-        let waiter = waiting.core_waiter();
+        let guard = self.wait_guard.get_or_insert_with(StreamWaitGuard::new);
+        guard.mark_lookup_start();
+        let waiter = guard.core_waiter();
         let head = stream.copy_message_head(HeaderType::Request);
         let request = create_purge_request_from_head(&head, waiter, clock::monotonic_ms());
         let driver = self.driver.as_mut();
@@ -33,7 +33,7 @@ impl StreamExchange {
     }
 
     fn respond_to_purge(&mut self, stream: EnvoyStreamHandle, query: &[u8]) -> StreamAction {
-        self.waiting = None;
+        self.wait_guard = None;
         if let Some(driver) = &self.driver {
             if let Some(line) = purge_result_line(query, driver) {
                 let level = match line.is_error {

@@ -17,13 +17,16 @@ thread_local! {
 
 /// Offers the driver of a stream that ends, with the edits that restore the
 /// client's headers, to the stream that begins next.
-pub(super) fn offer_redirected_driver(driver: Option<ExchangeDriver>, own_fields: Vec<HeadEdit>) {
-    OFFERED.set(driver.map(|driver| (driver, own_fields)));
+pub(super) fn offer_redirected_driver(
+    driver: Option<ExchangeDriver>,
+    restoring_edits: Vec<HeadEdit>,
+) {
+    OFFERED.set(driver.map(|driver| (driver, restoring_edits)));
 }
 
 /// Takes the driver that the previous stream offered, with the edits that
 /// restore the client's headers.
 pub(super) fn take_offered_driver() -> (Option<ExchangeDriver>, Vec<HeadEdit>) {
-    let (driver, own_fields) = OFFERED.take().unzip();
-    (driver, own_fields.unwrap_or_default())
+    let (driver, restoring_edits) = OFFERED.take().unzip();
+    (driver, restoring_edits.unwrap_or_default())
 }

@@ -6,6 +6,7 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep, RequestBodyAvailabil
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::lookup::RouteIdentity;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 use sszip_envoy_carrier::settings::RequestSettings;
 
@@ -26,7 +27,7 @@ impl StreamExchange {
         filter: &FilterSettings,
         is_all: bool,
     ) -> StreamAction {
-        self.record_unsent_response(stream);
+        self.position = PipelinePosition::record_request(stream.client_connection_id());
         let head = stream.copy_message_head(HeaderType::Request);
         if self.adopt_redirected_driver(&head) {
             self.enter_stream_phase(StreamPhase::Forwarded);
@@ -62,8 +63,8 @@ impl StreamExchange {
             RequestAction::Forward => self.forward_request(stream),
             RequestAction::LookUp(body) => self.look_up_with_body(stream, body),
             RequestAction::BufferBody => {
-                self.state = StreamPhase::Reading;
-                self.announced = length;
+                self.phase = StreamPhase::Reading;
+                self.announced_length = length;
                 match self.buffer_request_body(stream, 0) {
                     StreamAction::Buffer => StreamAction::Stop,
                     act => act,
@@ -77,7 +78,7 @@ impl StreamExchange {
         self.redirected_from = head.header_value(REDIRECTED_FROM).map(<[u8]>::to_vec);
         if self.redirected_from.is_none() {
             self.release_driver();
-            self.own_fields.clear();
+            self.restoring_edits.clear();
         }
         self.driver.is_some()
     }
@@ -89,14 +90,14 @@ impl StreamExchange {
         stream: EnvoyStreamHandle,
         is_last: bool,
     ) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Reading => {}
             // the piece is forwarded when the request continues
             StreamPhase::LookingUp | StreamPhase::Waiting => return StreamAction::Buffer,
             // the rest of the body is not needed
             _ if self.has_complete_response_to_send()
                 || matches!(
-                    self.state,
+                    self.phase,
                     StreamPhase::Purging | StreamPhase::ReportingStatus
                 ) =>
             {
@@ -123,7 +124,7 @@ impl StreamExchange {
     /// reserve memory for them; otherwise the request is looked up without its
     /// body.
     fn buffer_request_body(&mut self, stream: EnvoyStreamHandle, received: u64) -> StreamAction {
-        let announced = self.announced;
+        let announced = self.announced_length;
         let driver = self.driver.as_mut();
         match driver.and_then(|driver| driver.request_buffer_allowance(received, announced)) {
             Some(bytes) => {
@@ -136,7 +137,7 @@ impl StreamExchange {
 
     /// Handles the request trailers, which end the body.
     pub fn handle_request_trailers(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Reading => {
                 let buffered = stream.body_slices(BodyType::BufferedRequest);
                 let pieces: Vec<_> = buffered.iter().collect();
@@ -191,7 +192,7 @@ impl StreamExchange {
             .available_exchange()
             .filter(|it| it.route_config().is_cache_enabled())
         {
-            self.waiting
+            self.wait_guard
                 .get_or_insert_with(StreamWaitGuard::new)
                 .mark_lookup_start();
             let cluster = stream.cluster_name();
@@ -202,9 +203,9 @@ impl StreamExchange {
         let now = clock::monotonic_ms();
         let can_update =
             |it: &StreamBackgroundSender| it.can_update_in_background(stream, &head, now);
-        let waiter = self.waiting.as_ref().map(StreamWaitGuard::core_waiter);
+        let waiter = self.wait_guard.as_ref().map(StreamWaitGuard::core_waiter);
         let lookup = LookupRequest {
-            never_anew: updates && !self.background.as_ref().is_some_and(can_update),
+            no_background_update: updates && !self.background.as_ref().is_some_and(can_update),
             ..route.stream_lookup_request(&head, stream.destination_port(), now, waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
@@ -222,7 +223,7 @@ impl StreamExchange {
         if let HostStep::Wait = step {
             return self.suspend_until_wakeup(stream);
         }
-        self.waiting = None;
+        self.wait_guard = None;
         match step {
             HostStep::Forward => self.forward_request(stream),
             HostStep::ForwardRewritten => {
@@ -236,7 +237,7 @@ impl StreamExchange {
                 self.respond_in_pipeline_order(stream)
             }
             HostStep::RunJob(job) => {
-                self.state = StreamPhase::LookingUp;
+                self.phase = StreamPhase::LookingUp;
                 self.run_job(stream, job);
                 StreamAction::Stop
             }
@@ -280,8 +281,8 @@ impl StreamExchange {
     /// Enters a phase in which the stream waits for a wakeup, or for the driver's timeout.
     pub(super) fn begin_wait(&mut self, stream: EnvoyStreamHandle, phase: StreamPhase) {
         let scheduler = Arc::clone(self.stream_scheduler(stream));
-        if let Some(waiting) = &self.waiting {
-            waiting.mark_waiting(&scheduler);
+        if let Some(guard) = &self.wait_guard {
+            guard.mark_waiting(&scheduler);
         }
         self.enter_stream_phase(phase);
         self.arm_driver_deadline(stream);
@@ -289,7 +290,7 @@ impl StreamExchange {
 
     /// Repeats the lookup, the purge or the status request of a woken stream.
     pub(super) fn resume_woken_operation(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Waiting => {}
             StreamPhase::Purging => return self.handle_purge_request(stream),
             StreamPhase::ReportingStatus => return self.handle_status_page_request(stream),
@@ -310,13 +311,13 @@ impl StreamExchange {
             let edits = exchange.upstream_edits();
             if !edits.is_empty() {
                 let head = stream.copy_message_head(HeaderType::Request);
-                self.own_fields = head.restoring_edits(edits);
+                self.restoring_edits = head.restoring_edits(edits);
                 stream.apply_head_edits(HeaderType::Request, edits);
             }
             // clients do not send requests for a target that the core chose
             if self.allows_background_update() && exchange.upstream_request_target().is_empty() {
                 let background = self.background.as_ref();
-                self.on_its_way = background
+                self.head_before_router = background
                     .and_then(|it| it.copy_head_before_router(stream, clock::monotonic_ms()));
             }
         }
@@ -333,10 +334,6 @@ impl StreamExchange {
         else {
             return;
         };
-        let target = exchange.upstream_request_target();
-        if !target.is_empty() {
-            stream.set_header(HeaderType::Request, ":path", Some(target));
-        }
         let received = stream.body_slices(BodyType::ReceivedRequest);
         let (buffered, received) = (
             stream.earlier_buffered_request_body(&received).len(),
@@ -353,11 +350,6 @@ impl StreamExchange {
         stream.append_to_body_buffer(into, body);
         stream.drain_body(BodyType::BufferedRequest, buffered);
         stream.drain_body(BodyType::ReceivedRequest, received);
-        let length = body.len().to_string();
-        stream.set_header(
-            HeaderType::Request,
-            "content-length",
-            Some(length.as_bytes()),
-        );
+        request::edit_rewritten_request_head(exchange, &stream.access_headers(HeaderType::Request));
     }
 }

@@ -18,36 +18,36 @@ impl StreamExchange {
         stream: EnvoyStreamHandle,
         is_all: bool,
     ) -> StreamAction {
-        if let (None, StreamPhase::Forwarded) = (self.handle_local_reply, self.state) {
+        if let (None, StreamPhase::Forwarded) = (self.local_reply_failure, self.phase) {
             self.start_probes_and_record_rewrite(stream);
         }
         // the upstream has the request: its headers only serve access logs from
         // here on
-        let own = std::mem::take(&mut self.own_fields);
+        let own = std::mem::take(&mut self.restoring_edits);
         stream.apply_head_edits(HeaderType::Request, &own);
         let headers = stream.access_headers(HeaderType::Response);
         let received = ReceivedResponseHead::read_response_head(&headers, is_all);
-        if self.state != StreamPhase::Forwarded {
+        if self.phase != StreamPhase::Forwarded {
             return self.drop_misused_driver();
         }
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
         let now = clock::read_host_clocks();
-        let is_own = self.handle_local_reply.is_some_and(|failure| {
+        let is_own = self.local_reply_failure.is_some_and(|failure| {
             response::passes_local_failure_reply(driver, failure, now.monotonic)
         });
         if is_own {
-            if self.handle_local_reply != Some(UpstreamFailure::Local) {
+            if self.local_reply_failure != Some(UpstreamFailure::Local) {
                 self.count_exchange_tally(stream);
             }
             return self.drop_misused_driver();
         }
-        if let Some(elapsed) = self.since.map(|since| since.elapsed().as_micros()) {
+        if let Some(elapsed) = self.started_at.map(|since| since.elapsed().as_micros()) {
             driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
         }
         let failure = self
-            .handle_local_reply
+            .local_reply_failure
             .unwrap_or(UpstreamFailure::Status(received.head.status()));
         let Ok(step) = received.pass_response_head_to_driver(driver, &headers, failure, now) else {
             return self.drop_misused_driver();
@@ -73,10 +73,10 @@ impl StreamExchange {
             }
             // a body is added to a response without one
             HostStep::Buffer if is_all => {
-                self.finish_withheld_response(stream, BodyType::BufferedResponse)
+                self.finish_buffered_response(stream, BodyType::BufferedResponse)
             }
             HostStep::Buffer => {
-                self.state = StreamPhase::Buffering;
+                self.phase = StreamPhase::Buffering;
                 StreamAction::Stop
             }
             step => self.fail_exchange(stream, &step),
@@ -94,7 +94,7 @@ impl StreamExchange {
             let head = stream.copy_message_head(HeaderType::Request);
             background.enqueue_probe(inquiry, stream.cluster_name(), &head);
         }
-        if let Some(sent) = self.on_its_way.take() {
+        if let Some(sent) = self.head_before_router.take() {
             background.record_router_rewrite(stream, sent, now);
         }
     }
@@ -111,7 +111,7 @@ impl StreamExchange {
         is_last: bool,
     ) -> StreamAction {
         let is_last = is_last || self.driver.is_some() && is_last_decompressed_piece(stream);
-        match self.state {
+        match self.phase {
             StreamPhase::Observing => {
                 let pieces = stream.body_slices(BodyType::ReceivedResponse);
                 if let Some(driver) = &mut self.driver {
@@ -126,7 +126,7 @@ impl StreamExchange {
             }
             StreamPhase::Buffering => self.buffer_response_piece(stream, is_last),
             StreamPhase::Streaming => self.compress_received_pieces(stream, is_last),
-            StreamPhase::Coding => StreamAction::Stop,
+            StreamPhase::Encoding => StreamAction::Stop,
             _ => StreamAction::Continue,
         }
     }
@@ -181,7 +181,7 @@ impl StreamExchange {
         }
         stream.drain_body(BodyType::ReceivedResponse, pieces.len());
         if is_last {
-            return self.finish_withheld_response(stream, BodyType::ReceivedResponse);
+            return self.finish_buffered_response(stream, BodyType::ReceivedResponse);
         }
         self.arm_driver_deadline(stream);
         StreamAction::Stop
@@ -213,7 +213,7 @@ impl StreamExchange {
     }
 
     /// Ends a body whose head is withheld, within the hook for its end.
-    pub(super) fn finish_withheld_response(
+    pub(super) fn finish_buffered_response(
         &mut self,
         stream: EnvoyStreamHandle,
         into: BodyType,
@@ -223,7 +223,7 @@ impl StreamExchange {
         };
         match driver.handle_body_end() {
             Ok(HostStep::RunJob(job)) => {
-                self.enter_stream_phase(StreamPhase::Coding);
+                self.enter_stream_phase(StreamPhase::Encoding);
                 self.run_job(stream, job);
                 StreamAction::Stop
             }
@@ -252,7 +252,7 @@ impl StreamExchange {
                 if !self.compress_piece(b"", FlushMode::Finish) {
                     return StreamAction::Reset("sszip: the encoder failed");
                 }
-                stream.append_to_body_buffer(into, &std::mem::take(&mut self.written));
+                stream.append_to_body_buffer(into, &std::mem::take(&mut self.encoder_output));
                 self.finish_sent_response(stream, true);
                 StreamAction::Continue
             }
@@ -262,7 +262,7 @@ impl StreamExchange {
 
     /// Handles the response trailers, which end the body.
     pub fn handle_response_trailers(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Buffering | StreamPhase::Streaming => {
                 // the head has to be sent before bytes are added here
                 self.has_trailers = true;
@@ -271,7 +271,7 @@ impl StreamExchange {
                 self.stream_scheduler(stream).schedule_event(TRAILERS_EVENT);
                 StreamAction::Stop
             }
-            StreamPhase::Coding => StreamAction::Stop,
+            StreamPhase::Encoding => StreamAction::Stop,
             StreamPhase::Observing => {
                 self.finish_sent_response(stream, true);
                 StreamAction::Continue
@@ -285,9 +285,9 @@ impl StreamExchange {
         &mut self,
         stream: EnvoyStreamHandle,
     ) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Buffering => {
-                self.finish_withheld_response(stream, BodyType::BufferedResponse)
+                self.finish_buffered_response(stream, BodyType::BufferedResponse)
             }
             StreamPhase::Streaming => {
                 if !self.compress_piece(b"", FlushMode::Finish) {
@@ -295,7 +295,7 @@ impl StreamExchange {
                 }
                 stream.append_to_body_buffer(
                     BodyType::BufferedResponse,
-                    &std::mem::take(&mut self.written),
+                    &std::mem::take(&mut self.encoder_output),
                 );
                 self.finish_sent_response(stream, true);
                 StreamAction::Continue

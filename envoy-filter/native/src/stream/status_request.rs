@@ -20,9 +20,9 @@ impl StreamExchange {
     /// Responds to a status request, again after the owner's reply or a
     /// timeout.
     pub(super) fn handle_status_page_request(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
-        let waiting = self.waiting.get_or_insert_with(StreamWaitGuard::new);
-        waiting.mark_lookup_start();
-        let waiter = waiting.core_waiter();
+        let guard = self.wait_guard.get_or_insert_with(StreamWaitGuard::new);
+        guard.mark_lookup_start();
+        let waiter = guard.core_waiter();
         let head = stream.copy_message_head(HeaderType::Request);
         let board = status::refresh_board_gauges(metrics::gauge_values(
             &PROCESS,
@@ -46,7 +46,7 @@ impl StreamExchange {
                 StreamAction::Stop
             }
             Ok(HostStep::Respond) => {
-                self.waiting = None;
+                self.wait_guard = None;
                 self.respond_in_pipeline_order(stream)
             }
             _ => StreamAction::Reset("sszip: the status could not be reported"),

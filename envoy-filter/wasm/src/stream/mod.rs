@@ -15,12 +15,12 @@ use proxy_wasm::types::{Action, BufferType, MapType};
 use sszip_core::exchange::drive::{ExchangeDriver, ExchangeFailureReason, HostStep};
 use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::HostMessageHead;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::purge::abandoned_purge_line;
 
 use self::body_pieces::RequestBodyPieces;
 use self::request_inputs::RequestInputs;
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
-use crate::pipelined::PipelinePosition;
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::RootTimerAction;
@@ -79,7 +79,7 @@ pub struct SdkStreamContext {
 pub struct StreamExchange {
     id: u32,
     root: Rc<FilterRoot>,
-    state: StreamPhase,
+    phase: StreamPhase,
     /// Position of the request on its connection.
     position: PipelinePosition,
     driver: Option<ExchangeDriver>,
@@ -91,26 +91,26 @@ pub struct StreamExchange {
     is_timed: bool,
     /// Number of bytes of the request body that have arrived.
     body_length: usize,
-    /// Pieces of a request body of unknown length: together with a long piece
-    /// they would exceed the proxy's buffer limit.
-    taken: RequestBodyPieces,
-    /// Piece that follows them, and is forwarded with the next one.
-    rest: Vec<u8>,
+    /// Pieces of a request body of unknown length, which the proxy must not buffer: together with
+    /// a long piece they would exceed its buffer limit.
+    buffered_pieces: RequestBodyPieces,
+    /// Piece that follows `buffered_pieces`, and is forwarded with the next one.
+    pending_piece: Vec<u8>,
     /// The proxy buffers the response body, up to its limit.
     is_buffered: bool,
     /// A deadline has resumed the response. From here on the proxy would buffer
     /// bytes that a hook lets pass, so that all of them are sent by deadlines.
     is_paced: bool,
-    /// Bytes that wait for the next of these deadlines.
-    paced: Vec<u8>,
+    /// Bytes of a paced response that wait for the next deadline.
+    paced_bytes: Vec<u8>,
     /// Probes to send to the node.
-    questions: Vec<ExchangeDriver>,
+    probes: Vec<ExchangeDriver>,
     /// The response has a body, whose bytes can be replaced.
     has_body: bool,
     /// The response is complete.
-    is_whole: bool,
+    is_complete: bool,
     /// The driver observes the body, which is sent unchanged.
-    is_shown: bool,
+    is_observed: bool,
 }
 
 impl SdkStreamContext {
@@ -119,22 +119,22 @@ impl SdkStreamContext {
         let exchange = StreamExchange {
             id,
             root: Rc::clone(root),
-            state: StreamPhase::Passing,
+            phase: StreamPhase::Passing,
             position: PipelinePosition::default(),
             driver: None,
             inputs: RequestInputs::default(),
             timer: 0,
             is_timed: false,
             body_length: 0,
-            taken: RequestBodyPieces::default(),
-            rest: Vec::new(),
+            buffered_pieces: RequestBodyPieces::default(),
+            pending_piece: Vec::new(),
             is_buffered: false,
             is_paced: false,
-            paced: Vec::new(),
-            questions: Vec::new(),
+            paced_bytes: Vec::new(),
+            probes: Vec::new(),
             has_body: false,
-            is_whole: false,
-            is_shown: false,
+            is_complete: false,
+            is_observed: false,
         };
         let exchange = Rc::new(RefCell::new(exchange));
         let root = Rc::clone(root);
@@ -159,7 +159,7 @@ impl SdkStreamContext {
     /// log.
     pub fn finish_and_report_exchange(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
-        if exchange.state == StreamPhase::Purging {
+        if exchange.phase == StreamPhase::Purging {
             let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
             abi::write_proxy_log(LogLevel::Warn, &abandoned_purge_line(head.query()));
         }
@@ -185,9 +185,9 @@ impl StreamExchange {
             StreamAction::Continue => return Action::Continue,
             StreamAction::Stop => {}
             StreamAction::Respond => self.send_driver_response(),
-            StreamAction::Fail(lack) => {
-                let nothing = std::iter::empty();
-                abi::send_local_response(502, nothing, b"", lack.reason_name());
+            StreamAction::Fail(reason) => {
+                let no_headers = std::iter::empty();
+                abi::send_local_response(502, no_headers, b"", reason.reason_name());
             }
             StreamAction::Reset => abi::reset_stream(),
         }
@@ -231,7 +231,7 @@ impl StreamExchange {
         self.enter_stream_phase(StreamPhase::Passing);
         self.report_exchange();
         match step {
-            HostStep::Fail(lack) => StreamAction::Fail(*lack),
+            HostStep::Fail(reason) => StreamAction::Fail(*reason),
             _ => StreamAction::Reset,
         }
     }
@@ -241,8 +241,8 @@ impl StreamExchange {
     }
 
     /// Changes the phase, and cancels the deadline of the previous one.
-    fn enter_stream_phase(&mut self, state: StreamPhase) {
-        self.state = state;
+    fn enter_stream_phase(&mut self, phase: StreamPhase) {
+        self.phase = phase;
         self.is_timed = false;
     }
 
@@ -269,22 +269,22 @@ impl StreamExchange {
     /// Offers the driver of a forwarded request to the next stream: Envoy begins the stream of an
     /// internal redirect before any other event.
     fn offer_driver_to_redirect(&mut self) {
-        if self.state == StreamPhase::Forwarded {
+        if self.phase == StreamPhase::Forwarded {
             if let Some(driver) = self.driver.take() {
                 redirect::offer_redirected_driver(self.id, driver);
                 self.root
-                    .add_root_context_deadline(RootTimerAction::Canceled, 1);
+                    .add_root_context_deadline(RootTimerAction::OfferedDriver, 1);
             }
         }
     }
 
     /// Enqueues the exchange's probes, now that the head of the upstream request is final.
     fn enqueue_probes(&mut self) {
-        for question in self.questions.drain(..) {
-            if self.root.questions.has_probe_slot() {
+        for probe in self.probes.drain(..) {
+            if self.root.probes.has_probe_slot() {
                 let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
                 let cluster = abi::proxy_property(CLUSTER_PROPERTY);
-                self.root.questions.enqueue_probe(question, cluster, &head);
+                self.root.probes.enqueue_probe(probe, cluster, &head);
             }
         }
     }
@@ -293,13 +293,28 @@ impl StreamExchange {
     /// truncated.
     fn finish_exchange(&mut self) {
         if let (StreamPhase::Buffering | StreamPhase::Streaming, Some(driver)) =
-            (self.state, &mut self.driver)
+            (self.phase, &mut self.driver)
         {
             // the result of the abort does not matter
             let _ = driver.abort_response();
             self.enter_stream_phase(StreamPhase::Passing);
         }
         self.report_exchange();
+    }
+
+    /// Sends the driver's response at once, or in a later call of the root if it must follow the
+    /// previous response of a pipelined HTTP/1 connection.
+    fn respond_in_pipeline_order(&mut self) -> StreamAction {
+        let is_delayed = self.root.is_in_hook()
+            && self
+                .position
+                .delays_response(|| abi::proxy_property(PROTOCOL_PROPERTY));
+        if is_delayed {
+            self.enter_stream_phase(StreamPhase::Delayed);
+            self.root.wake_stream(self.id);
+            return StreamAction::Stop;
+        }
+        StreamAction::Respond
     }
 
     /// Finishes the exchange if the proxy has all of the response: stores the fill, logs and
@@ -325,7 +340,7 @@ impl ResumableStream for StreamExchange {
             return false;
         }
         self.is_timed = false;
-        match self.state {
+        match self.phase {
             _ if self.is_paced => self.send_collected_bytes(),
             StreamPhase::Buffering => self.end_buffering_window(),
             StreamPhase::Waiting | StreamPhase::Purging => self.resume_woken_operation(),
@@ -352,5 +367,7 @@ fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
 }
 
 const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
+/// Property with the version of HTTP of a request.
+const PROTOCOL_PROPERTY: &str = "request\0protocol";
 const REQUEST_BUFFER: BufferType = BufferType::HttpRequestBody;
 const RESPONSE_BUFFER: BufferType = BufferType::HttpResponseBody;

@@ -39,7 +39,7 @@ impl StreamExchange {
                     }
                     set_dynamic_metadata(Some(driver));
                 }
-                StreamAction::Respond
+                self.respond_in_pipeline_order()
             }
             _ => StreamAction::Reset,
         }

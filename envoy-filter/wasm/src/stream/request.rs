@@ -8,12 +8,12 @@ use sszip_core::exchange::drive::{
 use sszip_core::exchange::LookupRequest;
 use sszip_envoy_carrier::head::{EnvoyHeaderMap, HostMessageHead};
 use sszip_envoy_carrier::lookup::RouteIdentity;
+use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::request_inputs::RequestInputs;
 use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER};
 use crate::abi::{self, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
-use crate::pipelined::PipelinePosition;
 use crate::redirect;
 
 const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpRequestHeaders);
@@ -25,7 +25,7 @@ impl StreamExchange {
         let Some(filter) = root.filter_settings() else {
             return StreamAction::Continue;
         };
-        self.position = PipelinePosition::for_request();
+        self.position = PipelinePosition::record_request(abi::numeric_property(CONNECTION_ID_PROPERTY));
         let head = HEAD.copy_headers();
         if self.adopt_redirected_driver(&head) {
             return StreamAction::Continue;
@@ -65,7 +65,7 @@ impl StreamExchange {
                         self.look_up_request(None)
                     }
                     _ => {
-                        self.state = StreamPhase::Reading;
+                        self.phase = StreamPhase::Reading;
                         StreamAction::Stop
                     }
                 }
@@ -101,12 +101,15 @@ impl StreamExchange {
     /// Handles the request body, whose first `length` bytes have arrived,
     /// buffered bytes included.
     pub fn handle_request_body(&mut self, length: usize, is_last: bool) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Reading => {}
             StreamPhase::Waiting | StreamPhase::Purging => return StreamAction::Stop,
             _ => {
-                if !self.rest.is_empty() {
-                    abi::prepend_to_buffer(REQUEST_BUFFER, &std::mem::take(&mut self.rest));
+                if !self.pending_piece.is_empty() {
+                    abi::prepend_to_buffer(
+                        REQUEST_BUFFER,
+                        &std::mem::take(&mut self.pending_piece),
+                    );
                 }
                 return StreamAction::Continue;
             }
@@ -143,32 +146,32 @@ impl StreamExchange {
             .root
             .filter_settings()
             .map_or(0, |it| it.buffer_limit());
-        let received = self.taken.total_length() + length;
+        let received = self.buffered_pieces.total_length() + length;
         let is_too_long = self.exceeds_body_limit(received as u64, limit / 2)
             || !self.can_reserve_body(received, BodyLength::Unknown);
-        if is_too_long && self.taken.total_length() == 0 {
+        if is_too_long && self.buffered_pieces.total_length() == 0 {
             return self.look_up_request(None);
         }
         let piece = abi::copy_buffer(REQUEST_BUFFER, length).filter(|piece| piece.len() == length);
-        let Some(piece) = piece.filter(|_| self.taken.has_piece_room()) else {
+        let Some(piece) = piece.filter(|_| self.buffered_pieces.has_piece_room()) else {
             // memory is exhausted
-            self.taken.restore_to_proxy();
+            self.buffered_pieces.restore_to_proxy();
             return self.look_up_request(None);
         };
         abi::replace_buffer(REQUEST_BUFFER, b"");
         if is_too_long {
-            self.taken.restore_to_proxy();
-            self.rest = piece;
+            self.buffered_pieces.restore_to_proxy();
+            self.pending_piece = piece;
             return self.look_up_request(None);
         }
-        self.taken.push(piece);
+        self.buffered_pieces.push(piece);
         StreamAction::Stop
     }
 
     /// Completes the body, whose last `length` bytes are in the proxy's buffer.
     fn finish_request_body(&mut self, length: usize) -> StreamAction {
-        self.body_length = length + self.taken.total_length();
-        if !self.taken.restore_to_proxy() {
+        self.body_length = length + self.buffered_pieces.total_length();
+        if !self.buffered_pieces.restore_to_proxy() {
             return StreamAction::Reset;
         }
         self.look_up_buffered_body()
@@ -185,7 +188,7 @@ impl StreamExchange {
         }
         let body = self.inputs.take_body(length);
         let action = self.look_up_request(body.as_deref());
-        if self.state == StreamPhase::Waiting {
+        if self.phase == StreamPhase::Waiting {
             self.inputs.keep_body(body);
         }
         action
@@ -193,10 +196,10 @@ impl StreamExchange {
 
     /// Handles the request trailers, which end the body.
     pub fn handle_request_trailers(&mut self) -> StreamAction {
-        match self.state {
+        match self.phase {
             StreamPhase::Reading => {
                 // the proxy has the bytes that the filter let it buffer
-                let buffered = match self.taken.total_length() {
+                let buffered = match self.buffered_pieces.total_length() {
                     0 => self.body_length,
                     _ => 0,
                 };
@@ -206,7 +209,7 @@ impl StreamExchange {
                 StreamAction::Stop
             }
             // the proxy has no buffer for the rest any more
-            _ if !self.rest.is_empty() => StreamAction::Reset,
+            _ if !self.pending_piece.is_empty() => StreamAction::Reset,
             _ => StreamAction::Continue,
         }
     }
@@ -232,7 +235,7 @@ impl StreamExchange {
             None => (&self.inputs.head, &uncached, 0, None),
         };
         let lookup = LookupRequest {
-            never_anew: true,
+            no_background_update: true,
             ..route.stream_lookup_request(head, port, abi::monotonic_ms(), waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
@@ -263,13 +266,7 @@ impl StreamExchange {
             },
             HostStep::Respond => {
                 self.report_exchange();
-                // of pipelined requests, the proxy accepts two responses within one of its events
-                if self.root.is_in_hook() && self.position.delays_response() {
-                    self.enter_stream_phase(StreamPhase::Delayed);
-                    self.root.wake_stream(self.id);
-                    return StreamAction::Stop;
-                }
-                StreamAction::Respond
+                self.respond_in_pipeline_order()
             }
             HostStep::RunJob(job) => match self.run_job(job) {
                 Some(step) => self.handle_lookup_step(step),
@@ -282,7 +279,7 @@ impl StreamExchange {
 
     /// Repeats the lookup or the purge of a woken stream.
     pub(super) fn resume_woken_operation(&mut self) {
-        let act = match self.state {
+        let act = match self.phase {
             StreamPhase::Waiting => self.look_up_buffered_body(),
             StreamPhase::Purging => self.handle_purge_request(),
             StreamPhase::Delayed => StreamAction::Respond,
@@ -323,12 +320,9 @@ impl StreamExchange {
         if body.len() as u64 > limit || !abi::replace_buffer(REQUEST_BUFFER, body) {
             return false;
         }
-        let target = exchange.upstream_request_target();
-        if !target.is_empty() {
-            HEAD.set_header(":path", Some(target));
-        }
-        let length = body.len().to_string();
-        HEAD.set_header("content-length", Some(length.as_bytes()));
+        request::edit_rewritten_request_head(exchange, &HEAD);
         true
     }
 }
+
+const CONNECTION_ID_PROPERTY: &str = "connection\0id";

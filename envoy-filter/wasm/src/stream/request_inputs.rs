@@ -78,7 +78,5 @@ impl RequestInputs {
 
 /// Returns the port at which the request arrived; 0: unknown.
 fn destination_port() -> u16 {
-    let port = abi::proxy_property(PORT_PROPERTY);
-    let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
-    port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
+    u16::try_from(abi::numeric_property(PORT_PROPERTY)).unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use proxy_wasm::types::MapType;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_envoy_carrier::head::HostMessageHead;
-use sszip_envoy_carrier::response::{self, HookTimestamps, ReceivedResponseHead};
+use sszip_envoy_carrier::response::{self, ReceivedResponseHead};
 
 use super::{StreamAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
 use crate::abi::{self, StreamDirection, WasmContextHeaderMap};
@@ -19,9 +19,9 @@ const UPSTREAM_DETAILS: &[u8] = b"via_upstream";
 impl StreamExchange {
     /// Handles the response head.
     pub fn handle_response_head(&mut self, is_all: bool) -> StreamAction {
-        self.is_whole = is_all;
+        self.is_complete = is_all;
         let received = ReceivedResponseHead::read_response_head(&HEAD, is_all);
-        match self.state {
+        match self.phase {
             StreamPhase::Forwarded => {}
             StreamPhase::Responding => return self.correct_response_head(&received.head),
             _ => return self.drop_misused_driver(),
@@ -29,13 +29,10 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
-        let now = HookTimestamps {
-            monotonic: abi::monotonic_ms(),
-            wall: abi::unix_seconds(),
-        };
-        while let Some(question) = driver.take_node_probe(None, now.monotonic) {
+        let now = abi::read_host_clocks();
+        while let Some(probe) = driver.take_node_probe(None, now.monotonic) {
             // a probe is sent when the upstream request is final
-            self.questions.push(question);
+            self.probes.push(probe);
         }
         let status = received.head.status();
         let details = abi::proxy_property(RESPONSE_DETAILS_PROPERTY);
@@ -55,7 +52,7 @@ impl StreamExchange {
         };
         match step {
             step @ (HostStep::Pass | HostStep::Observe) => {
-                self.is_shown = matches!(step, HostStep::Observe);
+                self.is_observed = matches!(step, HostStep::Observe);
                 self.edit_response_head();
                 self.enter_stream_phase(StreamPhase::PassingBody);
                 self.finish_sent_response(is_all);
@@ -67,9 +64,9 @@ impl StreamExchange {
                 StreamAction::Continue
             }
             // a body is added to a response without one
-            HostStep::Buffer if is_all => self.finish_withheld_response(),
+            HostStep::Buffer if is_all => self.finish_buffered_response(),
             HostStep::Buffer => {
-                self.state = StreamPhase::Buffering;
+                self.phase = StreamPhase::Buffering;
                 StreamAction::Stop
             }
             step => self.fail_exchange(&step),
@@ -84,8 +81,8 @@ impl StreamExchange {
     /// included.
     pub fn handle_response_body(&mut self, length: usize, is_last: bool) -> StreamAction {
         self.has_body = true;
-        self.is_whole = is_last;
-        match self.state {
+        self.is_complete = is_last;
+        match self.phase {
             StreamPhase::Passing if self.is_paced => match copy_received_body(length) {
                 Some(piece) => self.collect_for_next_deadline(&piece),
                 None => StreamAction::Reset,
@@ -97,7 +94,7 @@ impl StreamExchange {
             | StreamPhase::Delayed
             | StreamPhase::Forwarded
             | StreamPhase::Responding => StreamAction::Continue,
-            StreamPhase::PassingBody if !self.is_shown && !self.is_paced => {
+            StreamPhase::PassingBody if !self.is_observed && !self.is_paced => {
                 self.finish_sent_response(is_last);
                 StreamAction::Continue
             }
@@ -164,7 +161,7 @@ impl StreamExchange {
             _ => driver.handle_body_piece(piece),
         };
         match step {
-            Ok(HostStep::Await) if is_last => self.finish_withheld_response(),
+            Ok(HostStep::Await) if is_last => self.finish_buffered_response(),
             Ok(HostStep::Await) => {
                 self.is_buffered = true;
                 self.arm_driver_deadline();
@@ -203,7 +200,7 @@ impl StreamExchange {
     }
 
     /// Ends a body whose head is withheld.
-    fn finish_withheld_response(&mut self) -> StreamAction {
+    fn finish_buffered_response(&mut self) -> StreamAction {
         match self.driver.as_mut().map(ExchangeDriver::handle_body_end) {
             Some(Ok(step)) => self.send_complete_response(step),
             _ => StreamAction::Reset,
@@ -262,9 +259,9 @@ impl StreamExchange {
 
     /// Handles the response trailers, which end the body.
     pub fn handle_response_trailers(&mut self) -> StreamAction {
-        self.is_whole = true;
-        match self.state {
-            StreamPhase::Buffering => self.finish_withheld_response(),
+        self.is_complete = true;
+        match self.phase {
+            StreamPhase::Buffering => self.finish_buffered_response(),
             StreamPhase::Streaming => self.send_compressed_piece(b"", true),
             StreamPhase::PassingBody => {
                 self.finish_sent_response(true);

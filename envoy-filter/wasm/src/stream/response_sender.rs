@@ -54,7 +54,8 @@ impl StreamExchange {
                 .filter(|(known, _)| *known == name.as_bytes())
                 .map(|(_, value)| value);
             // other filters may change a body, and remove its length
-            let is_removable = name == "content-type" || name == "content-length" && self.is_whole;
+            let is_removable =
+                name == "content-type" || name == "content-length" && self.is_complete;
             let is_taken = is_removable && lines.clone().next().is_none();
             if edit
                 .value
@@ -77,7 +78,7 @@ impl StreamExchange {
             .map_or(0, |it| it.buffer_limit());
         let is_long = self.is_buffered && body.len() as u64 > limit;
         let has_place = self.has_body || body.is_empty();
-        match (is_long || !has_place, self.is_whole) {
+        match (is_long || !has_place, self.is_complete) {
             (false, _) => self.replace_received_bytes(body),
             (true, true) => send_as_local_response(body),
             // a response that cannot be sent this way was not to be buffered
@@ -122,10 +123,10 @@ impl StreamExchange {
     /// Collects bytes of a paced response, and sends them at the next deadline.
     pub(super) fn collect_for_next_deadline(&mut self, bytes: &[u8]) -> StreamAction {
         abi::replace_buffer(RESPONSE_BUFFER, b"");
-        if self.paced.try_reserve(bytes.len()).is_err() {
+        if self.paced_bytes.try_reserve(bytes.len()).is_err() {
             return StreamAction::Reset;
         }
-        self.paced.extend_from_slice(bytes);
+        self.paced_bytes.extend_from_slice(bytes);
         self.set_deadline_in(PACING_MS);
         StreamAction::Stop
     }
@@ -133,8 +134,8 @@ impl StreamExchange {
     /// Sends the bytes that were collected for a deadline.
     pub(super) fn send_collected_bytes(&mut self) {
         self.is_timed = false;
-        let paced = std::mem::take(&mut self.paced);
-        abi::replace_buffer(RESPONSE_BUFFER, &paced);
+        let bytes = std::mem::take(&mut self.paced_bytes);
+        abi::replace_buffer(RESPONSE_BUFFER, &bytes);
         abi::resume_stream(StreamDirection::Response);
     }
 

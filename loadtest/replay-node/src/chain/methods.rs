@@ -137,8 +137,8 @@ fn block_result(
     };
     let block = view.generated_block_contents(at);
     let mut shown = match full {
-        true => json!(block.with_transactions()),
-        false => json!(block.with_hashes()),
+        true => json!(block.view_with_transactions()),
+        false => json!(block.view_with_hashes()),
     };
     if at == ResolvedBlock::Pending {
         for name in ["hash", "miner", "nonce"] {

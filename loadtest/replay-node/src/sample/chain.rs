@@ -233,11 +233,11 @@ impl Block {
         }
     }
 
-    pub fn with_transactions(&self) -> impl Serialize + '_ {
+    pub fn view_with_transactions(&self) -> impl Serialize + '_ {
         self.serializable_view(self.transactions.as_slice())
     }
 
-    pub fn with_hashes(&self) -> impl Serialize + '_ {
+    pub fn view_with_hashes(&self) -> impl Serialize + '_ {
         self.serializable_view(TransactionsAsHashes(&self.transactions))
     }
 

@@ -97,10 +97,10 @@ fn add_block(
     };
     let by_hash = |rest: &str| [format!("[\"{hash}\"{rest}]")];
 
-    let full = block.with_transactions();
+    let full = block.view_with_transactions();
     builder.add_sample_result("eth_getBlockByNumber", &by_name(",true"), &full);
     builder.add_sample_result("eth_getBlockByHash", &by_hash(",true"), &full);
-    let short = block.with_hashes();
+    let short = block.view_with_hashes();
     builder.add_sample_result("eth_getBlockByNumber", &by_name(",false"), &short);
     builder.add_sample_result("eth_getBlockByHash", &by_hash(",false"), &short);
 
@@ -258,7 +258,7 @@ mod tests {
             let block = Block::generate_block(&world, &mut dice, HEAD_NUMBER, 20_000);
             let traces = traces::block_traces(&world, &mut dice, &block);
             let flat = traces::flatten_traces(&block, &traces);
-            let full = block.with_transactions();
+            let full = block.view_with_transactions();
             let all = serde_json::to_string(&(full, &block.receipts, &traces, flat));
             all.unwrap()
         };

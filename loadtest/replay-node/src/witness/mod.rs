@@ -173,7 +173,7 @@ impl WitnessGenerator {
     }
 
     /// Returns a generator of another size that shares the pool.
-    pub fn with_size(&self, size: WitnessByteSize) -> Self {
+    pub fn copy_with_size(&self, size: WitnessByteSize) -> Self {
         Self {
             size,
             ..self.clone()

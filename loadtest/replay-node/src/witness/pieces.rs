@@ -329,7 +329,7 @@ mod tests {
     fn announced_length_equals_the_length_of_all_pieces() {
         let pool = WitnessGenerator::new(3, WitnessByteSize(0));
         for size in [0, 1, 1000, 30_000, 150_000] {
-            let witness = pool.with_size(WitnessByteSize(size));
+            let witness = pool.copy_with_size(WitnessByteSize(size));
             for shape in [
                 WitnessFormat::Object,
                 WitnessFormat::Rlp,
@@ -360,7 +360,7 @@ mod tests {
         let pool = WitnessGenerator::new(3, WitnessByteSize(0));
         for size in [100_000, 3_000_000] {
             let len = whole(
-                &pool.with_size(WitnessByteSize(size)),
+                &pool.copy_with_size(WitnessByteSize(size)),
                 WitnessFormat::Object,
             )
             .len() as u64;

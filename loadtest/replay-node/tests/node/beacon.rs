@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 use sszip_core::ssz::{check_ssz, Fork, Preset, Schema};
 
-use super::support::{End, Node, Response, Scratch};
+use super::support::{Node, Response, ResponseEnd, TemporaryFolder};
 
 const PATH: &str = "/eth/v1/beacon/states/9/pending_consolidations";
 const JSON: &str =
@@ -14,8 +14,8 @@ const TAKES_JSON: &str = "application/json";
 const TAKES_BOTH: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
 
 /// Creates a folder with the page in these formats.
-fn recorded(json: bool, ssz: bool) -> Scratch {
-    let folder = Scratch::new();
+fn recorded(json: bool, ssz: bool) -> TemporaryFolder {
+    let folder = TemporaryFolder::new();
     let name = &PATH[1..];
     if json {
         folder.write(&format!("{name}.json"), JSON.replace(",\"", " , \""));
@@ -99,7 +99,7 @@ fn missing_format_is_converted_with_the_beacon_option() {
 
 #[test]
 fn page_without_an_ssz_type_is_served_as_json() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     folder.write("eth/v1/node/version.json", r#"{"data":{"version":"x"}}"#);
     let node = Node::on(&["--beacon", "ssz", folder.path()]);
     let page = node.get("/eth/v1/node/version");
@@ -112,7 +112,7 @@ fn page_without_an_ssz_type_is_served_as_json() {
 
 #[test]
 fn page_that_cannot_be_converted_is_named_in_a_warning() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let name = &PATH[1..];
     folder.write(&format!("{name}.ssz"), SSZ);
     folder.write(
@@ -185,8 +185,11 @@ fn format_and_corruption_options_change_the_response() {
     assert_eq!(at("corrupt=99", TAKES_SSZ).body, SSZ);
     assert_eq!(at("truncate=15", TAKES_SSZ).body, SSZ[..15]);
     let cut = at("cut=3", TAKES_SSZ);
-    assert_eq!((cut.body.as_slice(), cut.end), (&SSZ[..3], End::Closed));
-    assert_eq!(at("cut=3&reset=1", TAKES_SSZ).end, End::Reset);
+    assert_eq!(
+        (cut.body.as_slice(), cut.end),
+        (&SSZ[..3], ResponseEnd::Closed)
+    );
+    assert_eq!(at("cut=3&reset=1", TAKES_SSZ).end, ResponseEnd::Reset);
 
     let coded = at("gzip=always&framing=chunked&piece=5&corrupt=0", TAKES_SSZ);
     assert_eq!(coded.gunzipped().unwrap(), [b"\xff", &SSZ[1..]].concat());
@@ -206,7 +209,7 @@ fn format_and_corruption_options_change_the_response() {
 
 #[test]
 fn recorded_headers_are_sent_with_the_page() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     folder.write(
         "eth/v3/validator/blocks/1.json",
         r#"{"version":"x","data":{}}"#,
@@ -229,7 +232,7 @@ fn recorded_headers_are_sent_with_the_page() {
 
 #[test]
 fn page_is_served_to_a_post_query() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let path = "/eth/v1/beacon/states/head/validator_identities";
     let json = r#"{"data":[{"index":"1","pubkey":"PUBKEY","activation_epoch":"2"}]}"#
         .replace("PUBKEY", &format!("0x{}", "07".repeat(48)));
@@ -254,7 +257,7 @@ fn page_is_served_to_a_post_query() {
 
 #[test]
 fn page_option_serves_files_at_their_paths() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     folder.write("a.json", JSON);
     folder.write("b.ssz", SSZ);
     let pages = [("1", "a.json"), ("2", "a.json"), ("2", "b.ssz")].map(|(id, file)| {

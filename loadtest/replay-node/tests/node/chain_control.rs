@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 
 use super::chain::{hex, number, Chain};
-use super::support::{call, End};
+use super::support::{call, ResponseEnd};
 
 fn hash_at(chain: &Chain, height: u64) -> Value {
     chain.result("eth_getBlockByNumber", &json!([hex(height), false]))["hash"].clone()
@@ -216,7 +216,7 @@ fn delayed_response_shows_the_state_at_its_request() {
     let mut response = page.head();
     page.body(&mut response);
     assert!(response.text().contains("\"slot\":\"200\""));
-    assert_eq!(response.end, End::Complete);
+    assert_eq!(response.end, ResponseEnd::Complete);
 
     // With a delay without end, delayed responses don't arrive and others do.
     for method in ["eth_blockNumber", "GET"] {
@@ -230,7 +230,7 @@ fn delayed_response_shows_the_state_at_its_request() {
     // The end of the delay sends the delayed responses.
     let mut response = batch.head();
     batch.body(&mut response);
-    assert_eq!(response.end, End::Complete);
+    assert_eq!(response.end, ResponseEnd::Complete);
     assert!(page.is_silent());
     assert_eq!(chain.head(), 201);
     hold("*", 600_000);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::Value;
 
-use super::support::{Node, Scratch};
+use super::support::{Node, TemporaryFolder};
 
 /// A recorded request and its response.
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ fn recorded_values_are_converted_to_the_other_format() {
         return;
     };
     let beacon = corpus.join("beacon");
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     folder.write("state.headers", "Eth-Consensus-Version: phase0\n");
     let (state, block) = (
         "/eth/v2/debug/beacon/states/genesis",

@@ -1,6 +1,6 @@
 //! Responses that violate HTTP or their own head.
 
-use super::support::{block_call, call, Client, End, Node};
+use super::support::{block_call, call, Client, Node, ResponseEnd};
 
 /// 39 bytes.
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
@@ -16,10 +16,10 @@ fn body_with_a_length_is_cut_at_every_position() {
         let response = node.post(&format!("/?cut={cut}"), &chain_id());
         assert_eq!(response.header("content-length").as_deref(), Some("39"));
         assert_eq!(response.text(), &ANSWER[..cut]);
-        assert_eq!(response.end, End::Closed, "{cut}");
+        assert_eq!(response.end, ResponseEnd::Closed, "{cut}");
     }
     let uncut = node.post("/?cut=39", &chain_id());
-    assert_eq!((uncut.text(), uncut.end), (ANSWER, End::Complete));
+    assert_eq!((uncut.text(), uncut.end), (ANSWER, ResponseEnd::Complete));
 }
 
 #[test]
@@ -30,11 +30,11 @@ fn chunked_body_is_cut_at_every_position() {
         let target = format!("/?framing=chunked&piece=16&pause_ms=1&cut={cut}");
         let response = node.post(&target, &chain_id());
         assert_eq!(response.text(), &ANSWER[..cut]);
-        assert_eq!(response.end, End::Closed, "{cut}");
+        assert_eq!(response.end, ResponseEnd::Closed, "{cut}");
         assert_eq!(response.chunks.first(), Some(&16));
     }
     let uncut = node.post("/?framing=chunked&piece=16&cut=99", &chain_id());
-    assert_eq!((uncut.text(), uncut.end), (ANSWER, End::Complete));
+    assert_eq!((uncut.text(), uncut.end), (ANSWER, ResponseEnd::Complete));
     assert_eq!(uncut.chunks, [16, 16, 7]);
 }
 
@@ -45,12 +45,18 @@ fn gzipped_body_is_cut_or_truncated() {
         let target = format!("/?gzip=always&framing={framing}&cut=1000");
         let response = node.post(&target, &block_call());
         assert_eq!(response.header("content-encoding").as_deref(), Some("gzip"));
-        assert_eq!((response.body.len(), response.end), (1000, End::Closed));
+        assert_eq!(
+            (response.body.len(), response.end),
+            (1000, ResponseEnd::Closed)
+        );
         response.gunzipped().unwrap_err();
     }
     // The message is complete, and its gzip member is truncated.
     let response = node.post("/?gzip=always&truncate=1000", &block_call());
-    assert_eq!((response.body.len(), response.end), (1000, End::Complete));
+    assert_eq!(
+        (response.body.len(), response.end),
+        (1000, ResponseEnd::Complete)
+    );
     response.gunzipped().unwrap_err();
 }
 
@@ -58,7 +64,7 @@ fn gzipped_body_is_cut_or_truncated() {
 fn cut_with_reset_resets_the_connection() {
     let node = Node::start(&[]);
     let response = node.post("/?cut=0&reset=1", &chain_id());
-    assert_eq!((response.end, response.body.len()), (End::Reset, 0));
+    assert_eq!((response.end, response.body.len()), (ResponseEnd::Reset, 0));
 }
 
 #[test]
@@ -94,7 +100,7 @@ fn response_is_completed_after_a_stall_with_a_duration() {
             let response = node.post(&target, &chain_id());
             assert_eq!(
                 (response.text(), response.end),
-                (ANSWER, End::Complete),
+                (ANSWER, ResponseEnd::Complete),
                 "{target}"
             );
         }
@@ -111,7 +117,10 @@ fn error_option_sends_an_html_page() {
         ("/", call("1", "eth_syncing", "[]"), 502),
     ] {
         let response = client.post(target, "", &body);
-        assert_eq!((response.status, response.end), (status, End::Complete));
+        assert_eq!(
+            (response.status, response.end),
+            (status, ResponseEnd::Complete)
+        );
         assert_eq!(
             response.header("content-type").as_deref(),
             Some("text/html")
@@ -121,7 +130,7 @@ fn error_option_sends_an_html_page() {
     let cut = node.post("/?error=504&cut=10", &chain_id());
     assert_eq!(
         (cut.status, cut.text(), cut.end),
-        (504, "<html>\r\n<h", End::Closed)
+        (504, "<html>\r\n<h", ResponseEnd::Closed)
     );
 }
 
@@ -142,12 +151,15 @@ fn length_off_option_changes_content_length_only() {
     let node = Node::start(&[]);
     let long = node.post("/?length_off=5", &chain_id());
     assert_eq!(long.header("content-length").as_deref(), Some("44"));
-    assert_eq!((long.text(), long.end), (ANSWER, End::Closed));
+    assert_eq!((long.text(), long.end), (ANSWER, ResponseEnd::Closed));
 
     let mut client = node.client();
     let short = client.post("/?length_off=-5", "", &chain_id());
     assert_eq!(short.header("content-length").as_deref(), Some("34"));
-    assert_eq!((short.text(), short.end), (&ANSWER[..34], End::Complete));
+    assert_eq!(
+        (short.text(), short.end),
+        (&ANSWER[..34], ResponseEnd::Complete)
+    );
     assert_eq!(client.rest(), &ANSWER.as_bytes()[34..]);
 
     let nothing = node.post("/?length_off=-500", &chain_id());
@@ -196,7 +208,7 @@ fn fault_occurs_after_responses_on_the_same_connection() {
         assert_eq!(client.post("/", "", &chain_id()).text(), ANSWER);
     }
     let cut = client.post("/?cut=3", "", &chain_id());
-    assert_eq!((cut.text(), cut.end), (&ANSWER[..3], End::Closed));
+    assert_eq!((cut.text(), cut.end), (&ANSWER[..3], ResponseEnd::Closed));
     assert_eq!(client.rest(), b"");
     drop(client);
     node.await_stat("/connections/open", 1);
@@ -221,19 +233,19 @@ fn responses_before_a_pipelined_fault_are_complete() {
         client.body(&mut response);
         ends.push((response.body.len() > 3, response.end));
     }
-    let whole = (true, End::Complete);
-    assert_eq!(ends, [whole, whole, (false, End::Closed)]);
+    let whole = (true, ResponseEnd::Complete);
+    assert_eq!(ends, [whole, whole, (false, ResponseEnd::Closed)]);
 }
 
 #[test]
 fn faults_occur_on_a_unix_socket_too() {
-    let folder = super::support::Scratch::new();
+    let folder = super::support::TemporaryFolder::new();
     let path = folder.0.join("node.sock");
     let listen = format!("unix:{}", path.display());
     let node = Node::start(&["--listen", &listen]);
     let post = |target: &str| Client::unix(&path).post(target, "", &chain_id());
     assert_eq!(post("/").text(), ANSWER);
     let cut = post("/?cut=3&reset=1");
-    assert_eq!((cut.text(), cut.end), (&ANSWER[..3], End::Closed));
+    assert_eq!((cut.text(), cut.end), (&ANSWER[..3], ResponseEnd::Closed));
     assert_eq!(node.stats()["methods"]["eth_chainId"], 2);
 }

@@ -1,6 +1,6 @@
 //! Lengths, chunks and codings of responses that conform to HTTP.
 
-use super::support::{block_call, call, End, Node};
+use super::support::{block_call, call, Node, ResponseEnd};
 
 const ASKS_GZIP: &str = "Accept-Encoding: gzip\r\n";
 
@@ -87,7 +87,7 @@ fn chunks_have_the_size_of_the_piece_option() {
         let other_id = block_call().replacen("\"id\":1", "\"id\":2", 1);
         let target = format!("/?framing=chunked&piece={piece}{pause}");
         let response = node.post(&target, &other_id);
-        assert_eq!(response.end, End::Complete);
+        assert_eq!(response.end, ResponseEnd::Complete);
         let expected = whole.text().replacen("\"id\":1", "\"id\":2", 1);
         assert!(response.text() == expected);
         let (last, full) = response.chunks.split_last().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use super::support::{call, few_recordings, Client, Node, Scratch};
+use super::support::{call, few_recordings, Client, Node, TemporaryFolder};
 
 fn run(args: &[&str]) -> (bool, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_replay-node"))
@@ -47,7 +47,7 @@ fn signal_stops_the_node_after_the_current_response() {
 
 #[test]
 fn node_listens_on_tcp_and_unix_sockets_and_removes_its_socket_file() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let path = folder.0.join("node.sock");
     let listen = format!("unix:{}", path.display());
     // The socket file of a killed node is replaced.
@@ -83,7 +83,7 @@ fn node_listens_on_tcp_and_unix_sockets_and_removes_its_socket_file() {
 
 #[test]
 fn socket_in_use_is_not_replaced() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let path = folder.0.join("node.sock");
     let _owner = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let listen = format!("unix:{}", path.display());
@@ -124,7 +124,7 @@ fn invalid_argument_is_named_in_the_error() {
         assert_eq!(stdout, "");
         assert!(stderr.contains(expected), "{args:?}: {stderr}");
     }
-    let empty = Scratch::new();
+    let empty = TemporaryFolder::new();
     let (success, _, stderr) = run(&[empty.path()]);
     assert!(!success && stderr.contains("nothing to serve"), "{stderr}");
 }

@@ -1,10 +1,10 @@
 //! Folders of recordings, and the exact bytes that are served from them.
 
-use super::support::{call, Node, Scratch};
+use super::support::{call, Node, TemporaryFolder};
 
 #[test]
 fn responses_are_compact_and_otherwise_as_recorded() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let recorded = r#"[ { "test": {"id": "x"}, "request" : {"jsonrpc":"2.0","method":"m","params":[ { "b" : 1, "a" : 2 } ],"id":1},
         "response" : { "id" : 1 , "result" : { "z" : 1e400, "a" : [ 1.0, -0, 0.10, 18446744073709551616 ],
             "s" : " \u00e9 \" \\ \/ é ", "" : { } , "id" : 5 },
@@ -25,7 +25,7 @@ fn responses_are_compact_and_otherwise_as_recorded() {
 
 #[test]
 fn json_file_is_served_as_a_page_at_its_path() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     folder.write(
         "eth/v1/node/version.json",
         "{ \"data\" : {\"version\" : \"a b\"} }\n",
@@ -45,7 +45,7 @@ fn json_file_is_served_as_a_page_at_its_path() {
 
 #[test]
 fn broken_file_is_named_in_a_warning_and_the_rest_is_served() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     folder.write("m/test_1.json", "[{\"request\":");
     folder.write("m/test_2.json", r#"[{"request":{"method":"m"}}]"#);
     folder.write(
@@ -68,7 +68,7 @@ fn broken_file_is_named_in_a_warning_and_the_rest_is_served() {
 
 #[test]
 fn recordings_of_all_folders_are_served() {
-    let (one, two) = (Scratch::new(), Scratch::new());
+    let (one, two) = (TemporaryFolder::new(), TemporaryFolder::new());
     one.write(
         "m/test_1.json",
         r#"[{"request":{"method":"m"},"response":{"id":1,"result":1}}]"#,

@@ -1,6 +1,6 @@
 //! JSON-RPC and GET over HTTP.
 
-use super::support::{call, End, Node, Scratch};
+use super::support::{call, Node, ResponseEnd, TemporaryFolder};
 
 #[test]
 fn id_is_returned_in_the_notation_of_the_request() {
@@ -96,7 +96,7 @@ fn batch_response_omits_notifications() {
 
 #[test]
 fn lenient_node_responds_to_params_that_were_not_recorded() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let pairs = r#"[{"request":{"method":"m","params":[1]},"response":{"id":1,"result":"first"}},
         {"request":{"method":"m","params":[2]},"response":{"id":1,"result":"second"}}]"#;
     folder.write("m/test_01.json", pairs);
@@ -160,6 +160,6 @@ fn invalid_option_is_refused_with_400() {
     let header = client.post("/", "X-Replay: status=418&framing=chunked\r\n", &body);
     assert_eq!(
         (header.status, header.chunks.len(), header.end),
-        (418, 1, End::Complete)
+        (418, 1, ResponseEnd::Complete)
     );
 }

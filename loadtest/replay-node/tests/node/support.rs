@@ -18,7 +18,7 @@ const READ_LIMIT: Duration = Duration::from_secs(20);
 pub struct Node {
     child: Child,
     /// Folder of the default recordings, unless the test supplied others.
-    recordings: Option<Scratch>,
+    recordings: Option<TemporaryFolder>,
     stdout: BufReader<std::process::ChildStdout>,
     pub port: u16,
 }
@@ -123,7 +123,7 @@ impl Drop for Node {
 
 /// The way in which a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ResponseEnd {
     /// Complete by its framing.
     Complete,
     /// The connection was closed earlier.
@@ -140,7 +140,7 @@ pub struct Response {
     headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub chunks: Vec<usize>,
-    pub end: End,
+    pub end: ResponseEnd,
 }
 
 impl Response {
@@ -254,7 +254,7 @@ impl<S: Read + Write> Client<S> {
             headers,
             body: Vec::new(),
             chunks: Vec::new(),
-            end: End::Complete,
+            end: ResponseEnd::Complete,
         }
     }
 
@@ -277,7 +277,7 @@ impl<S: Read + Write> Client<S> {
                     return;
                 }
             }
-            if response.end == End::Complete {
+            if response.end == ResponseEnd::Complete {
                 self.line_end(response);
             }
         } else if let Some(length) = response.header("content-length") {
@@ -295,7 +295,7 @@ impl<S: Read + Write> Client<S> {
                 Some(usize::from_str_radix(line.trim_end(), 16).expect("a chunk has a size"))
             }
             Ok(_) => {
-                response.end = End::Closed;
+                response.end = ResponseEnd::Closed;
                 None
             }
             Err(error) => {
@@ -311,7 +311,7 @@ impl<S: Read + Write> Client<S> {
             Ok(()) => assert_eq!(&bytes, b"\r\n"),
             Err(error) => response.end = end_of(&error),
         }
-        response.end == End::Complete
+        response.end == ResponseEnd::Complete
     }
 
     /// Reads `len` bytes of a body, or all up to the end; returns false if they ended early.
@@ -325,19 +325,19 @@ impl<S: Read + Write> Client<S> {
             .read_to_end(&mut response.body);
         match read {
             Ok(_) if len.is_some_and(|len| response.body.len() < before + len) => {
-                response.end = End::Closed;
+                response.end = ResponseEnd::Closed;
             }
             Ok(_) => (),
             Err(error) => response.end = end_of(&error),
         }
-        response.end == End::Complete
+        response.end == ResponseEnd::Complete
     }
 }
 
-fn end_of(error: &io::Error) -> End {
+fn end_of(error: &io::Error) -> ResponseEnd {
     match error.kind() {
-        ErrorKind::UnexpectedEof => End::Closed,
-        ErrorKind::ConnectionReset => End::Reset,
+        ErrorKind::UnexpectedEof => ResponseEnd::Closed,
+        ErrorKind::ConnectionReset => ResponseEnd::Reset,
         _ => unexpected(&error.to_string()),
     }
 }
@@ -350,9 +350,9 @@ fn unexpected(text: &str) -> ! {
 }
 
 /// A temporary folder of one test, removed when this is dropped.
-pub struct Scratch(pub PathBuf);
+pub struct TemporaryFolder(pub PathBuf);
 
-impl Scratch {
+impl TemporaryFolder {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -374,7 +374,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -382,8 +382,8 @@ impl Drop for Scratch {
 
 /// Creates a few recordings of different sizes. Most tests need no more, and a debug build takes
 /// seconds to generate the sample.
-pub fn few_recordings() -> Scratch {
-    let folder = Scratch::new();
+pub fn few_recordings() -> TemporaryFolder {
+    let folder = TemporaryFolder::new();
     let hashes = (0..400_u64).map(|index| {
         let hash = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         format!("\"0x{hash:064x}\"")

@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::{json, Value};
 
-use super::support::{call, Client, End, Node, Response, Scratch};
+use super::support::{call, Client, Node, Response, ResponseEnd, TemporaryFolder};
 
 const WITNESS: &str = "debug_executionWitness";
 
 fn result_of(response: &Response) -> Value {
-    assert_eq!(response.end, End::Complete);
+    assert_eq!(response.end, ResponseEnd::Complete);
     let json: Value = serde_json::from_slice(&response.body).expect("JSON comes");
     assert_eq!(json["id"], 1);
     json["result"].clone()
@@ -87,7 +87,7 @@ fn witness_is_cut_reset_truncated_and_corrupted_by_options() {
     let whole = send(&node, "/", WITNESS).body;
     let cut = send(&node, "/?cut=300000", WITNESS);
     assert_eq!(cut.header("content-length"), Some(whole.len().to_string()));
-    assert!(cut.body == whole[..300_000] && cut.end == End::Closed);
+    assert!(cut.body == whole[..300_000] && cut.end == ResponseEnd::Closed);
     let reset = send(
         &node,
         "/?framing=chunked&piece=65536&cut=400000&reset=1",
@@ -95,7 +95,7 @@ fn witness_is_cut_reset_truncated_and_corrupted_by_options() {
     );
     assert!(whole.starts_with(&reset.body));
     let short = send(&node, "/?truncate=1000", WITNESS);
-    assert!(short.body == whole[..1000] && short.end == End::Complete);
+    assert!(short.body == whole[..1000] && short.end == ResponseEnd::Complete);
     let corrupt = send(&node, "/?corrupt=5000", WITNESS).body;
     assert_eq!((corrupt[5000], corrupt.len()), (0xff, whole.len()));
 }
@@ -133,7 +133,7 @@ fn rest_route_returns_the_witness_in_ssz_and_json() {
     let node = Node::start(&["--witness", "300k"]);
     let object = result_of(&send(&node, "/", WITNESS));
     let ssz = submit(&node, ROUTE, "");
-    assert_eq!((ssz.status, ssz.end), (200, End::Complete));
+    assert_eq!((ssz.status, ssz.end), (200, ResponseEnd::Complete));
     let of_type = |response: &Response| response.header("content-type").unwrap();
     assert_eq!(of_type(&ssz), "application/octet-stream");
     let length = ssz.body.len().to_string();
@@ -195,11 +195,11 @@ fn rest_route_applies_the_delivery_options() {
     assert_eq!(at("").header("x-of").as_deref(), Some("route"));
     let cut = at("cut=200000");
     assert_eq!(cut.header("content-length"), Some(whole.len().to_string()));
-    assert!(cut.body == whole[..200_000] && cut.end == End::Closed);
+    assert!(cut.body == whole[..200_000] && cut.end == ResponseEnd::Closed);
     assert!(whole.starts_with(&at("framing=chunked&piece=65536&cut=200000&reset=1").body));
     assert!(at("truncate=1000").body == whole[..1000]);
     assert_eq!(at("corrupt=12").body[12], 0xff);
-    assert_eq!(at("length_off=5").end, End::Closed);
+    assert_eq!(at("length_off=5").end, ResponseEnd::Closed);
     assert_eq!(at("error=503").header("content-type").unwrap(), "text/html");
     for (status, name) in [
         (400, "invalid-request"),
@@ -279,7 +279,7 @@ fn invalid_payload_submission_is_refused() {
 
 #[test]
 fn recorded_witness_precedes_generated_ones_in_calls_and_batches() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let request = call("1", WITNESS, "[\"0x1\"]");
     folder.write(
         "w.json",
@@ -316,7 +316,7 @@ fn peak(pid: u32) -> usize {
 
 #[test]
 fn large_witness_is_not_buffered() {
-    let folder = Scratch::new();
+    let folder = TemporaryFolder::new();
     let path = folder.0.join("node.sock");
     let listen = format!("unix:{}", path.display());
     let node = Node::start(&["--witness", "60M", "--listen", &listen]);

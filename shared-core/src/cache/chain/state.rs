@@ -28,7 +28,7 @@ pub struct ShownBlock {
     /// Height of the block.
     pub height: u64,
     /// Whether the response was the block itself and not a part of it. A sequencer has receipts of
-    /// a block before it is sealed; the block itself is news then.
+    /// a block before it is sealed; the block itself is new then.
     pub is_block: bool,
 }
 
@@ -228,7 +228,7 @@ impl ChainState {
     }
 
     /// Records a block that a response has shown to a client. A block above the head expires
-    /// entries about the former head. Returns whether the block was news.
+    /// entries about the former head. Returns whether the block was new.
     pub fn record_shown_block(&mut self, sighting: ShownBlock) -> bool {
         let is_news = self.is_unseen_block(sighting);
         if is_news {
@@ -344,12 +344,12 @@ impl ChainState {
         is_news
     }
 
-    /// Whether `news` differs from this state only by a newer head and by shown blocks.
-    pub(super) fn is_only_extended_by(&self, news: &Self) -> bool {
-        self.epoch <= news.epoch
-            && self.epoch >= news.since
-            && self.head <= news.head
-            && news.reorgs.iter().all(|(since, _)| *since <= self.epoch)
+    /// Whether `other` differs from this state only by a newer head and by shown blocks.
+    pub(super) fn is_only_extended_by(&self, other: &Self) -> bool {
+        self.epoch <= other.epoch
+            && self.epoch >= other.since
+            && self.head <= other.head
+            && other.reorgs.iter().all(|(since, _)| *since <= self.epoch)
     }
 
     /// Whether an entry that was fetched in `epoch` and depends on the blocks up to `height` is

@@ -237,10 +237,10 @@ fn unconfirmed_head_is_dropped_after_some_new_heads() {
 fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
     let chain = chain();
     let seen_after = |head| {
-        let mut news = chain.copy_chain_state();
-        news.seen = head;
-        news.head = Some(head);
-        chain.apply_owner_state(news);
+        let mut published = chain.copy_chain_state();
+        published.seen = head;
+        published.head = Some(head);
+        chain.apply_owner_state(published);
         chain.copy_chain_state().seen
     };
     assert!(chain.record_reported_head_height(150));

@@ -122,10 +122,11 @@ pub struct EntryMetadata {
     /// length or a content coding.
     #[serde(skip)]
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Time at which the request was sent to the node, in milliseconds of the caller's clock.
+    /// Time at which the request was sent to the node, or a script set the value, in milliseconds
+    /// of the caller's clock.
     #[serde(skip)]
-    pub stored_at: u64,
-    /// Age at that time in seconds (RFC 9111, 5.1).
+    pub requested_at: u64,
+    /// Age at `requested_at` in seconds (RFC 9111, 5.1).
     pub age: u64,
     /// Whether the node has sent an `ETag` or `Last-Modified`, so that the entry can be
     /// revalidated.
@@ -152,7 +153,7 @@ impl Default for EntryMetadata {
         Self {
             status: 200,
             fields: Vec::new(),
-            stored_at: 0,
+            requested_at: 0,
             age: 0,
             revalidates: false,
             stale: StaleDirectives::default(),
@@ -322,12 +323,12 @@ impl CacheEntry {
         }
     }
 
-    /// Creates an entry without content, of a request that was sent at `sent_at`.
-    pub(in crate::cache) fn empty_at(sent_at: u64) -> Self {
+    /// Creates an entry without content, whose request was sent at `requested_at`.
+    pub(in crate::cache) fn without_content(requested_at: u64) -> Self {
         let payload = EntryPayload::Raw(Vec::new().into());
         let meta = EntryMetadata::default();
         Self::new(EnvelopeBytes::envelope_without_bytes(), payload, meta)
-            .with_stored_time_and_ttl(sent_at, 0)
+            .with_lifetime(requested_at, 0)
     }
 
     /// Returns the bytes of the response around its id and its payload.
@@ -350,11 +351,11 @@ impl CacheEntry {
         self.response_metadata.class == LifetimeClass::Nothing
     }
 
-    /// Sets the times of an entry that is stored at `now` and fresh for `valid`, both in
-    /// milliseconds.
-    pub fn with_stored_time_and_ttl(mut self, now: u64, valid: u64) -> Self {
-        self.response_metadata.stored_at = now;
-        self.response_metadata.expires_at = now.saturating_add(valid);
+    /// Sets the times of an entry whose request was sent at `requested_at`, and which is fresh for
+    /// `ttl` from then on, both in milliseconds.
+    pub fn with_lifetime(mut self, requested_at: u64, ttl: u64) -> Self {
+        self.response_metadata.requested_at = requested_at;
+        self.response_metadata.expires_at = requested_at.saturating_add(ttl);
         self
     }
 

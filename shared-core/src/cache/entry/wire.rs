@@ -233,7 +233,7 @@ fn read_entry_head(
     let fields = fields.map(|(name, value)| Some((try_copy_bytes(name)?, try_copy_bytes(value)?)));
     let meta = EntryMetadata {
         fields: fields.collect::<Option<_>>()?,
-        stored_at: now.saturating_sub(age),
+        requested_at: now.saturating_sub(age),
         expires_at: now.saturating_add(fresh),
         ..head.meta.into_owned()
     };
@@ -279,7 +279,7 @@ mod tests {
         EntryMetadata {
             status: 200,
             fields: vec![(b"content-type".to_vec(), b"application/json".to_vec())],
-            stored_at: 1000,
+            requested_at: 1000,
             age: 3,
             revalidates: true,
             stale: StaleDirectives {
@@ -346,7 +346,7 @@ mod tests {
             );
             assert_eq!(read.response_envelope(), entry.response_envelope());
             let expected = EntryMetadata {
-                stored_at: 10_500,
+                requested_at: 10_500,
                 expires_at: 11_700,
                 ..entry.response_metadata().clone()
             };

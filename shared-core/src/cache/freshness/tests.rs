@@ -1,4 +1,4 @@
-mod ends;
+mod block_ranges;
 
 use std::sync::{Arc, LazyLock};
 
@@ -116,10 +116,10 @@ fn block_of_a_response_is_read_from_the_call_or_the_result() {
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":null} | unfinalized 1
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":"0x1"} | immutable 1"#;
     for [method, params, result, expected] in split_table_rows(table) {
-        let judged = prospect(&method, &params).and_then(|prospect| {
+        let classified = prospect(&method, &params).and_then(|prospect| {
             prospect.classify_fetched_result(result.as_bytes(), known(&params))
         });
-        let block = judged.map(|judged| (judged.class, judged.block));
+        let block = classified.map(|classified| (classified.class, classified.block));
         assert_eq!(
             classification_text(block),
             expected,
@@ -154,14 +154,17 @@ fn assert_rows_classified(table: &str, mark: &DispatchMark) {
             mark: Some(mark),
             ..known(&params)
         };
-        let judged = prospect(&method, &params)
+        let classified = prospect(&method, &params)
             .and_then(|prospect| prospect.classify_fetched_result(result.as_bytes(), known));
-        let classified = judged.map(|judged| {
-            assert_eq!(judged.valid, known.valid.lifetime_for_class(judged.class));
-            (judged.class, judged.height)
+        let summary = classified.map(|classified| {
+            assert_eq!(
+                classified.valid,
+                known.valid.lifetime_for_class(classified.class)
+            );
+            (classified.class, classified.height)
         });
         assert_eq!(
-            classification_text(classified),
+            classification_text(summary),
             expected,
             "{method} {params} {result}"
         );
@@ -179,12 +182,17 @@ fn assert_rows_classified(table: &str, mark: &DispatchMark) {
         );
         let again = prospect
             .and_then(|prospect| prospect.classify_fetched_result(result.as_bytes(), known));
-        let hashless = |judged: super::ResponseClassification| {
-            (judged.class, judged.height, judged.block, judged.if_final)
+        let hashless = |classified: super::ResponseClassification| {
+            (
+                classified.class,
+                classified.height,
+                classified.block,
+                classified.if_final,
+            )
         };
         assert_eq!(
             again.map(hashless),
-            judged.map(hashless),
+            classified.map(hashless),
             "{theirs} {words} {params}"
         );
     }
@@ -285,13 +293,13 @@ fn client_specific_methods_are_classified_by_their_block() {
 
 #[test]
 fn receipt_of_another_transaction_is_not_stored() {
-    let judged = |requested: &str| {
+    let classified = |requested: &str| {
         let params = expand(requested);
         let receipt = expand(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
         let prospect = prospect("eth_getTransactionReceipt", &params)?;
         prospect.classify_fetched_result(receipt.as_bytes(), known(&params))
     };
-    assert!(judged("[HASH]").is_some() && judged("[OTHER]").is_none());
+    assert!(classified("[HASH]").is_some() && classified("[OTHER]").is_none());
 }
 
 #[test]
@@ -338,11 +346,11 @@ fn operator_method_is_classified_by_its_method_row() {
         };
         let prospect =
             CallLifetimeRules::lifetime_rules_for_call(b"acme_x", known.params, known.valid);
-        let judged = prospect
+        let classified = prospect
             .and_then(|prospect| prospect.classify_fetched_result(result.as_bytes(), known));
-        let classified = judged.map(|judged| (judged.class, judged.height));
+        let summary = classified.map(|classified| (classified.class, classified.height));
         assert_eq!(
-            classification_text(classified),
+            classification_text(summary),
             expected,
             "{words} {params} {result}"
         );
@@ -371,7 +379,7 @@ fn null_result_is_not_cached_if_the_result_names_the_block() {
 
 #[test]
 fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
-    let judge = |range: &str, result: &str, valid: &CacheLifetimes| {
+    let classify = |range: &str, result: &str, valid: &CacheLifetimes| {
         let mark = sample_dispatch_mark();
         let known = ResponseClassificationInput {
             params: Some(range.as_bytes()),
@@ -380,8 +388,8 @@ fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
         };
         let prospect =
             CallLifetimeRules::lifetime_rules_for_call(b"trace_filter", known.params, valid)?;
-        let judged = prospect.classify_fetched_result(result.as_bytes(), known)?;
-        Some((judged.class, judged.valid, judged.if_repeated))
+        let classified = prospect.classify_fetched_result(result.as_bytes(), known)?;
+        Some((classified.class, classified.valid, classified.if_repeated))
     };
     let mut valid = CacheLifetimes::default();
     let (cut, whole) = ("[{\"blockNumber\":95}]", "[{},{\"blockNumber\":96}]");
@@ -389,21 +397,21 @@ fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
     let young = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x61\"}]";
     let unfinalized = |valid, later| Some((LifetimeClass::Unfinalized, valid, later));
     let (short, long) = (2_000, 3_600_000);
-    assert_eq!(judge(range, cut, &valid), unfinalized(short, Some(long)));
+    assert_eq!(classify(range, cut, &valid), unfinalized(short, Some(long)));
     let immutable = Some((LifetimeClass::Immutable, long, None));
-    assert_eq!(judge(range, whole, &valid), immutable);
+    assert_eq!(classify(range, whole, &valid), immutable);
     // an empty result may be returned repeatedly
-    assert_eq!(judge(range, "[]", &valid), unfinalized(short, None));
-    assert_eq!(judge(young, cut, &valid), unfinalized(short, None));
+    assert_eq!(classify(range, "[]", &valid), unfinalized(short, None));
+    assert_eq!(classify(young, cut, &valid), unfinalized(short, None));
     // a result that is not cached meanwhile is recorded all the same
     valid
         .set_class_lifetime(LifetimeClass::Unfinalized, 0)
         .unwrap();
-    assert_eq!(judge(range, cut, &valid), unfinalized(0, Some(long)));
+    assert_eq!(classify(range, cut, &valid), unfinalized(0, Some(long)));
     valid
         .set_class_lifetime(LifetimeClass::Immutable, 0)
         .unwrap();
-    assert_eq!(judge(range, cut, &valid), None);
+    assert_eq!(classify(range, cut, &valid), None);
 }
 
 #[test]
@@ -413,8 +421,9 @@ fn trace_has_an_upgrade_for_a_finalized_transaction() {
             mark,
             ..known(params)
         };
-        let judged = prospect(method, params)?.classify_fetched_result(result.as_bytes(), known);
-        judged.unwrap().if_final
+        let classified =
+            prospect(method, params)?.classify_fetched_result(result.as_bytes(), known);
+        classified.unwrap().if_final
     };
     let (mark, params) = (sample_dispatch_mark(), expand("[HASH,{}]"));
     let expected = FinalityUpgrade {
@@ -442,24 +451,24 @@ fn trace_has_an_upgrade_for_a_finalized_transaction() {
 #[test]
 fn response_is_immutable_only_below_a_known_finalized_block() {
     let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 1_000);
-    let judge = |state: &ChainState, expected: &str| {
+    let classify = |state: &ChainState, expected: &str| {
         let row = "eth_getBalance | [ADDR,\"0x60\"] | \"0x0\" | ";
         assert_rows_classified(
             &format!("{row}{expected}"),
             &NamespaceChain::new(state.clone()).chain_mark_at_dispatch(),
         );
     };
-    judge(&state, "unfinalized 96");
+    classify(&state, "unfinalized 96");
     state.apply_chain_change(ChainChange::Final(Some(96)));
     // nor while the chain is not known
-    judge(&state, "unfinalized 96");
+    classify(&state, "unfinalized 96");
     state.apply_chain_change(ChainChange::ChainVerified(true));
-    judge(&state, "immutable 96");
+    classify(&state, "immutable 96");
     // slots are other numbers than blocks
     state.heights = HeightUnit::Slots;
-    judge(&state, "unfinalized 96");
+    classify(&state, "unfinalized 96");
     state.apply_chain_change(ChainChange::Wrong(true));
-    judge(&state, "no");
+    classify(&state, "no");
 }
 
 #[test]
@@ -473,9 +482,10 @@ fn lifetimes_of_an_operator_override_the_defaults() {
             valid: &valid,
             ..known("[]")
         };
-        let judged = CallLifetimeRules::lifetime_rules_for_call(method.as_bytes(), None, &valid)?
-            .classify_fetched_result(b"1", known)?;
-        Some(judged.valid)
+        let classified =
+            CallLifetimeRules::lifetime_rules_for_call(method.as_bytes(), None, &valid)?
+                .classify_fetched_result(b"1", known)?;
+        Some(classified.valid)
     };
     assert_eq!(lifetime("eth_blockNumber"), None);
     assert_eq!(lifetime("eth_gasPrice"), Some(500));

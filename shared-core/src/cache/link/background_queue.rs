@@ -1,4 +1,5 @@
-//! The background queue: entries to be stored and leases to be released, for which nobody waits.
+//! The background queue: entries to be stored and leases to be released, for which no request
+//! waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(super) struct QueuedStore {
 /// A long entry that is being sent in several messages.
 #[derive(Debug)]
 pub(super) struct StoreInParts {
-    /// Number that all its messages have.
+    /// Number that all messages of the entry have.
     pub(super) id: u32,
     pub(super) key: CacheKey,
     pub(super) body: MessageBody,
@@ -53,7 +54,7 @@ impl WeightedStore {
     }
 }
 
-/// Entries to be stored, and leases to be released.
+/// The queue of entries to be stored and leases to be released.
 #[derive(Debug)]
 pub(super) struct BackgroundQueue {
     /// Maximum number of bytes of entries.
@@ -121,7 +122,7 @@ impl BackgroundQueue {
         self.releases.pop_front()
     }
 
-    /// Whether an entry is so long that a callout has nothing else.
+    /// Whether an entry is long enough for a callout of its own.
     pub(super) fn has_long_stores(&self) -> bool {
         self.long_stores > 0
     }

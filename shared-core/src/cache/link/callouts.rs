@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 pub use super::callout_transport::CalloutId;
 use super::connection::ConnectionState;
-use super::sending::BulkStore;
+use super::request_messages::BulkStore;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::callout_envelope::{
     decode_callout_answer, encode_callout_body, CalloutRole,

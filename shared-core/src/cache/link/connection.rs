@@ -76,7 +76,7 @@ pub(super) struct OpenConnection {
     pub(super) frame: Option<OutgoingFrame>,
     /// Number of bytes that were written of the preface or the frame.
     pub(super) written: usize,
-    /// Whether the host was told to write, and has not written everything.
+    /// Whether the host was requested to write, and has not written everything.
     pub(super) is_writing: bool,
     pub(super) decoder: FrameDecoder,
     /// Time at which the last bytes were received.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::direct_owner::{DirectOwner, DirectReply, DirectSession};
 use super::found_entries::{decode_received_entry, insert_received_entry, ReceivedEntry};
-use super::sending::LEASE_MS;
+use super::request_messages::LEASE_MS;
 use super::OwnerLink;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire::EncodedEntry;
@@ -135,7 +135,7 @@ impl OwnerLink {
             key,
             about,
             fresh,
-            age: now.saturating_sub(metadata.stored_at),
+            age: now.saturating_sub(metadata.requested_at),
             if_final,
             total: length as u64,
             entry: body,

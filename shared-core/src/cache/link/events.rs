@@ -180,12 +180,12 @@ impl OwnerLink {
             SessionEvent::LateReply { .. } => {}
             SessionEvent::Chain {
                 namespace,
-                state: news,
+                state: published,
             } => {
-                let unknown = || ChainState::new_without_blocks(news.heights, 0);
+                let unknown = || ChainState::new_without_blocks(published.heights, 0);
                 self.chains
                     .get_or_add_chain(namespace, unknown)
-                    .apply_owner_state(*news);
+                    .apply_owner_state(*published);
                 if let Some(reported) = &mut state.session.reported_chains {
                     reported.push(namespace);
                 }
@@ -207,7 +207,7 @@ impl OwnerLink {
         if let Some(mut lookup) = state.pending.remove(key) {
             // the next fetch of another process is not waited for: it would be no better than all
             // processes at once
-            lookup.waits_in_vain |= is_without_entry;
+            lookup.skips_wait |= is_without_entry;
             self.queue_lookup(state, shared, lookup, self.lookup_deadline(now));
         }
         state.jobs.mark_missed_event(key);

@@ -77,8 +77,8 @@ pub(super) fn insert_received_entry(
     }
 }
 
-/// Ends a lookup without an entry: the node is queried. Passes the keys of leases that nobody needs
-/// any more to `release`.
+/// Ends a lookup without an entry: the node is queried. Passes the keys of leases that no request
+/// needs any more to `release`.
 pub(super) fn resolve_lookup_as_miss(
     shared: &ProcessCacheState,
     token: FlightLeadership,

@@ -1,4 +1,5 @@
-//! Requests to the owner for which somebody waits, until they are replied to or time out.
+//! Requests to the owner on which a client's request waits, until the owner replies or they time
+//! out.
 
 use crate::hash_keys::HashMap;
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use crate::cache::CacheKey;
 /// Maximum number of open requests. Further requests fail at once.
 const MAX_OPEN_JOBS: usize = 1_000;
 
-/// A request to the owner for which somebody waits.
+/// A request to the owner on which a client's request waits.
 #[derive(Debug)]
 pub(super) enum OwnerJob {
     /// A lookup, for a flight.
@@ -26,7 +27,7 @@ pub(super) enum OwnerJob {
         /// Purge generation when the first of them was received.
         generation: Option<u64>,
     },
-    /// A purge. It is executed even if nobody waits for the reply any more.
+    /// A purge. It is executed even if its client is gone.
     Purge {
         scope: String,
         waiter: Option<WaitingRequestId>,
@@ -46,8 +47,9 @@ pub(super) struct LookupJob {
     pub(super) token: FlightLeadership,
     /// Whether only one process should fetch the key, so that a lease is requested.
     pub(super) leases: bool,
-    /// Whether the fetch of another process is of no use here, so that no lease is requested.
-    pub(super) waits_in_vain: bool,
+    /// Whether the lookup does not wait for the fetch of another process, so that no lease is
+    /// requested.
+    pub(super) skips_wait: bool,
     /// Whether an event of the key was received while the lookup was open. It may have overtaken the
     /// reply that it follows.
     pub(super) missed_event: bool,

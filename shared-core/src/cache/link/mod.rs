@@ -28,17 +28,17 @@ mod background_queue;
 mod callout_transport;
 pub mod callouts;
 mod connection;
+mod connection_io;
 mod direct_calls;
 pub mod direct_owner;
-mod driving;
 mod events;
 mod found_entries;
 mod jobs;
 mod owner_health;
 mod purge;
 mod replies;
+mod request_messages;
 mod requests;
-mod sending;
 mod session;
 mod unclaimed_replies;
 
@@ -130,13 +130,13 @@ struct LinkState {
     /// Callouts of a host without connections.
     callouts: CalloutTransport,
     session: SessionState,
-    /// Requests for which somebody waits.
+    /// Requests to the owner on which clients' requests wait.
     jobs: OwnerJobTable,
     /// Lookups of keys that another process fetches.
     pending: HashMap<CacheKey, LookupJob>,
     /// Blocks above the head that were shown to clients, to be reported.
     shown_blocks: VecDeque<(CacheNamespace, ShownBlock)>,
-    /// Requests for which nobody waits.
+    /// Requests to the owner on which no request waits.
     background: BackgroundQueue,
     /// A long entry that is being sent.
     store_in_parts: Option<StoreInParts>,

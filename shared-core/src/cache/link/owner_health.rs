@@ -42,15 +42,15 @@ impl OwnerHealthChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerReachability {
     Reachable,
-    /// It does not respond, or does not exist.
+    /// The owner does not respond, or does not exist.
     Silent,
-    /// It speaks another version of the protocol, or another protocol.
+    /// The owner speaks another version of the protocol, or another protocol.
     OtherVersion,
-    /// Its monotonic clock differs from that of the process.
+    /// The monotonic clocks of the owner and the process differ.
     OtherClock,
 }
 
-/// The state of the owner as the host was told of it.
+/// The health of the owner, and whether its last change was reported to the host.
 #[derive(Debug, Default)]
 pub(super) struct OwnerHealth {
     /// Time since which the owner is unusable.

@@ -11,7 +11,7 @@ pub use crate::cache::process::owner_client::OwnerAdminReply;
 #[error("{0}")]
 pub struct PurgeQueryError(String);
 
-/// What comes of a purge that no owner could be asked for.
+/// Returns the reply to a purge that cannot be sent, because no owner is reachable.
 pub(super) fn unreachable_reply() -> OwnerAdminReply {
     let detail = "nothing was purged: the cache's owner does not respond; repeat the request";
     (503, problem_document(503, detail).into())
@@ -22,8 +22,8 @@ pub fn problem_document(status: u16, detail: &str) -> String {
     json!({ "status": status, "detail": detail }).to_string()
 }
 
-/// Asks for what a query says, with `send`, which may be refused memory. What comes
-/// of it, if that is known at once.
+/// Sends the purge that a query selects with `send`, which returns whether memory was available.
+/// Returns the reply if the purge was not sent.
 pub(super) fn send_purge_from_query(
     query: &[u8],
     own: Option<&[u8]>,

@@ -33,10 +33,10 @@ impl OwnerClient for OwnerLink {
         &self,
         token: FlightLeadership,
         leases: bool,
-        in_vain: bool,
+        skips_wait: bool,
         now: u64,
     ) -> DirectLookup {
-        self.lookup_by_call(token, leases && !in_vain, now)
+        self.lookup_by_call(token, leases && !skips_wait, now)
     }
 
     fn lookup_at_owner(
@@ -45,7 +45,7 @@ impl OwnerClient for OwnerLink {
         token: FlightLeadership,
         _namespace: &CacheNamespace,
         leases: bool,
-        in_vain: bool,
+        skips_wait: bool,
         now: u64,
     ) -> Result<(), FlightLeadership> {
         let mut state = lock_ignoring_poison(&self.state);
@@ -56,7 +56,7 @@ impl OwnerClient for OwnerLink {
             key,
             token,
             leases,
-            waits_in_vain: in_vain,
+            skips_wait,
             missed_event: false,
         };
         let due = self.lookup_deadline(now);

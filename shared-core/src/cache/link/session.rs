@@ -4,8 +4,8 @@ use super::owner_health::OwnerReachability;
 use crate::cache::owner_protocol::protocol_error::ProtocolError;
 use crate::cache::CacheNamespace;
 
-/// Number of events in effect that the owner was not told of, from which on they are acknowledged
-/// although no other message waits. The owner keeps them until then.
+/// Number of unacknowledged events in effect from which on they are acknowledged although no other
+/// message is to be sent. The owner keeps them until then.
 const MAX_UNACKNOWLEDGED_EVENTS: u64 = 1_000;
 
 /// Number of lookups in a row that time out until no further ones are sent.
@@ -28,9 +28,9 @@ pub(super) struct SessionState {
     pub(super) is_alone: bool,
     /// Number of the last event that is in effect.
     pub(super) applied_event: u64,
-    /// Number of the last event that the owner was told of.
+    /// Number of the last event that was acknowledged.
     pub(super) acknowledged_event: u64,
-    /// Whether a purge is in effect that the owner was not told of.
+    /// Whether a purge is in effect that was not acknowledged.
     pub(super) has_unacknowledged_purge: bool,
     /// End of a send lease, and the number of the event that has to be in effect before.
     pub(super) coming_lease: Option<(u64, u64)>,
@@ -89,7 +89,7 @@ impl SessionState {
         self.stage != SessionStage::Closed
     }
 
-    /// How the owner is reachable, for the log.
+    /// Returns whether the owner can be used, for the log.
     pub(super) fn reachability(&self) -> OwnerReachability {
         match self.unusable {
             _ if self.is_open() => OwnerReachability::Reachable,
@@ -108,13 +108,13 @@ impl SessionState {
         }
     }
 
-    /// Whether the owner has to be told of events although no other message waits.
+    /// Whether events have to be acknowledged although no other message is to be sent.
     pub(super) fn has_urgent_acknowledgement(&self) -> bool {
         let unacknowledged = self.applied_event - self.acknowledged_event;
         self.has_unacknowledged_purge || unacknowledged >= MAX_UNACKNOWLEDGED_EVENTS
     }
 
-    /// Takes the number of the last event that is in effect, if the owner was not told of it.
+    /// Takes the number of the last event that is in effect, if it was not acknowledged.
     pub(super) fn take_acknowledgement(&mut self) -> Option<u64> {
         let is_due = self.acknowledged_event < self.applied_event;
         self.acknowledged_event = self.applied_event;

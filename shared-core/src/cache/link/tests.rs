@@ -98,7 +98,7 @@ impl LinkTestHost {
     }
 
     /// Creates a host whose owner has opened a session.
-    fn with_session() -> Self {
+    fn connected() -> Self {
         let mut host = Self::new();
         host.open_session(0, 5000);
         host
@@ -154,7 +154,7 @@ impl LinkTestHost {
 
     /// Stores an entry at the owner.
     fn store_at_owner(&mut self, key: u8, payload: Vec<u8>) {
-        let entry = entry_with_payload(payload).with_stored_time_and_ttl(self.now, 10_000);
+        let entry = entry_with_payload(payload).with_lifetime(self.now, 10_000);
         let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
         self.link()
             .store_at_owner([key; 32], Arc::new(entry), about, None);

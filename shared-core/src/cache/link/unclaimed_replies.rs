@@ -1,4 +1,4 @@
-//! Replies and entries until their waiters claim them.
+//! Replies of the owner that their waiters have not claimed yet.
 
 use crate::hash_keys::HashMap;
 use std::sync::Arc;
@@ -8,25 +8,27 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::CacheKey;
 
-/// Entries, and what they are under.
+/// Entries with their keys.
 pub(super) type KeyedEntries = Vec<(CacheKey, Arc<CacheEntry>)>;
 
+/// Replies of the owner, by the waiters that have not claimed them yet.
 #[derive(Debug, Default)]
 pub(super) struct UnclaimedOwnerReplies {
     admin_replies: HashMap<WaitingRequestId, OwnerAdminReply>,
-    /// And purges up to which one were known then.
+    /// Entries of batches, with the purge generation when they were received.
     found: HashMap<WaitingRequestId, (KeyedEntries, u64)>,
 }
 
 impl UnclaimedOwnerReplies {
-    /// What came of a purge, say; where memory is refused nothing is known of it.
+    /// Inserts the reply to a purge or a status request; drops it if memory is refused.
     pub(super) fn insert_admin_reply(&mut self, waiter: WaitingRequestId, reply: OwnerAdminReply) {
         if self.admin_replies.try_reserve(1).is_ok() {
             self.admin_replies.insert(waiter, reply);
         }
     }
 
-    /// What a look-up of several keys has found when that was the last purge.
+    /// Inserts the entries that were found for a batch under this purge generation; drops them if
+    /// memory is refused.
     pub(super) fn insert_found_entries(
         &mut self,
         waiter: WaitingRequestId,
@@ -38,11 +40,13 @@ impl UnclaimedOwnerReplies {
         }
     }
 
+    /// Takes the reply to a purge or a status request, if it was received.
     pub(super) fn take_admin_reply(&mut self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
         self.admin_replies.remove(&waiter)
     }
 
-    /// As long as that is the last purge still. `None`: nothing has come yet.
+    /// Takes the entries that were found for a batch; none of them if `generation` is another one
+    /// than when they were received. Returns `None` if the reply was not received yet.
     pub(super) fn take_found_entries(
         &mut self,
         waiter: WaitingRequestId,

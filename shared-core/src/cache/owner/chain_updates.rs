@@ -151,9 +151,9 @@ impl Owner {
         }
     }
 
-    /// The state of a chain as it was last published to all processes, and its number, which grows
-    /// with each publication and beyond the numbers of an earlier owner. `None` if the chain is not
-    /// followed.
+    /// Returns the state of a chain as it was last published to all processes, and its number,
+    /// which grows with each publication and beyond the numbers of an earlier owner. `None` if the
+    /// chain is not followed.
     pub fn published_chain_state(&self, namespace: &CacheNamespace) -> Option<(u64, ChainState)> {
         let chain = self.chains.get(namespace)?;
         // first: a change in the meantime has another number
@@ -164,8 +164,8 @@ impl Owner {
         Some((number, chain.copy_chain_state()))
     }
 
-    /// The highest head that the node of a chain, or a response to a client, has shown; `None` if
-    /// the chain is not followed.
+    /// Returns the highest head that the node of a chain, or a response to a client, has shown;
+    /// `None` if the chain is not followed.
     pub fn highest_head_of_chain(&self, namespace: &CacheNamespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.copy_chain_state().seen)
     }

@@ -33,7 +33,7 @@ pub enum EntryBytes {
 }
 
 impl EntryBytes {
-    /// The bytes on the heap; unchanged if the allocation fails.
+    /// Copies the bytes to the heap; unchanged if the allocation fails.
     #[must_use]
     pub fn into_owned(self) -> Self {
         match &self {
@@ -76,11 +76,11 @@ pub trait OwnerStore: Send + Sync {
     /// Number of purges so far. Never waits.
     fn purge_generation(&self) -> u64;
 
-    /// The entry under `key`, fresh or not, unless it was purged. An entry that cannot be read
-    /// is absent.
+    /// Returns the entry under `key`, fresh or not, unless it was purged. An entry that cannot be
+    /// read is absent.
     fn read_entry(&self, key: &CacheKey, now: ClockReading) -> Option<DiskEntry>;
 
-    /// The entry under `key`, if the store can read it without a disk. Never waits.
+    /// Returns the entry under `key`, if the store can read it without a disk. Never waits.
     ///
     /// # Errors
     /// [`ReadWouldBlock`]: only [`read_entry`](Self::read_entry) can determine it.

@@ -47,7 +47,7 @@ pub struct OwnerMemoryEntry {
 static ENTRY_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl OwnerMemoryEntry {
-    /// An entry that is fresh for `fresh` milliseconds from `now` on.
+    /// Creates an entry that is fresh for `fresh` milliseconds from `now` on.
     pub fn new(about: StoredEntryAttributes, body: Vec<u8>, fresh: u64, now: ClockReading) -> Self {
         Self::with_body_and_lifetime(about, EntryBytes::Owned(body), fresh, now)
     }
@@ -73,24 +73,23 @@ impl OwnerMemoryEntry {
         }
     }
 
-    /// An entry that was read from the store. A wall clock that was set back does not make it
-    /// fresher than it was at first.
+    /// Creates an entry that was read from the store. A wall clock that was set back does not make
+    /// it fresher than it was at first.
     pub fn from_disk_entry(stored: DiskEntry, now: ClockReading) -> Self {
         let EntryRecordAttributes {
             about,
-            stored_at,
+            requested_at,
             expires_at,
         } = stored.header;
-        let left = expires_at.saturating_sub(now.unix.max(stored_at));
+        let left = expires_at.saturating_sub(now.unix.max(requested_at));
         Self {
-            age_ms: now.unix.saturating_sub(stored_at),
+            age_ms: now.unix.saturating_sub(requested_at),
             is_stored: AtomicBool::new(!stored.is_old),
             ..Self::with_body_and_lifetime(about, stored.body, left, now)
         }
     }
 
-    /// The entry in another form, with the state of the present form: changes to the form that is
-    /// in memory count.
+    /// Copies the entry in another form, with the state of the present form.
     pub fn with_encoded_bytes(&self, body: Vec<u8>) -> Self {
         let same = |number: &AtomicU64| number.load(Ordering::Relaxed).into();
         Self {
@@ -111,14 +110,14 @@ impl OwnerMemoryEntry {
         self.number == other.number
     }
 
-    /// The entry, made dependent on its chain if that is one of `chains`.
+    /// Makes the entry dependent on its chain, if `chains` has it.
     #[must_use]
     pub fn with_chain_dependency(mut self, chains: &NamespaceChains) -> Self {
         self.chain = chains.get(&self.about.namespace);
         self
     }
 
-    /// The entry, whose node was queried `age_ms` milliseconds before it was created.
+    /// Sets the age of the entry: its node was queried `age_ms` milliseconds before it was created.
     #[must_use]
     pub fn with_age(self, age_ms: u64) -> Self {
         Self { age_ms, ..self }
@@ -163,18 +162,19 @@ impl OwnerMemoryEntry {
             .is_some_and(|stamp| stamp.record_newer_entry_head())
     }
 
-    /// The class, namespace, block and generation with which a process stored the entry.
+    /// Returns the class, namespace, block and generation with which a process stored the entry.
     pub fn entry_store_attributes(&self) -> &StoredEntryAttributes {
         &self.about
     }
 
-    /// The serialized bytes of the entry, which the owner sends to processes without parsing them.
+    /// Returns the serialized bytes of the entry, which the owner sends to processes without
+    /// parsing them.
     pub fn encoded_bytes(&self) -> &[u8] {
         self.encoded_bytes.as_ref()
     }
 
-    /// The decompressed length in bytes of an entry that was stored unchecked and has not been
-    /// read strictly yet.
+    /// Returns the decompressed length in bytes of an entry that was stored unchecked and has not
+    /// been read strictly yet.
     pub fn length_if_unchecked(&self) -> Option<u64> {
         wire::payload_length_if_unchecked(self.encoded_bytes())
     }
@@ -187,7 +187,7 @@ impl OwnerMemoryEntry {
         }
     }
 
-    /// Age in milliseconds since the entry was stored.
+    /// Time in milliseconds since the node was queried.
     pub fn age_ms(&self, now: ClockReading) -> u64 {
         self.age_ms.saturating_add(self.elapsed_ms(now))
     }
@@ -284,7 +284,7 @@ pub struct OwnerMemory {
 }
 
 impl OwnerMemory {
-    /// A tier of at most `capacity` bytes. One entry may take nine tenths of it.
+    /// Creates a tier of at most `capacity` bytes. One entry may take nine tenths of it.
     pub fn new(capacity: u64) -> Self {
         let evictions = EvictionCounter::default();
         Self {
@@ -299,7 +299,7 @@ impl OwnerMemory {
         length as u64 + ENTRY_OVERHEAD <= self.max_entry
     }
 
-    /// The entry under `key` if it is fresh at `now`; counted as a request of it.
+    /// Returns the entry under `key` if it is fresh at `now`, and counts a request of it.
     pub fn get(&self, key: &CacheKey, now: ClockReading) -> Option<Arc<OwnerMemoryEntry>> {
         let entry = self.cache.get(key)?;
         if entry.remaining_ttl(now) == 0 {
@@ -310,7 +310,7 @@ impl OwnerMemory {
         Some(entry)
     }
 
-    /// The entry under `key`, if it is fresh; not counted as a request.
+    /// Returns the entry under `key` if it is fresh, without counting a request of it.
     pub fn get_uncounted(
         &self,
         key: &CacheKey,
@@ -347,7 +347,7 @@ impl OwnerMemory {
         there.is_some_and(|there| !there.is_form_of_same_response(entry))
     }
 
-    /// The strictly read form of `entry`, if it is under `key`.
+    /// Returns the strictly read form of `entry`, if it is under `key`.
     pub fn find_checked_form(
         &self,
         key: &CacheKey,
@@ -407,7 +407,7 @@ impl OwnerMemory {
         swept
     }
 
-    /// The fresh entries that belong in the store and are not there.
+    /// Returns the fresh entries that belong in the store and are not there.
     pub fn unstored_entries(&self, now: ClockReading) -> Vec<(CacheKey, Arc<OwnerMemoryEntry>)> {
         self.cache
             .iter()
@@ -514,7 +514,7 @@ mod tests {
             let stored = DiskEntry {
                 header: EntryRecordAttributes {
                     about: about(LifetimeClass::Resource),
-                    stored_at: at(0).unix,
+                    requested_at: at(0).unix,
                     expires_at: at(1_000).unix,
                 },
                 body,
@@ -532,7 +532,7 @@ mod tests {
         let stored = |is_old| DiskEntry {
             header: EntryRecordAttributes {
                 about: about(LifetimeClass::Resource),
-                stored_at: 1_000_000,
+                requested_at: 1_000_000,
                 expires_at: 1_010_000,
             },
             body: EntryBytes::Owned(vec![2; 10]),

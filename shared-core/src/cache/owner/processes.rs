@@ -101,7 +101,7 @@ struct PendingPurge {
 }
 
 impl PendingPurge {
-    /// The last millisecond at which the purge is not complete.
+    /// Returns the last millisecond at which the purge is not complete.
     fn purge_completion_deadline(&self) -> u64 {
         self.untils.values().copied().fold(self.grace, u64::max)
     }
@@ -420,7 +420,7 @@ impl ProcessTable {
         std::mem::take(&mut self.woken)
     }
 
-    /// The names of the processes that have an event stream, in no order.
+    /// Returns the names of the processes that have an event stream, in no order.
     pub fn connected_process_names(&self) -> impl Iterator<Item = &OwnerClientName> {
         self.streams.values()
     }
@@ -462,7 +462,7 @@ mod tests {
         OwnerClientName::new(name).unwrap()
     }
 
-    /// All events that a stream is to send now.
+    /// Takes all events that a stream is to send now.
     fn drain(
         processes: &mut ProcessTable,
         stream: OwnerEventStreamId,

@@ -21,7 +21,7 @@ pub(super) const ROW_PREFIXES: [&[u8]; 2] = [b"chain/", b"final/"];
 
 const ROW_VERSION: u8 = 2;
 
-/// The store's row keys of a namespace's chain identity and finality mark.
+/// Returns the store's row keys of a namespace's chain identity and finality mark.
 pub(super) fn chain_row_keys(namespace: &CacheNamespace) -> [Vec<u8>; 2] {
     ROW_PREFIXES.map(|prefix| [prefix, namespace].concat())
 }

@@ -38,7 +38,7 @@ const MAX_LEASES: usize = 65_536;
 const DROP_AGE_QUARTERS: u64 = 6;
 const RENEW_AGE_QUARTERS: u64 = 1;
 
-/// A number of quarters of `time`, without overflow and at least 1.
+/// Returns `count` quarters of `time`, without overflow and at least 1.
 fn quarters_of_time(time: u64, count: u64) -> u64 {
     (time / 4).saturating_mul(count).max(1)
 }
@@ -287,7 +287,7 @@ impl Owner {
         shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
     }
 
-    /// The entry in memory, if it is fresh and not purged; not counted as a request.
+    /// Returns the entry in memory if it is fresh and not purged, without counting a request of it.
     fn get_from_memory(&self, key: &CacheKey, now: ClockReading) -> Option<Arc<OwnerMemoryEntry>> {
         let entry = self.memory.get_uncounted(key, now)?;
         self.survives_purges(key, &entry).then_some(entry)
@@ -411,7 +411,7 @@ impl Owner {
     ) -> Result<(), StoreWriteRejection> {
         let header = EntryRecordAttributes {
             about: entry.entry_store_attributes().clone(),
-            stored_at: now.unix.saturating_sub(entry.age_ms(now)),
+            requested_at: now.unix.saturating_sub(entry.age_ms(now)),
             expires_at: now.unix.saturating_add(entry.remaining_ttl(now)),
         };
         let put = self
@@ -604,8 +604,8 @@ impl Owner {
         self.owner_store.flush_memtables()
     }
 
-    /// The figures of memory, store, processes, leases and chains as JSON, as the owner protocol
-    /// defines it.
+    /// Returns the figures of memory, store, processes, leases and chains as JSON, as the owner
+    /// protocol defines it.
     pub fn owner_status_json(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -642,7 +642,7 @@ impl Owner {
         })
     }
 
-    /// The store on disk, for reads and writes that are not of entries.
+    /// Returns the store on disk, for reads and writes that are not of entries.
     pub fn owner_store(&self) -> &dyn OwnerStore {
         &*self.owner_store
     }

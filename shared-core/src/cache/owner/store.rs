@@ -42,7 +42,7 @@ impl RocksOwnerStore {
         }
     }
 
-    /// The row keys of all chain records, and a failure if some may be missing.
+    /// Returns the row keys of all chain records, and a failure if some may be missing.
     fn chain_record_keys(&self) -> (Vec<Vec<u8>>, Option<store::rocks::RocksError>) {
         let mut keys = Vec::new();
         for prefix in record::ROW_PREFIXES {
@@ -54,7 +54,7 @@ impl RocksOwnerStore {
         (keys, None)
     }
 
-    /// The record under the row key `key`, if any.
+    /// Returns the record under the row key `key`, if any.
     fn read_store_record<T: DeserializeOwned>(
         &self,
         key: &[u8],
@@ -71,7 +71,7 @@ impl RocksOwnerStore {
     }
 }
 
-/// A stored entry whose bytes stay pinned in the store.
+/// Converts a stored entry, whose bytes stay pinned in the store.
 fn pinned_disk_entry(stored: store::StoredEntry) -> DiskEntry {
     DiskEntry {
         header: stored.header.clone(),
@@ -217,7 +217,7 @@ mod tests {
                 generation: NOW.unix,
                 ..StoredEntryAttributes::default()
             },
-            stored_at: NOW.unix,
+            requested_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
         disk.put_entry(&key(n), &header, b"body").unwrap();
@@ -257,7 +257,7 @@ mod tests {
         };
         let header = EntryRecordAttributes {
             about: about.clone(),
-            stored_at: NOW.unix,
+            requested_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
         disk.put_entry(&key(1), &header, b"body").unwrap();

@@ -20,7 +20,7 @@ impl OwnerClientName {
         Self(format!("{pid}-{time:x}").into())
     }
 
-    /// The name as the process sent it, for log lines and the status.
+    /// Returns the name as the process sent it, for log lines and the status.
     pub fn as_str(&self) -> &str {
         &self.0
     }

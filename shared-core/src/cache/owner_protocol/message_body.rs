@@ -99,7 +99,7 @@ impl MessageBody {
         Some(owned)
     }
 
-    /// The bytes of the body, in order.
+    /// Returns the bytes of the body, in order.
     fn bytes(&self) -> impl Iterator<Item = &u8> {
         self.parts().into_iter().flatten()
     }

@@ -68,7 +68,7 @@ pub(super) fn parse_only_key(message: &RawMessage<'_>) -> Result<CacheKey, Proto
     parse_head_without_id(message)
 }
 
-/// The result of an unknown kind: `None` if it may be skipped.
+/// Returns the result of a message of an unknown kind: `None` if it may be skipped.
 ///
 /// # Errors
 /// [`ProtocolError::UnknownKind`].

@@ -220,7 +220,7 @@ fn shared_piece(body: &MessageBody) -> Option<&SharedRange> {
         .filter(|shared| shared.as_bytes().len() >= MIN_SHARED_PIECE_BYTES)
 }
 
-/// The lower 32 bits of a length that was compared with a limit below them.
+/// Encodes the lower 32 bits of a length that was compared with a limit below them.
 fn little_endian(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
 }

@@ -252,10 +252,10 @@ impl HotTier {
         if !is_current() {
             return None;
         }
-        let sent_at = entry.response_metadata().stored_at;
+        let sent_at = entry.response_metadata().requested_at;
         let is_newest = self.cache.peek(&PrehashedKey(key)).is_none_or(|slot| {
             slot.age != age && slot.age != DENIED
-                || slot.entry.response_metadata().stored_at <= sent_at
+                || slot.entry.response_metadata().requested_at <= sent_at
                 || !slot.entry.is_valid_on_chain()
         });
         if is_newest {
@@ -271,7 +271,7 @@ impl HotTier {
         let _writing = lock_ignoring_poison(&self.writing);
         let present = self.cache.peek(&PrehashedKey(*key));
         if present.is_some_and(|slot| Arc::ptr_eq(&slot.entry, entry)) {
-            let denied = Arc::new(CacheEntry::empty_at(sent_at));
+            let denied = Arc::new(CacheEntry::without_content(sent_at));
             self.insert_while_locked(*key, denied, DENIED);
         }
     }
@@ -646,7 +646,7 @@ mod tests {
     fn sent_at(sent_at: u64) -> Arc<CacheEntry> {
         let payload = EntryPayload::Raw(b"1".to_vec().into());
         let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta(0));
-        Arc::new(entry.with_stored_time_and_ttl(sent_at, 1000))
+        Arc::new(entry.with_lifetime(sent_at, 1000))
     }
 
     #[test]

@@ -15,11 +15,11 @@ pub mod flights;
 pub mod hot;
 pub mod invalidations;
 pub mod key_cache;
+pub mod logged_namespaces;
 pub mod negative_cache;
 pub mod owner_client;
 mod per_loop;
-pub mod reported;
-pub mod unreadable;
+pub mod strict_check_keys;
 pub mod upstream_errors;
 pub mod vary_table;
 pub mod verification;
@@ -35,9 +35,9 @@ use self::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use self::hot::HotTier;
 use self::invalidations::InvalidatedRequestTargets;
 use self::key_cache::CallKeyCache;
+use self::logged_namespaces::LoggedNamespaces;
 use self::owner_client::OwnerClient;
-use self::reported::LoggedNamespaces;
-use self::unreadable::StrictCheckKeyTable;
+use self::strict_check_keys::StrictCheckKeyTable;
 use self::upstream_errors::UpstreamErrorCounts;
 use self::vary_table::VaryTable;
 use self::verification::HitVerificationTracker;
@@ -77,17 +77,17 @@ pub struct ProcessCacheState {
     /// Coalesced requests.
     pub flights: CoalescedFlights,
     /// Headers on which responses depend.
-    pub varying: VaryTable,
+    pub vary_table: VaryTable,
     /// Invalidations by requests.
     pub changes: InvalidatedRequestTargets,
     /// Keys of calls that were hits.
-    pub memo: CallKeyCache,
+    pub call_keys: CallKeyCache,
     /// Results that are cached after a confirmation only.
-    pub repeated: UnconfirmedResultTable,
-    /// Keys for which no request waits.
-    pub unkept: negative_cache::NegativeCache,
+    pub unconfirmed_results: UnconfirmedResultTable,
+    /// Keys whose last response was not stored, for which no request waits.
+    pub negative_cache: negative_cache::NegativeCache,
     /// Keys of entries that were stored and failed the strict check.
-    pub unreadable: StrictCheckKeyTable,
+    pub strict_check_keys: StrictCheckKeyTable,
     /// Results of hit verification.
     pub verified: HitVerificationTracker,
     /// Numbers of transactions of the blocks that were seen.
@@ -130,8 +130,8 @@ impl ProcessCacheState {
     /// Gives each event loop, which runs on a thread of its own, its own copy of the tables that
     /// nearly all requests read and few change. Only the first call has an effect.
     pub fn split_tables_by_loop(&self, event_loops: usize) {
-        self.memo.create_loop_tables(event_loops);
-        self.varying.create_loop_tables(event_loops);
+        self.call_keys.create_loop_tables(event_loops);
+        self.vary_table.create_loop_tables(event_loops);
     }
 
     /// Returns the hot tier, or `None` before [`start_hot_tier`](Self::start_hot_tier). A host
@@ -192,7 +192,7 @@ impl ProcessCacheState {
     }
 
     /// Sends a fetched response to the followers of its flight, unless a purge came into effect after
-    /// `generation`, that of the request to the node.
+    /// `generation`, the purge generation when the request was sent to the node.
     pub fn publish_to_followers(
         &self,
         token: FlightLeadership,

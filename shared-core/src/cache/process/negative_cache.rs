@@ -61,11 +61,11 @@ impl NegativeCache {
     }
 
     /// Records that the last response to `key` was not stored, and which requests could use it.
-    pub fn remember_uncacheable_key(&self, key: &CacheKey, unkept: UncacheableSharing) {
+    pub fn remember_uncacheable_key(&self, key: &CacheKey, sharing: UncacheableSharing) {
         let now = self.clock.load(Ordering::Relaxed);
         let (place, tag) = self.slot_for_key(key);
         let until = u64::from(lower_time_bits(now).wrapping_add(self.lasts));
-        let kind = u64::from(unkept == UncacheableSharing::Shareable) << 32;
+        let kind = u64::from(sharing == UncacheableSharing::Shareable) << 32;
         place.store(tag << 33 | kind | until, Ordering::Relaxed);
     }
 

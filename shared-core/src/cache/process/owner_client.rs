@@ -53,7 +53,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         &self,
         token: FlightLeadership,
         _leases: bool,
-        _in_vain: bool,
+        _skips_wait: bool,
         _now: u64,
     ) -> DirectLookup {
         DirectLookup::Unanswered(token)
@@ -61,7 +61,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
 
     /// Looks up the entry of one key at the owner, for the flight of `token` in this namespace. All
     /// followers of `token`'s flight are woken: with the entry, or one of them to lead (if
-    /// `leases`), or all to send requests of their own. With `in_vain` the lookup does not wait for
+    /// `leases`), or all to send requests of their own. With `skips_wait` the lookup does not wait for
     /// a fetch of another process. `now` is in milliseconds of the lookups' clock, here and below.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         token: FlightLeadership,
         namespace: &CacheNamespace,
         leases: bool,
-        in_vain: bool,
+        skips_wait: bool,
         now: u64,
     ) -> Result<(), FlightLeadership>;
 

@@ -112,16 +112,16 @@ impl VaryTable {
             .vary_header_names
             .iter()
             .flat_map(|names| names.split(NAME_SEPARATOR));
-        let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
+        let recorded: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
         let known = self.0.lock_own_loop_table().get(&place).cloned();
-        let all = merge_header_names(known.as_deref(), &learnt);
+        let all = merge_header_names(known.as_deref(), &recorded);
         if all.len() > MAX_NAMES_LENGTH {
             return VaryTableUpdateOutcome::TooMany;
         }
         self.0.for_each_loop_table(|places| {
             // other threads may have recorded more names meanwhile
             let known = places.get(&place).map(|known| &**known);
-            let mut names = merge_header_names(known, &learnt);
+            let mut names = merge_header_names(known, &recorded);
             if names.len() > MAX_NAMES_LENGTH {
                 names.clone_from(&all);
             }
@@ -132,10 +132,10 @@ impl VaryTable {
 }
 
 /// Returns all names, each once and in order.
-fn merge_header_names(known: Option<&str>, learnt: &[&str]) -> String {
+fn merge_header_names(known: Option<&str>, recorded: &[&str]) -> String {
     let known = known.unwrap_or("").split(NAME_SEPARATOR);
     let known = known.filter(|name| !name.is_empty());
-    let mut all: Vec<&str> = known.chain(learnt.iter().copied()).collect();
+    let mut all: Vec<&str> = known.chain(recorded.iter().copied()).collect();
     all.sort_unstable();
     all.dedup();
     all.join(&*NAME_SEPARATOR.to_string())
@@ -151,10 +151,10 @@ mod tests {
         let varying = VaryTable::default();
         let place = scope(&["here"]);
         assert_eq!(varying.recorded_vary_names(&place), None);
-        let learnt = VaryTableUpdateOutcome::New("origin".into());
+        let recorded = VaryTableUpdateOutcome::New("origin".into());
         assert_eq!(
             varying.record_vary_names(&place, &["origin".into()]),
-            learnt
+            recorded
         );
         let of = |origin| {
             let mut scope = place.clone();
@@ -184,26 +184,29 @@ mod tests {
     #[test]
     fn vary_keys_with_different_headers_are_different() {
         let request_headers = fields(&[("X-Tenant", "a"), ("X-Lang", "a")]);
-        let learnt = |name: &str| {
+        let recorded = |name: &str| {
             let varying = VaryTable::default();
             let mut scope = scope(&["here"]);
             varying.record_vary_names(&scope, &[name.to_string()]);
             scope.encode_vary_header_values(&request_headers, varying.recorded_vary_names(&scope));
             scope
         };
-        let (tenant, lang) = (learnt("x-tenant"), learnt("x-lang"));
+        let (tenant, lang) = (recorded("x-tenant"), recorded("x-lang"));
         assert_ne!(tenant.vary_key_bytes(), lang.vary_key_bytes());
         assert_ne!(tenant.vary_key_bytes(), scope(&["here"]).vary_key_bytes());
-        assert_ne!(tenant.vary_key_bytes(), learnt("x-absent").vary_key_bytes());
+        assert_ne!(
+            tenant.vary_key_bytes(),
+            recorded("x-absent").vary_key_bytes()
+        );
     }
 
     #[test]
     fn header_names_of_the_vary_key_are_recorded_again_when_forgotten() {
         let mut place = scope(&["here"]);
         place.encode_vary_header_values(&fields(&[]), Some("x-tenant".into()));
-        let learnt = VaryTable::default().record_vary_names(&place, &["x-lang".into()]);
+        let recorded = VaryTable::default().record_vary_names(&place, &["x-lang".into()]);
         assert_eq!(
-            learnt,
+            recorded,
             VaryTableUpdateOutcome::New("x-lang\nx-tenant".into())
         );
     }
@@ -263,8 +266,8 @@ mod tests {
     #[test]
     fn too_many_header_names_are_rejected() {
         let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
-        let learnt = VaryTable::default().record_vary_names(&scope(&["here"]), &names);
-        assert_eq!(learnt, VaryTableUpdateOutcome::TooMany);
+        let recorded = VaryTable::default().record_vary_names(&scope(&["here"]), &names);
+        assert_eq!(recorded, VaryTableUpdateOutcome::TooMany);
     }
 
     #[test]

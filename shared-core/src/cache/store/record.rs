@@ -19,8 +19,8 @@ use crate::cache::CacheKey;
 pub struct EntryRecordAttributes {
     /// Store attributes of the entry.
     pub about: StoredEntryAttributes,
-    /// Time at which the entry was stored, in milliseconds since 1970.
-    pub stored_at: u64,
+    /// Time at which the request was sent to the node, in milliseconds since 1970.
+    pub requested_at: u64,
     /// Time from which on the entry is stale, in milliseconds since 1970; `u64::MAX`: never.
     pub expires_at: u64,
 }
@@ -95,7 +95,7 @@ mod tests {
                 height: block,
                 ..StoredEntryAttributes::default()
             },
-            stored_at: 1_700_000_000_000,
+            requested_at: 1_700_000_000_000,
             expires_at: u64::MAX,
         }
     }

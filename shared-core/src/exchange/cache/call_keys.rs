@@ -45,7 +45,7 @@ impl<'a> CallKeyReader<'a> {
         scope: &'a VaryKey,
         body: &'a [u8],
     ) -> Self {
-        let memo = &config.process.shared.memo;
+        let memo = &config.process.shared.call_keys;
         Self {
             body,
             valid: &config.cache.valid,

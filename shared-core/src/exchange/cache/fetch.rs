@@ -35,7 +35,10 @@ impl Exchange {
         mut fill: Box<CacheFill>,
         lookup: &LookupRequest<'_>,
     ) -> LookupResult {
-        if self.route_config.cache.background_update && !lookup.never_anew && fill.leads_flight() {
+        if self.route_config.cache.background_update
+            && !lookup.no_background_update
+            && fill.leads_flight()
+        {
             if let Some(found) = self.respond_stale(CacheStatus::Stale, lookup) {
                 let stand_in = self.looked.stand_in.as_ref();
                 fill.updates = stand_in.map(|it| (it.key, Arc::clone(&it.entry)));
@@ -58,7 +61,7 @@ impl Exchange {
         let verify = self.route_config.cache.verify;
         let verified = &self.route_config.process.shared.verified;
         if !verify.is_verification_enabled()
-            || lookup.never_anew
+            || lookup.no_background_update
             || !verified.is_hit_verification_due(verify.rate)
         {
             return;

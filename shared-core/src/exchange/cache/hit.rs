@@ -102,7 +102,7 @@ impl Exchange {
         if reason == Reason::Memory {
             return;
         }
-        shared.unreadable.remember_unreadable_entry(key, now);
+        shared.strict_check_keys.remember_unreadable_entry(key, now);
         if let Some(owner) = shared.owner_client() {
             let query = format!("key={}", const_hex::encode(key));
             // the result of the purge is ignored
@@ -258,7 +258,7 @@ impl Exchange {
         let meta = entry.response_metadata();
         self.cache_status = self.looked.served_as.unwrap_or(CacheStatus::Hit);
         self.response_mode = ResponseMode::Hit;
-        self.looked.age = Some(lookup.now.saturating_sub(meta.stored_at));
+        self.looked.age = Some(lookup.now.saturating_sub(meta.requested_at));
         let gzip = match &body {
             Some(body) => body.is_gzip(),
             None => entry.is_compressed() && self.client_prefers_gzip(lookup),

@@ -43,7 +43,7 @@ impl Exchange {
             .route_config
             .process
             .shared
-            .varying
+            .vary_table
             .recorded_vary_names(&base);
         base.encode_vary_header_values(&request.fields, names);
         base

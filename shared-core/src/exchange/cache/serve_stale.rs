@@ -157,10 +157,10 @@ impl Exchange {
             return;
         };
         let generation = shared.purge_generation();
-        let own = stand_in.entry.response_metadata().stored_at;
+        let own = stand_in.entry.response_metadata().requested_at;
         if let Some(entry) = hot
             .get_fresh_or_stale(&stand_in.key)
-            .filter(|entry| entry.response_metadata().stored_at > own)
+            .filter(|entry| entry.response_metadata().requested_at > own)
         {
             stand_in.entry = entry;
             stand_in.generation = generation;

@@ -274,7 +274,7 @@ impl ExchangeDriver {
             ResponseMode::Memory => ExchangeFailureReason::Memory,
             _ => ExchangeFailureReason::Short,
         };
-        let ended = match catch_panic(|| exchange.complete_withheld_body()) {
+        let ended = match catch_panic(|| exchange.complete_buffered_body()) {
             Some(ended) => ended?,
             None => exchange.complete_body_after_failure()?,
         };

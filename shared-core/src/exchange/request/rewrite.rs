@@ -319,7 +319,7 @@ impl Exchange {
         self.remove_request_coding();
         self.set_negotiated_format(Some(TranscodeRequest {
             gives: &engine::STATUS_RESPONSE_TYPE,
-            wish: FormatPreference::SszOnly,
+            preference: FormatPreference::SszOnly,
         }));
         let edits = &mut self.upstream_edits;
         edits.push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
@@ -341,7 +341,7 @@ impl Exchange {
         self.request_target = self.request.route.take().unwrap_or_default().0;
         self.set_negotiated_format(Some(TranscodeRequest {
             gives: &engine::REPLY_RESPONSE_TYPE,
-            wish: self.request.call.unwrap_or(FormatPreference::Json),
+            preference: self.request.call.unwrap_or(FormatPreference::Json),
         }));
         let edits = &mut self.upstream_edits;
         edits.push(HeadEdit::set_header("Content-Type", SSZ_MEDIA_TYPE));

@@ -1,6 +1,7 @@
 //! The response of an exchange: the plan for its body, buffering, compression in one piece and as a
 //! stream, and its limits.
 
+mod buffering;
 mod compress;
 pub(super) mod length_limit;
 pub(super) mod pipeline;
@@ -11,4 +12,3 @@ mod stream_pieces;
 mod too_long;
 mod upstream_errors;
 mod upstream_pieces;
-mod withheld_body;

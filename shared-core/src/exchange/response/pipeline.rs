@@ -418,16 +418,16 @@ impl BufferedBodyPipeline {
     }
 }
 
-/// Returns the number of bytes that the decompression of `coded` has to process: at least its own
-/// length, at most `max_oneshot`.
+/// Returns the number of bytes that the decompression of `compressed` has to process: at least
+/// its own length, at most `max_oneshot`.
 pub(in crate::exchange) fn estimate_decompression_work(
-    coded: &[u8],
+    compressed: &[u8],
     config: &RouteConfig,
 ) -> usize {
     let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
-    inflate::decompressed_length_from_trailer(coded)
+    inflate::decompressed_length_from_trailer(compressed)
         .min(most)
-        .max(coded.len())
+        .max(compressed.len())
 }
 
 /// The memory reservations for all cache entries whose bytes are sent in one response.

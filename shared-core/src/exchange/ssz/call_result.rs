@@ -24,8 +24,13 @@ impl Exchange {
             self.exchange_state(),
             ExchangeState::AwaitingHead | ExchangeState::Rewriting
         );
-        let wish = self.request.call.filter(|_| is_request_phase);
-        wish.filter(|wish| matches!(wish, FormatPreference::Ssz | FormatPreference::SszOnly))
+        let preference = self.request.call.filter(|_| is_request_phase);
+        preference.filter(|preference| {
+            matches!(
+                preference,
+                FormatPreference::Ssz | FormatPreference::SszOnly
+            )
+        })
     }
 
     /// Whether the call was not read yet, and its result may have to be SSZ.
@@ -155,7 +160,7 @@ impl Exchange {
 
     /// Reads a body, and negotiates SSZ if it is a call whose result is to be SSZ.
     pub(in crate::exchange) fn negotiate_result_format(&mut self, body: &[u8]) {
-        let Some(wish) = self.ssz_result_preference() else {
+        let Some(preference) = self.ssz_result_preference() else {
             return;
         };
         // not even the second call of a batch is read
@@ -167,7 +172,7 @@ impl Exchange {
         };
         self.looked.rpc_method = call.method.to_vec();
         self.looked.rpc_id = id.to_vec();
-        self.set_negotiated_format(Some(TranscodeRequest { gives, wish }));
+        self.set_negotiated_format(Some(TranscodeRequest { gives, preference }));
     }
 }
 

@@ -88,7 +88,9 @@ impl Exchange {
 
     /// Returns the detected capabilities of all nodes that this exchange may reach.
     fn node_capabilities(&self) -> &RouteNodeCapabilities {
-        self.nodes.as_ref().unwrap_or(&self.route_config.ssz.learnt)
+        self.nodes
+            .as_ref()
+            .unwrap_or(&self.route_config.ssz.node_capabilities)
     }
 
     /// Returns the exchange for a probe of the node, if a capability is unknown and due to be

@@ -4,7 +4,7 @@
 
 use super::super::error::SszError;
 use super::grow_stack::try_grow_vec;
-use super::pairs::{hash_one_level_in_place, MerkleNode};
+use super::pair_hash::{hash_one_level_in_place, MerkleNode};
 use super::zero_roots::zero_tree_roots;
 
 /// Replaces the leaves of each tree with its root. `counts` are the numbers of leaves of each tree,

@@ -22,7 +22,7 @@
 // sequence may be containers.
 mod forest;
 mod grow_stack;
-mod pairs;
+mod pair_hash;
 mod sequences;
 mod tree;
 mod walk;

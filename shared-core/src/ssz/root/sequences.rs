@@ -7,7 +7,7 @@ use super::super::error::SszError;
 use super::super::schema::{ListLimit, Schema, SszType, TypeId, TypeKind, OFFSET_LENGTH};
 use super::forest;
 use super::grow_stack::try_grow_vec;
-use super::pairs::{hash_parent_node, MerkleNode};
+use super::pair_hash::{hash_parent_node, MerkleNode};
 use super::tree::{tree_depth, MerkleTreeBuilder};
 use super::walk::{padded_node, RootWalker, RootWritePositions, SszValueSpan};
 

@@ -6,7 +6,7 @@
 
 use super::super::error::SszError;
 use super::grow_stack::try_grow_vec;
-use super::pairs::{hash_node_pairs, hash_parent_node, MerkleNode};
+use super::pair_hash::{hash_node_pairs, hash_parent_node, MerkleNode};
 use super::zero_roots::{zero_tree_roots, MAX_TREE_DEPTH};
 
 /// Number of nodes in the buffer of a level.

@@ -6,7 +6,7 @@ use super::super::error::{SszError, SszErrorKind};
 use super::super::schema::{ContainerLayout, Schema, TypeId, TypeKind};
 use super::forest;
 use super::grow_stack::try_grow_vec;
-use super::pairs::{hash_parent_node, MerkleNode};
+use super::pair_hash::{hash_parent_node, MerkleNode};
 use super::sequences::SequenceTreeLayout;
 
 /// The walker that computes the hash tree root of a checked value, from the roots of its parts.

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::pairs::{hash_parent_node, MerkleNode};
+use super::pair_hash::{hash_parent_node, MerkleNode};
 
 /// Maximum depth of a tree: limits have 64 bits.
 pub(super) const MAX_TREE_DEPTH: usize = 64;

@@ -5,8 +5,8 @@
 
 // Circle of imports: mod.rs, fork.rs, resolve.rs, source.rs, template.rs. A schema keeps the
 // definitions from which it was compiled, and a container the template that is derived from it.
+mod field_names;
 mod fork;
-mod names;
 mod numbers;
 mod resolve;
 mod size;
@@ -16,8 +16,8 @@ mod tokens;
 
 use std::collections::BTreeMap;
 
+pub use self::field_names::{FieldNames, FieldPrefix, FIELD_PREFIX_BYTES};
 pub use self::fork::{Fork, Preset};
-pub use self::names::{FieldNames, FieldPrefix, FIELD_PREFIX_BYTES};
 pub use self::template::{
     JsonTemplate, TemplateLiteral, TemplateScalarKind, TemplateStep, MAX_LITERAL_LENGTH,
 };

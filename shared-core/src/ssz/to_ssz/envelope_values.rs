@@ -3,7 +3,7 @@
 use super::envelope::{EnvelopeMember, JsonEnvelopeForm, OpenEnvelope};
 use super::frame::OpenJsonValue;
 use super::hex::JsonToSszError;
-use super::names::{
+use super::json_strings::{
     read_field_name, read_json_string, read_member_name, shift_error_position, FieldSearchResult,
     MemberNameToken,
 };

@@ -2,7 +2,7 @@
 
 use super::frame::{ListElementPlacement, OpenJsonValue, NO_FIELD};
 use super::hex::JsonToSszError;
-use super::names::{read_field_name, FieldSearchResult};
+use super::json_strings::{read_field_name, FieldSearchResult};
 use super::scan::{skip_white_space, JsonTokenError};
 use super::value::JsonValueReadResult;
 use super::{ExpectedMemberToken, ExpectedToken, InputCompleteness, JsonToSsz, JsonValueSkipper};

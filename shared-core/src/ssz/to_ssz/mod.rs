@@ -12,14 +12,14 @@ mod envelope;
 mod envelope_values;
 mod frame;
 mod hex;
+mod json_strings;
 mod members;
-mod names;
 mod output;
-mod parts;
 mod rlp;
 mod scan;
 mod skip;
 mod template;
+mod unordered_parts;
 mod value;
 
 use self::frame::OpenJsonValue;
@@ -32,7 +32,7 @@ use super::error::{SszError, SszErrorKind};
 use super::schema::{Fork, Preset, Schema, SszType, TypeId};
 
 pub use self::envelope::{EnvelopeFlags, JsonEnvelopeForm};
-pub use self::parts::UnorderedSszParts;
+pub use self::unordered_parts::UnorderedSszParts;
 
 /// Maximum length of a name, a number or a header's object in bytes: such tokens are scanned again
 /// with each piece.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::parts::{DeferredSszReordering, UnorderedSszParts};
+use super::unordered_parts::{DeferredSszReordering, UnorderedSszParts};
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::schema::OFFSET_LENGTH;
 

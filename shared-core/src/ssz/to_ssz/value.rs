@@ -4,7 +4,7 @@ use super::frame::{
     ListElementPlacement, OpenContainer, OpenJsonValue, OpenSszList, OpenUnion, NO_FIELD,
 };
 use super::hex::{self, DecodedHexDestination, HexReader, JsonToSszError};
-use super::names::{
+use super::json_strings::{
     match_literal, read_json_string, read_json_string_prefix, shift_error_position, TokenLength,
 };
 use super::rlp::WitnessRlpReader;

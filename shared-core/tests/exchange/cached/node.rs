@@ -187,7 +187,7 @@ fn client_body(
         return None;
     }
     match action {
-        ResponseHeadAction::Buffer => match exchange.complete_withheld_body().unwrap() {
+        ResponseHeadAction::Buffer => match exchange.complete_buffered_body().unwrap() {
             BodyEndAction::Code { .. } => {
                 exchange.run_pending_stages().unwrap();
                 received.extend(exchange.body_slices().flatten());

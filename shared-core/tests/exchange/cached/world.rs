@@ -186,7 +186,7 @@ impl CacheModel {
                 forwards_codings: false,
                 waiter: waiter.map(|id| EventLoopId::default().waiter_of_request(id)),
                 bypass: open.bypass,
-                never_anew: false,
+                no_background_update: false,
             })
             .unwrap();
         open.dispatched_at = self.now;

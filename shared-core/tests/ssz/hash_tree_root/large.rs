@@ -1,6 +1,6 @@
 //! Values with about as many leaves as are hashed together.
 
-use super::random::{compare_value, value, Numbers};
+use super::random::{compare_value, value, SeededNumbers};
 use crate::tree::{Type, Value};
 
 const LIMITS: [Option<u64>; 2] = [Some(1 << 40), None];
@@ -13,7 +13,7 @@ const LEAVES: [usize; 12] = [
 
 #[test]
 fn roots_of_long_byte_lists_equal_the_reference() {
-    let mut numbers = Numbers(1);
+    let mut numbers = SeededNumbers(1);
     for limit in LIMITS {
         for leaves in LEAVES {
             for more in [0, 1, 31] {
@@ -27,7 +27,7 @@ fn roots_of_long_byte_lists_equal_the_reference() {
 
 #[test]
 fn roots_of_long_bitlists_equal_the_reference() {
-    let mut numbers = Numbers(1);
+    let mut numbers = SeededNumbers(1);
     for limit in LIMITS {
         for leaves in [1023, 1024, 1025, 1365] {
             for more in [0, 1, 7, 8, 9, 247, 248, 249, 255] {
@@ -86,7 +86,7 @@ fn compare_list(ty: &Type, len: usize, most: usize) {
     let Type::List(of, _) = ty else {
         panic!("{ty:?}");
     };
-    let mut numbers = Numbers(len as u64);
+    let mut numbers = SeededNumbers(len as u64);
     let values = (0..len).map(|_| value(of, &mut numbers, most)).collect();
     compare_value(ty, &Value::Values(values), &format!("{len} elements"));
 }

@@ -52,9 +52,9 @@ fn types() -> impl Strategy<Value = Type> {
 }
 
 /// A generator of pseudorandom numbers from a seed (xorshift64).
-pub struct Numbers(pub u64);
+pub struct SeededNumbers(pub u64);
 
-impl Numbers {
+impl SeededNumbers {
     pub fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -80,7 +80,7 @@ impl Numbers {
 }
 
 /// Returns a value of the type whose lists have up to `most` elements.
-pub fn value(ty: &Type, numbers: &mut Numbers, most: usize) -> Value {
+pub fn value(ty: &Type, numbers: &mut SeededNumbers, most: usize) -> Value {
     let fewer = most / 2;
     match ty {
         Type::Uint(len) | Type::ByteVector(len) => Value::Bytes(numbers.bytes(*len)),
@@ -119,12 +119,12 @@ pub fn value(ty: &Type, numbers: &mut Numbers, most: usize) -> Value {
     }
 }
 
-fn values(of: &Type, len: usize, numbers: &mut Numbers, most: usize) -> Value {
+fn values(of: &Type, len: usize, numbers: &mut SeededNumbers, most: usize) -> Value {
     Value::Values((0..len).map(|_| value(of, numbers, most)).collect())
 }
 
 fn compare(ty: &Type, seed: u64, most: usize) {
-    let value = value(ty, &mut Numbers(seed | 1), most);
+    let value = value(ty, &mut SeededNumbers(seed | 1), most);
     compare_value(ty, &value, &format!("seed {seed}"));
 }
 

@@ -2,10 +2,10 @@
 
 use sszip_core::ssz::{Fork, Preset, Schema};
 
-use super::super::driven::BodyEnd;
+use super::super::driver_host::BodyEnd;
 use super::super::fields::joined_header_values;
 use super::super::host::{NodeResponse, SequentialHost, TestHost};
-use super::super::reference::{self, Choices};
+use super::super::reference::{self, FuzzedChoices};
 use super::node::damage;
 use super::read::{decoded, is_of};
 use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
@@ -28,7 +28,7 @@ const SUBMITTED: [(&str, &str); 5] = [
     ("/eth/v2/beacon/blinded_blocks", "SignedBlindedBeaconBlock"),
 ];
 
-pub(super) fn check_submission(choices: &mut Choices<'_>) {
+pub(super) fn check_submission(choices: &mut FuzzedChoices<'_>) {
     let (target, name) = chosen(choices, &SUBMITTED);
     let fork = chosen(choices, Fork::ALL);
     let schema = Schema::for_fork(fork, Preset::Minimal);

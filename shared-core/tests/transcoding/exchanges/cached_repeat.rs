@@ -4,14 +4,14 @@ use sszip_core::response_mode::ResponseMode;
 
 use super::super::fields::joined_header_values;
 use super::super::host::{SequentialHost, TestHost};
-use super::super::reference::Choices;
+use super::super::reference::FuzzedChoices;
 use super::node::{node_response, value};
 use super::read::decoded;
 use super::requests::{ACCEPTS, ROUTES};
 use super::{chosen, field, place, request, JSON, OCTETS};
 
 /// Checks that a hit equals the response that was sent before.
-pub(super) fn check_repeated_request(choices: &mut Choices<'_>) {
+pub(super) fn check_repeated_request(choices: &mut FuzzedChoices<'_>) {
     let (target, name, is_same) = chosen(choices, &ROUTES);
     let Some(value) = value(choices, name) else {
         return;

@@ -21,14 +21,14 @@ use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::fields::Fields;
 use super::host::{HostRequest, NodeResponse};
-use super::reference::Choices;
+use super::reference::FuzzedChoices;
 
 const OCTETS: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const VERSION: &str = "Eth-Consensus-Version";
 
 /// Runs one chosen kind of exchange.
-pub fn check_exchange(choices: &mut Choices<'_>) {
+pub fn check_exchange(choices: &mut FuzzedChoices<'_>) {
     match choices.below(5) {
         0 | 1 => responses::check_response(choices),
         2 => bodies::check_submission(choices),
@@ -37,7 +37,7 @@ pub fn check_exchange(choices: &mut Choices<'_>) {
     }
 }
 
-fn chosen<T: Copy>(choices: &mut Choices<'_>, all: &[T]) -> T {
+fn chosen<T: Copy>(choices: &mut FuzzedChoices<'_>, all: &[T]) -> T {
     all[choices.below(all.len())]
 }
 
@@ -47,7 +47,7 @@ fn field(name: &str, value: impl Into<String>) -> (String, String) {
 
 /// A route, with or without small limits.
 fn place(
-    choices: &mut Choices<'_>,
+    choices: &mut FuzzedChoices<'_>,
     is_roomy: bool,
     more: &[(&str, &str)],
 ) -> (ProcessResources, Arc<RouteConfig>) {

@@ -2,11 +2,11 @@
 
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
-use super::super::driven::BodyEnd;
+use super::super::driver_host::BodyEnd;
 use super::super::fields::{gzip, Fields};
 use super::super::host::NodeResponse;
 use super::super::properties::write;
-use super::super::reference::{self, Choices, Json};
+use super::super::reference::{self, FuzzedChoices, Json};
 use super::read::gunzip;
 use super::{chosen, field, JSON, OCTETS, VERSION};
 
@@ -19,7 +19,7 @@ pub(super) struct Value {
     pub(super) ssz: Vec<u8>,
 }
 
-pub(super) fn value(choices: &mut Choices<'_>, name: &str) -> Option<Value> {
+pub(super) fn value(choices: &mut FuzzedChoices<'_>, name: &str) -> Option<Value> {
     let fork = chosen(choices, Fork::ALL);
     let schema = Schema::for_fork(fork, Preset::Minimal);
     let ty = schema.find_type(name)?;
@@ -35,7 +35,7 @@ pub(super) fn value(choices: &mut Choices<'_>, name: &str) -> Option<Value> {
 }
 
 /// Damages the body in some cases, and returns whether it has changed.
-pub(super) fn damage(choices: &mut Choices<'_>, body: &mut Vec<u8>) -> bool {
+pub(super) fn damage(choices: &mut FuzzedChoices<'_>, body: &mut Vec<u8>) -> bool {
     let before = body.clone();
     if choices.below(3) > 0 {
         return false;
@@ -59,7 +59,7 @@ pub(super) fn damage(choices: &mut Choices<'_>, body: &mut Vec<u8>) -> bool {
 }
 
 /// Returns the positions at which the pieces of a body end.
-fn ends(choices: &mut Choices<'_>, length: usize) -> Vec<usize> {
+fn ends(choices: &mut FuzzedChoices<'_>, length: usize) -> Vec<usize> {
     let most = chosen(choices, &[1, 3, 64, 700, 1 << 20]);
     let mut ends = Vec::new();
     let mut end = 0;
@@ -78,7 +78,7 @@ fn ends(choices: &mut Choices<'_>, length: usize) -> Vec<usize> {
 
 /// Returns a response of the node, and whether its framing is correct.
 pub(super) fn node(
-    choices: &mut Choices<'_>,
+    choices: &mut FuzzedChoices<'_>,
     headers: Fields,
     body: Vec<u8>,
 ) -> (NodeResponse, bool) {
@@ -113,7 +113,7 @@ pub(super) fn is_short(node: &NodeResponse) -> bool {
 }
 
 /// Returns the JSON in an envelope, in some notation, and whether the fork comes first.
-fn envelope(choices: &mut Choices<'_>, value: &Value) -> (Vec<u8>, bool) {
+fn envelope(choices: &mut FuzzedChoices<'_>, value: &Value) -> (Vec<u8>, bool) {
     let data = write(&value.json, choices);
     let name = value.fork.name();
     let (text, names_fork) = match choices.below(6) {
@@ -137,7 +137,7 @@ pub(super) struct GeneratedResponse {
 }
 
 pub(super) fn node_response(
-    choices: &mut Choices<'_>,
+    choices: &mut FuzzedChoices<'_>,
     value: &Value,
     is_same: bool,
     more: Fields,

@@ -2,16 +2,16 @@
 
 use sszip_core::response_mode::ResponseMode;
 
-use super::super::driven::BodyEnd;
+use super::super::driver_host::BodyEnd;
 use super::super::fields::{joined_header_values, Fields};
 use super::super::host::{SequentialHost, TestHost};
-use super::super::reference::{self, Choices, Json};
+use super::super::reference::{self, FuzzedChoices, Json};
 use super::node::{is_short, node_response, value};
 use super::read::{decoded, is_of, members, type_in};
 use super::requests::{ACCEPTS, ROUTES};
 use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
 
-pub(super) fn check_response(choices: &mut Choices<'_>) {
+pub(super) fn check_response(choices: &mut FuzzedChoices<'_>) {
     let (target, name, is_same) = chosen(choices, &ROUTES);
     let Some(value) = value(choices, name) else {
         return;

@@ -5,12 +5,12 @@ use sszip_core::ssz::{Fork, Preset, Schema};
 use super::super::fields::joined_header_values;
 use super::super::host::{SequentialHost, TestHost};
 use super::super::properties::write;
-use super::super::reference::{self, Choices};
+use super::super::reference::{self, FuzzedChoices};
 use super::node::{damage, node};
 use super::read::{decoded, is_of, members};
 use super::{chosen, field, place, request, JSON, OCTETS};
 
-pub(super) fn check_result(choices: &mut Choices<'_>) {
+pub(super) fn check_result(choices: &mut FuzzedChoices<'_>) {
     let (method, name) = chosen(
         choices,
         &[

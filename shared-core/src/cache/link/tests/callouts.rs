@@ -36,7 +36,7 @@ struct MadeCallout {
     messages: Vec<ProcessMessage>,
 }
 
-/// A host that makes callouts, and answers them as the tests say.
+/// A host that makes callouts, which the tests answer.
 struct CalloutTestHost {
     shared: ProcessCacheState,
     link: Arc<OwnerLink>,
@@ -159,15 +159,14 @@ impl CalloutTestHost {
     }
 
     fn store(&self, key: CacheKey, length: usize) {
-        let entry =
-            entry_with_payload(vec![b'1'; length]).with_stored_time_and_ttl(self.now, 10_000);
+        let entry = entry_with_payload(vec![b'1'; length]).with_lifetime(self.now, 10_000);
         let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
         self.link.store_at_owner(key, Arc::new(entry), about, None);
     }
 
     /// Stores a fresh entry in the memory of the process.
     fn insert_into_hot_tier(&self, key: CacheKey) {
-        let entry = entry().with_stored_time_and_ttl(self.now, 10_000);
+        let entry = entry().with_lifetime(self.now, 10_000);
         self.shared.hot_tier().unwrap().insert(key, Arc::new(entry));
         assert!(self.is_hot(&key));
     }

@@ -31,7 +31,7 @@ pub(super) fn tip(host: &LinkTestHost, epoch: u64, height: u64) -> CacheEntry {
     let payload = EntryPayload::Raw(b"1".to_vec().into());
     let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta);
     entry
-        .with_stored_time_and_ttl(host.now, 10_000)
+        .with_lifetime(host.now, 10_000)
         .with_chain_dependency(&host.link().chains)
 }
 
@@ -51,7 +51,7 @@ impl LinkTestHost {
 
 #[test]
 fn chain_state_is_set_by_events_of_the_owner() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     assert!(host.link().chains.get(&SPACE).is_none());
     send_chain_event(&mut host, 100);
     let chain = host.link().chains.get(&SPACE).unwrap();
@@ -65,7 +65,7 @@ fn chain_state_is_set_by_events_of_the_owner() {
 
 #[test]
 fn entry_with_a_newer_head_invalidates_older_tip_entries() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_chain_event(&mut host, 100);
     host.insert_into_hot_tier([1; 32], tip(&host, 5000, 100));
     let entry = tip(&host, 5000, 101);
@@ -75,7 +75,7 @@ fn entry_with_a_newer_head_invalidates_older_tip_entries() {
 
 #[test]
 fn entry_of_a_newer_epoch_invalidates_older_entries_before_the_event() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_chain_event(&mut host, 100);
     host.insert_into_hot_tier([1; 32], tip(&host, 5000, 100));
     let entry = tip(&host, 5001, 100);
@@ -88,7 +88,7 @@ fn entry_of_a_newer_epoch_invalidates_older_entries_before_the_event() {
 
 #[test]
 fn entry_older_than_the_seen_head_is_not_used() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_chain_event(&mut host, 100);
     let chain = host.link().chains.get(&SPACE).unwrap();
     assert!(chain.record_reported_head_height(101));
@@ -100,7 +100,7 @@ fn entry_older_than_the_seen_head_is_not_used() {
 
 #[test]
 fn stored_entry_is_sent_with_its_epoch_and_height() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_chain_event(&mut host, 100);
     let entry = tip(&host, 5000, 100);
     let about = StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, 0).unwrap();
@@ -118,7 +118,7 @@ fn stored_entry_is_sent_with_its_epoch_and_height() {
 
 #[test]
 fn chain_is_removed_if_the_next_owner_does_not_follow_it() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_chain_event(&mut host, 100);
     host.send_lease(9000);
     assert!(host.link().chains.get(&SPACE).is_some());

@@ -94,7 +94,7 @@ fn host_and_owner() -> (LinkTestHost, Arc<ScriptedOwner>) {
     (host, owner)
 }
 
-fn host_with_session() -> (LinkTestHost, Arc<ScriptedOwner>) {
+fn connected_host_and_owner() -> (LinkTestHost, Arc<ScriptedOwner>) {
     let (mut host, owner) = host_and_owner();
     host.open_session(0, 5_000);
     (host, owner)
@@ -117,14 +117,14 @@ fn look_up(host: &LinkTestHost, token: FlightLeadership) -> DirectLookup {
 
 #[test]
 fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
-    let (mut host, owner) = host_with_session();
+    let (mut host, owner) = connected_host_and_owner();
     let token = lead_with_follower(&host, 1);
     owner.reply_with_entry(0, &entry());
     let DirectLookup::Found(found) = look_up(&host, token) else {
         panic!();
     };
     assert_eq!(found.response_metadata().expires_at, host.now + 500);
-    assert_eq!(found.response_metadata().stored_at, host.now - 200);
+    assert_eq!(found.response_metadata().requested_at, host.now - 200);
     assert_eq!(host.woken(), [1]);
     assert!(Arc::ptr_eq(&host.answer(1).unwrap(), &found));
     assert!(host.is_hot(KEY));
@@ -138,7 +138,7 @@ fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
 #[test]
 fn entry_found_before_a_purge_is_not_shared_after_it() {
     for purged in [None, Some(KEY), Some([8; 32])] {
-        let (mut host, owner) = host_with_session();
+        let (mut host, owner) = connected_host_and_owner();
         let event = OwnerMessage::Event {
             number: 1,
             event: SessionEvent::Purge {
@@ -173,7 +173,7 @@ fn entry_found_before_a_purge_is_not_shared_after_it() {
 
 #[test]
 fn entry_found_in_a_session_that_was_lost_is_not_shared() {
-    let (mut host, owner) = host_with_session();
+    let (mut host, owner) = connected_host_and_owner();
     let (link, shared, now) = (Arc::clone(&host.link), Arc::clone(&host.shared), host.now);
     *owner.meanwhile.lock().unwrap() = Some(Box::new(move || {
         link.handle_connection_closed(&shared, now);
@@ -190,7 +190,7 @@ fn entry_found_in_a_session_that_was_lost_is_not_shared() {
 #[test]
 fn response_fetched_before_a_purge_is_not_shared_after_it() {
     for is_purged in [false, true] {
-        let (mut host, _owner) = host_with_session();
+        let (mut host, _owner) = connected_host_and_owner();
         let generation = host.shared.purge_generation();
         let token = lead_with_follower(&host, 1);
         if is_purged {
@@ -205,7 +205,7 @@ fn response_fetched_before_a_purge_is_not_shared_after_it() {
 
 #[test]
 fn invalid_entry_is_a_miss() {
-    let (host, owner) = host_with_session();
+    let (host, owner) = connected_host_and_owner();
     let token = lead_with_follower(&host, 1);
     owner.reply(DirectReply::Found {
         generation: 0,
@@ -224,7 +224,7 @@ fn lease_of_a_direct_lookup_is_released_by_a_call_when_the_flight_ends_without_a
         (LeaseReply::Full, false),
         (LeaseReply::NoLease, false),
     ] {
-        let (mut host, owner) = host_with_session();
+        let (mut host, owner) = connected_host_and_owner();
         let token = lead_with_follower(&host, 1);
         owner.reply(DirectReply::Missing(decision));
         let DirectLookup::Missing(token) = look_up(&host, token) else {
@@ -244,13 +244,13 @@ fn lease_of_a_direct_lookup_is_released_by_a_call_when_the_flight_ends_without_a
 
 #[test]
 fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
-    for (leases, in_vain) in [(false, false), (true, true)] {
-        let (host, owner) = host_with_session();
+    for (leases, skips_wait) in [(false, false), (true, true)] {
+        let (host, owner) = connected_host_and_owner();
         let token = lead_with_follower(&host, 1);
         owner.reply(DirectReply::Missing(LeaseReply::NoLease));
         let lookup = host
             .link()
-            .lookup_directly(token, leases, in_vain, host.now);
+            .lookup_directly(token, leases, skips_wait, host.now);
         assert!(matches!(lookup, DirectLookup::Missing(_)));
         assert_eq!(owner.take_calls(), [DirectCall::Lookup(SESSION, KEY, None)]);
     }
@@ -259,7 +259,7 @@ fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
 #[test]
 fn lookup_that_is_pending_or_not_handled_is_sent_as_a_message() {
     for reply in [Some(DirectReply::Missing(LeaseReply::Pending)), None] {
-        let (mut host, owner) = host_with_session();
+        let (mut host, owner) = connected_host_and_owner();
         owner.replies.lock().unwrap().extend(reply);
         let token = lead_with_follower(&host, 1);
         let DirectLookup::Unanswered(token) = look_up(&host, token) else {
@@ -323,7 +323,7 @@ fn direct_calls_begin_with_the_first_send_lease_and_end_with_the_session() {
 
 #[test]
 fn entry_is_stored_by_a_call_or_by_a_message_if_the_call_is_not_handled() {
-    let (mut host, owner) = host_with_session();
+    let (mut host, owner) = connected_host_and_owner();
     host.store_at_owner(3, b"abc".to_vec());
     let calls = owner.take_calls();
     let [DirectCall::Store(SESSION, store)] = &calls[..] else {
@@ -346,7 +346,7 @@ fn entry_is_stored_by_a_call_or_by_a_message_if_the_call_is_not_handled() {
 
 #[test]
 fn long_entry_is_stored_by_messages() {
-    let (mut host, owner) = host_with_session();
+    let (mut host, owner) = connected_host_and_owner();
     host.store_at_owner(3, vec![b'1'; 300 << 10]);
     host.run();
     assert!(owner.take_calls().is_empty());
@@ -359,8 +359,8 @@ fn long_entry_is_stored_by_messages() {
 
 #[test]
 fn lease_of_an_entry_that_has_expired_is_released() {
-    let (host, owner) = host_with_session();
-    let entry = entry().with_stored_time_and_ttl(0, 999);
+    let (host, owner) = connected_host_and_owner();
+    let entry = entry().with_lifetime(0, 999);
     let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
     host.link()
         .store_at_owner(KEY, Arc::new(entry), about, None);

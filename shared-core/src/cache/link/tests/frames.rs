@@ -13,7 +13,7 @@ fn stored_keys(messages: &[ProcessMessage]) -> Vec<u8> {
 
 #[test]
 fn requests_at_the_same_time_are_one_frame_and_lookups_precede_entries() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.store_at_owner(20, b"1".to_vec());
     host.link().release_lease([30; 32]);
     host.look_up_keys(1..4);
@@ -27,7 +27,7 @@ fn requests_at_the_same_time_are_one_frame_and_lookups_precede_entries() {
 
 #[test]
 fn replies_are_assigned_by_number_in_any_order() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_keys(1..4);
     let ids: Vec<u32> = host.take_lookups().iter().map(|lookup| lookup.0).collect();
     let granted = |id| missing(id, LeaseReply::Granted);
@@ -38,7 +38,7 @@ fn replies_are_assigned_by_number_in_any_order() {
 
 #[test]
 fn lookups_of_one_frame_time_out_separately() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_keys(2..3);
     host.pass(10);
     host.look_up_keys(3..4);
@@ -57,7 +57,7 @@ fn lookups_of_one_frame_time_out_separately() {
 
 #[test]
 fn lookups_fail_with_their_session() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_keys(2..5);
     host.break_connection();
     let mut woken = host.woken();
@@ -68,7 +68,7 @@ fn lookups_fail_with_their_session() {
 
 #[test]
 fn frame_is_full_after_its_soft_limit() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     for key in 0..5 {
         host.store_at_owner(key, vec![b'1'; SOFT_FRAME_BYTES / 2]);
     }
@@ -80,7 +80,7 @@ fn frame_is_full_after_its_soft_limit() {
 
 #[test]
 fn messages_that_wait_for_the_connection_are_one_frame() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.store_at_owner(1, b"1".to_vec());
     assert_eq!(host.link().next_action(), Some(LinkAction::Write));
     // the socket takes a part
@@ -105,7 +105,7 @@ fn long_entry_is_sent_in_parts_between_which_lookups_go() {
     let payload: Vec<u8> = (0..3 * MAX_BODY_BYTES)
         .map(|n| b'0' + (n % 7) as u8)
         .collect();
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.store_at_owner(9, payload.clone());
     assert_eq!(host.link().next_action(), Some(LinkAction::Write));
     let mut bytes = Vec::new();
@@ -126,7 +126,7 @@ fn long_entry_is_sent_in_parts_between_which_lookups_go() {
         }
     }
     host.receive_from_link(&bytes);
-    let expected = entry_with_payload(payload).with_stored_time_and_ttl(host.now, 10_000);
+    let expected = entry_with_payload(payload).with_lifetime(host.now, 10_000);
     let expected = bytes_of(&expected);
     let mut received = Vec::new();
     let mut parts_at_lookup = Vec::new();
@@ -159,7 +159,7 @@ fn long_entry_is_received_in_parts_and_extends_the_deadline() {
     let total = body.byte_length();
     let part = |n: usize| body.slice_body(n * MAX_BODY_BYTES..(n + 1) * MAX_BODY_BYTES);
     for loses_the_last in [false, true] {
-        let mut host = LinkTestHost::with_session();
+        let mut host = LinkTestHost::connected();
         host.look_up_for_waiter(1, true);
         let id = host.take_id();
         let entry = FoundEntry {
@@ -193,7 +193,7 @@ fn long_entry_is_received_in_parts_and_extends_the_deadline() {
 
 #[test]
 fn entry_that_expires_before_it_is_sent_releases_its_lease() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.store_at_owner(1, b"1".to_vec());
     host.now += 10_001;
     host.run();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn found_entry_is_shared_with_all_followers() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     host.look_up_for_waiter(2, true);
     let [ProcessMessage::Lookup { id, key, lease }] = &host.take_messages()[..] else {
@@ -15,7 +15,7 @@ fn found_entry_is_shared_with_all_followers() {
     assert_eq!(host.woken(), [1, 2]);
     let answer = host.answer(1).unwrap();
     assert_eq!(answer.response_metadata().expires_at, host.now + 500);
-    assert_eq!(answer.response_metadata().stored_at, host.now - 200);
+    assert_eq!(answer.response_metadata().requested_at, host.now - 200);
     assert!(host.answer(2).is_some());
     assert!(host.is_hot(KEY));
     assert!(host.shared.flights.flight_count() == 0);
@@ -23,7 +23,7 @@ fn found_entry_is_shared_with_all_followers() {
 
 #[test]
 fn lease_is_granted_to_one_leader_and_returned() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     host.look_up_for_waiter(2, true);
     let id = host.take_id();
@@ -40,7 +40,7 @@ fn lease_is_granted_to_one_leader_and_returned() {
 
 #[test]
 fn lease_is_returned_if_no_request_waits_for_it() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     host.shared.leave_flight(&KEY, test_waiter(1));
     let id = host.take_id();
@@ -52,7 +52,7 @@ fn lease_is_returned_if_no_request_waits_for_it() {
 #[test]
 fn lookup_waits_for_the_fetch_of_another_process() {
     for order in ["reply first", "event first"] {
-        let mut host = LinkTestHost::with_session();
+        let mut host = LinkTestHost::connected();
         host.look_up_for_waiter(1, true);
         host.look_up_for_waiter(2, true);
         let id = host.take_id();
@@ -76,7 +76,7 @@ fn lookup_waits_for_the_fetch_of_another_process() {
 
 #[test]
 fn lookup_does_not_wait_again_after_a_released_lease() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     host.look_up_for_waiter(2, true);
     let id = host.take_id();
@@ -92,7 +92,7 @@ fn lookup_does_not_wait_again_after_a_released_lease() {
 
 #[test]
 fn lookup_without_room_for_a_lease_is_fetched() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
     host.send(missing(id, LeaseReply::Full));
@@ -104,7 +104,7 @@ fn lookup_without_room_for_a_lease_is_fetched() {
 
 #[test]
 fn lookup_at_a_slow_owner_times_out() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
     host.pass(19);
@@ -121,7 +121,7 @@ fn lookup_at_a_slow_owner_times_out() {
 
 #[test]
 fn lookup_that_times_out_before_it_is_sent_is_not_sent() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     // the socket takes nothing
     host.store_at_owner(1, b"1".to_vec());
     assert_eq!(host.link().next_action(), Some(LinkAction::Write));
@@ -137,7 +137,7 @@ fn lookup_that_times_out_before_it_is_sent_is_not_sent() {
 
 #[test]
 fn changed_timeout_applies_to_later_lookups() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_keys(1..2);
     host.link().set_lookup_timeout(100);
     host.look_up_keys(2..3);
@@ -151,7 +151,7 @@ fn changed_timeout_applies_to_later_lookups() {
 
 #[test]
 fn lookups_pause_at_an_owner_that_does_not_reply() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     for n in 1..4 {
         host.look_up_keys(n..n + 1);
         host.pass(20);
@@ -182,7 +182,7 @@ fn lookups_pause_at_an_owner_that_does_not_reply() {
 
 #[test]
 fn lookups_beyond_the_limit_are_refused() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     for n in 0..1_000_u64 {
         let key = *blake3::hash(&n.to_le_bytes()).as_bytes();
         let waiter = test_waiter(500);
@@ -196,7 +196,7 @@ fn lookups_beyond_the_limit_are_refused() {
 
 #[test]
 fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
     host.purge_event(1, None);
@@ -214,7 +214,7 @@ fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
 
 #[test]
 fn reply_after_a_purge_that_was_not_received_yet_is_used_until_the_event() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
     host.send(OwnerMessage::Found {
@@ -230,7 +230,7 @@ fn reply_after_a_purge_that_was_not_received_yet_is_used_until_the_event() {
 
 #[test]
 fn waiting_lookup_is_woken_when_the_owner_is_gone() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
     host.send(missing(id, LeaseReply::Pending));
@@ -273,14 +273,14 @@ fn follower_leads_after_an_invalid_reply() {
         },
     };
     for reply in [&truncated as &dyn Fn(u32) -> OwnerMessage, &too_long] {
-        let mut host = LinkTestHost::with_session();
+        let mut host = LinkTestHost::connected();
         host.look_up_for_waiter(1, true);
         let id = host.take_id();
         host.send(reply(id));
         assert_eq!(host.woken(), [1]);
         assert!(host.lead(1).is_some() && host.is_open);
     }
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     host.receive(b"nonsense nonsense");
     assert_eq!(host.woken(), [1]);
@@ -289,7 +289,7 @@ fn follower_leads_after_an_invalid_reply() {
 
 #[test]
 fn lookups_without_a_lease_are_woken_to_fetch_alone() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, false);
     host.look_up_for_waiter(2, false);
     let lookups = host.take_lookups();
@@ -307,7 +307,7 @@ fn lookups_without_a_lease_are_woken_to_fetch_alone() {
 
 #[test]
 fn batch_lookup_returns_the_found_entries() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_batch(&[[1; 32], [2; 32]], 5);
     let [ProcessMessage::BatchLookup { id, keys }] = &host.take_messages()[..] else {
         panic!("one lookup is expected");
@@ -319,7 +319,10 @@ fn batch_lookup_returns_the_found_entries() {
     assert!(hot.get(&[2; 32], host.now).is_some() && hot.entry_count() == 1);
     let claimed = host.link().take_batch_entries(test_waiter(5));
     assert!(claimed.len() == 1 && claimed[0].0 == [2; 32]);
-    assert_eq!(claimed[0].1.response_metadata().stored_at, host.now - 200);
+    assert_eq!(
+        claimed[0].1.response_metadata().requested_at,
+        host.now - 200
+    );
     assert!(host.link().take_batch_entries(test_waiter(5)).is_empty());
     // a waiter that has left is not woken
     host.look_up_batch(&[[3; 32]], 6);
@@ -331,7 +334,7 @@ fn batch_lookup_returns_the_found_entries() {
 
 #[test]
 fn batch_lookup_has_a_maximum_number_of_keys() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     let waiter = test_waiter(6);
     let now = host.now;
     let is_sent =
@@ -346,7 +349,7 @@ fn batch_lookup_has_a_maximum_number_of_keys() {
 
 #[test]
 fn reply_of_another_kind_does_not_end_a_request() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let lookup = host.take_id();
     host.look_up_batch(&[[2; 32]], 5);
@@ -362,7 +365,7 @@ fn reply_of_another_kind_does_not_end_a_request() {
 #[test]
 fn batch_lookup_result_is_dropped_after_a_purge() {
     for position in 0..3 {
-        let mut host = LinkTestHost::with_session();
+        let mut host = LinkTestHost::connected();
         host.look_up_batch(&[[2; 32]], 5);
         let id = host.take_id();
         for (n, reply) in batch_replies(id, [2; 32]).into_iter().enumerate() {

@@ -88,7 +88,7 @@ fn purge_is_sent_although_its_client_has_gone() {
 
 #[test]
 fn purges_do_not_delay_other_requests() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     for waiter in 20..25 {
         send_purge(&mut host, waiter);
     }
@@ -124,7 +124,7 @@ fn purge_fails_with_503_without_an_owner() {
 
 #[test]
 fn purge_is_sent_again_to_the_next_owner() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_purge(&mut host, WAITER);
     assert_eq!(purges(&mut host).len(), 1);
     host.reconnect();
@@ -145,7 +145,7 @@ fn purge_is_sent_again_to_the_next_owner() {
 
 #[test]
 fn purge_is_abandoned_after_repeated_connection_losses() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_purge(&mut host, WAITER);
     for times in 1..=MAX_PURGE_SENDS {
         assert!(host.woken().is_empty());
@@ -159,7 +159,7 @@ fn purge_is_abandoned_after_repeated_connection_losses() {
 
 #[test]
 fn purge_is_abandoned_after_its_timeout_and_not_sent_again() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     send_purge(&mut host, WAITER);
     host.send_lease(60_000);
     for _ in 0..purge_timeout() / 1000 {

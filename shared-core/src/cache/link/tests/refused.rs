@@ -1,7 +1,7 @@
 //! Tests with refused memory for allocations as long as a batch or an entry.
 
 use super::*;
-use crate::allocator::faulty::{with_refused_allocations, RefusedAllocations};
+use crate::allocator::faulty::{run_with_refused_allocations, RefusedAllocations};
 use crate::allocator::MAX_RESERVE_ALLOCATION;
 use crate::cache::entry::wire::decode_cache_entry;
 
@@ -10,7 +10,8 @@ fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocatio
     for passed in 0.. {
         let mut all = RefusedAllocations::default();
         run(&mut |step| {
-            let ((), refusals) = with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, passed, step);
+            let ((), refusals) =
+                run_with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, passed, step);
             all += refusals;
             refusals
         });
@@ -25,7 +26,7 @@ fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocatio
 fn found_entry_without_memory_is_a_miss() {
     let long = entry_with_payload(vec![b'p'; 2 * MAX_RESERVE_ALLOCATION]);
     each(|step| {
-        let mut host = LinkTestHost::with_session();
+        let mut host = LinkTestHost::connected();
         host.look_up_for_waiter(1, true);
         let id = host.take_id();
         let reply = OwnerMessage::Found {

@@ -56,7 +56,7 @@ proptest! {
     /// other process fetches, and at once when the owner is gone.
     #[test]
     fn waiting_requests_are_always_woken(steps in prop::collection::vec(step(), 0..80)) {
-        let mut host = LinkTestHost::with_session();
+        let mut host = LinkTestHost::connected();
         let mut waiting: BTreeSet<WaitingRequestId> = BTreeSet::new();
         let mut tokens = Vec::new();
         let mut ids = Vec::new();

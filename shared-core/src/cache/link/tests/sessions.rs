@@ -67,9 +67,9 @@ fn lookups_are_sent_while_the_first_session_is_requested() {
 
 #[test]
 fn purge_empties_the_memory_and_is_acknowledged() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     for n in 0..3 {
-        host.insert_into_hot_tier([n; 32], entry().with_stored_time_and_ttl(0, 10_000));
+        host.insert_into_hot_tier([n; 32], entry().with_lifetime(0, 10_000));
     }
     host.purge_event(1, Some([1; 32]));
     assert_eq!((usable(&host), host.link().purge_generation()), (2, 1));
@@ -82,7 +82,7 @@ fn purge_empties_the_memory_and_is_acknowledged() {
 
 #[test]
 fn other_events_are_acknowledged_with_the_next_message_or_in_time() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.event(SessionEvent::Filled([1; 32]));
     assert!(host.take_messages().is_empty());
     host.look_up_for_waiter(1, true);
@@ -103,9 +103,9 @@ fn other_events_are_acknowledged_with_the_next_message_or_in_time() {
 
 #[test]
 fn repeated_and_early_events_have_no_effect() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.purge_event(1, None);
-    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 10_000));
+    host.insert_into_hot_tier(KEY, entry().with_lifetime(0, 10_000));
     for (number, generation) in [(1, 1), (3, 3)] {
         let event = SessionEvent::Purge {
             generation,
@@ -120,7 +120,7 @@ fn repeated_and_early_events_have_no_effect() {
 
 #[test]
 fn late_reply_is_handled_once_although_its_event_is_repeated() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
     let late = |number| {
@@ -144,7 +144,7 @@ fn late_reply_is_handled_once_although_its_event_is_repeated() {
 
 #[test]
 fn memory_is_used_until_the_send_lease_ends() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     let permits = |host: &LinkTestHost, at| host.link().permits_sending_from_memory(at);
     assert!(permits(&host, 4999) && !permits(&host, 5000));
     host.send_lease(6000);
@@ -157,7 +157,7 @@ fn memory_is_used_until_the_send_lease_ends() {
 
 #[test]
 fn send_lease_is_used_after_the_events_before_it() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.send(OwnerMessage::SendLease {
         until: 6000,
         after: 1,
@@ -180,7 +180,7 @@ fn memory_is_used_while_no_owner_listens() {
             && !host.link().permits_sending_from_memory(8_000)
     );
     let generation = host.link().purge_generation();
-    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 1 << 40));
+    host.insert_into_hot_tier(KEY, entry().with_lifetime(0, 1 << 40));
     host.link().handle_connection_refused(&host.shared, 7_900);
     assert!(host.link().permits_sending_from_memory(8_899));
     assert_eq!(
@@ -197,8 +197,8 @@ fn memory_is_used_while_no_owner_listens() {
 
 #[test]
 fn refused_connection_has_no_effect_while_a_session_is_open() {
-    let host = LinkTestHost::with_session();
-    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(host.now, 10_000));
+    let host = LinkTestHost::connected();
+    host.insert_into_hot_tier(KEY, entry().with_lifetime(host.now, 10_000));
     host.link().handle_connection_refused(&host.shared, 9_000);
     assert!(host.is_hot(KEY) && host.link().purge_generation() == 0);
     assert!(!host.link().permits_sending_from_memory(5_000));
@@ -206,9 +206,9 @@ fn refused_connection_has_no_effect_while_a_session_is_open() {
 
 #[test]
 fn memory_is_used_after_the_owner_has_ended() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     chains::send_chain_event(&mut host, 100);
-    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 1 << 40));
+    host.insert_into_hot_tier(KEY, entry().with_lifetime(0, 1 << 40));
     host.insert_into_hot_tier([1; 32], chains::tip(&host, 5000, 100));
     assert_eq!(usable(&host), 2);
     // as long as it listens it is present
@@ -230,8 +230,8 @@ fn memory_is_used_after_the_owner_has_ended() {
 
 #[test]
 fn generation_of_another_owner_replaces_the_known_one() {
-    let mut host = LinkTestHost::with_session();
-    host.insert_into_hot_tier(KEY, entry().with_stored_time_and_ttl(0, 10_000));
+    let mut host = LinkTestHost::connected();
+    host.insert_into_hot_tier(KEY, entry().with_lifetime(0, 10_000));
     for (generation, left) in [(0, 1), (3, 0)] {
         host.reconnect();
         host.open_session(generation, 9000);
@@ -267,7 +267,7 @@ fn connection_to_an_absent_owner_is_retried_at_intervals() {
 
 #[test]
 fn silent_session_is_closed_after_a_timeout() {
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.pass(1_499);
     assert!(host.link().is_owner_reachable());
     host.refuses = true;
@@ -331,11 +331,11 @@ fn messages_out_of_place_close_the_connection() {
         host.send(message);
         assert!(!host.is_open);
     }
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     host.send(welcome());
     assert!(!host.is_open);
     // messages before invalid bytes are in effect
-    let mut host = LinkTestHost::with_session();
+    let mut host = LinkTestHost::connected();
     let event = SessionEvent::Purge {
         generation: 4,
         key: None,

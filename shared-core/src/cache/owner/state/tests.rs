@@ -10,10 +10,10 @@ use crate::cache::store::StoreWriteOutageReason;
 
 mod direct;
 mod following;
-mod forms;
 mod inactive;
 mod polls;
 mod sessions;
+mod unchecked_entries;
 
 const KEY: CacheKey = [7; 32];
 
@@ -130,9 +130,9 @@ impl OwnerStore for Arc<ModelOwnerStore> {
 
     fn drop_entries_older_than(&self, goes: u64, renews: u64, now: ClockReading) {
         let mut entries = self.entries.lock().unwrap();
-        entries.retain(|_, stored| now.unix < stored.header.stored_at + goes);
+        entries.retain(|_, stored| now.unix < stored.header.requested_at + goes);
         for stored in entries.values_mut() {
-            stored.is_old = now.unix >= stored.header.stored_at + renews;
+            stored.is_old = now.unix >= stored.header.requested_at + renews;
         }
     }
 

@@ -88,8 +88,8 @@ pub(super) fn locate_head_in_window(
     })
 }
 
-/// The highest block of the window, up to this number, that the node's chain still has. All below
-/// it are in the chain too, as its ancestors.
+/// Returns the highest block of the window, up to this number, that the node's chain still has. The
+/// blocks below it are its ancestors, and in the chain too.
 fn highest_common_block(
     window: &BlockWindow,
     poll: &NodePoll,

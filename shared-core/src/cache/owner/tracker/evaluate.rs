@@ -373,8 +373,8 @@ impl ChainTracker {
         Ok(hash == Some(newest.hash))
     }
 
-    /// The mark and the newest final block, where `newest` is the node's finalized block and `mark`
-    /// is of its chain.
+    /// Returns the mark and the newest final block, where `newest` is the node's finalized block
+    /// and `mark` is of its chain.
     fn next_mark_and_final_block(
         &self,
         mark: Option<FinalityMark>,

@@ -62,7 +62,7 @@ pub(super) fn check_mark_on_node_chain(
     )
 }
 
-/// The newest block that the node's tag, or the depth, makes final.
+/// Returns the newest block that the node's tag, or the depth, makes final.
 pub(super) fn newest_final_block(
     finality: FinalizedBlockRule,
     window: &BlockWindow,

@@ -97,7 +97,7 @@ pub struct ChainTracker {
     doubt: Option<u64>,
     /// Number of polls in a row in which the node had no block with the mark's number.
     absent: u32,
-    /// The newest final block as last published.
+    /// Returns the newest final block as last published.
     published_final: Option<u64>,
     steps: VecDeque<TrackerAction>,
     tracker_state: State,
@@ -112,8 +112,8 @@ pub struct ChainTracker {
 }
 
 impl ChainTracker {
-    /// A tracker of a chain with this record, polled every `interval` milliseconds. `now` is in
-    /// milliseconds of any clock that is never set back.
+    /// Creates a tracker of a chain with this record, polled every `interval` milliseconds. `now`
+    /// is in milliseconds of any clock that is never set back.
     pub fn new(finality: FinalizedBlockRule, interval: u64, record: ChainRecord, now: u64) -> Self {
         // a mark belongs to a chain
         let mark = record.mark.filter(|_| record.identity.is_some());
@@ -144,8 +144,8 @@ impl ChainTracker {
         self.poll = Some(NodePoll::new(queries, is_due));
     }
 
-    /// The queries to send to the node now, all at once; an empty list ends the poll. A query that
-    /// has no result yet is not returned again.
+    /// Returns the queries to send to the node now, all at once; an empty list ends the poll. A
+    /// query that has no result yet is not returned again.
     pub fn next_queries(&mut self) -> Vec<NodeQuery> {
         let Some(poll) = &mut self.poll else {
             return Vec::new();
@@ -230,30 +230,30 @@ impl ChainTracker {
         self.steps.pop_front()
     }
 
-    /// The chain identity of the node, which is the recorded one; `None` if it was not queried yet,
-    /// or a poll has failed since.
+    /// Returns the chain identity of the node, which is the recorded one; `None` if it was not
+    /// queried yet, or a poll has failed since.
     pub fn confirmed_identity(&self) -> Option<ChainIdentity> {
         self.confirmed_identity
             .filter(|_| self.identified.is_some())
     }
 
-    /// The known blocks, the newest first.
+    /// Returns the known blocks, the newest first.
     pub fn window_blocks(&self) -> impl Iterator<Item = FinalityMark> + '_ {
         self.window.blocks_newest_first()
     }
 
-    /// The newest block of the window, which is the node's head unless the node lags; `None` if no
-    /// block is known.
+    /// Returns the newest block of the window, which is the node's head unless the node lags;
+    /// `None` if no block is known.
     pub fn newest_known_block(&self) -> Option<FinalityMark> {
         self.window.newest_block()
     }
 
-    /// The newest final block as last published.
+    /// Returns the newest final block as last published.
     pub fn last_published_final(&self) -> Option<u64> {
         self.published_final
     }
 
-    /// The condition of the node and its chain as the last polls have shown it.
+    /// Returns the condition of the node and its chain as the last polls have shown it.
     pub fn tracker_state(&self) -> State {
         self.tracker_state
     }
@@ -263,7 +263,7 @@ impl ChainTracker {
         self.reorg_count
     }
 
-    /// The error of the last poll for operators, or `None` if it succeeded.
+    /// Returns the error of the last poll for operators, or `None` if it succeeded.
     pub fn last_poll_error(&self) -> Option<&str> {
         match &self.wrong {
             // later errors are of another node, or of none

@@ -65,7 +65,7 @@ impl NodePoll {
                 .any(|query| matches!(query, NodeQuery::ByNumber(_)))
     }
 
-    /// The result of a query as `read` extracts it, or the node's error.
+    /// Returns the result of a query as `read` extracts it, or the node's error.
     fn read_query_result<T>(
         &self,
         query: NodeQuery,
@@ -82,7 +82,7 @@ impl NodePoll {
         )
     }
 
-    /// A block, `None` if the node does not have it, or the node's error.
+    /// Returns a polled block, `None` if the node does not have it, or the node's error.
     pub(super) fn polled_block_or_error(
         &self,
         query: NodeQuery,
@@ -93,7 +93,7 @@ impl NodePoll {
         })
     }
 
-    /// A block, or `None` if the node does not have it. An error ends the poll.
+    /// Returns a polled block, or `None` if the node does not have it. An error ends the poll.
     pub(super) fn polled_block(
         &self,
         query: NodeQuery,
@@ -109,7 +109,7 @@ impl NodePoll {
         })
     }
 
-    /// The chain identity. Both queries are sent at once.
+    /// Returns the chain identity. Both queries are sent at once.
     pub(super) fn chain_identity_result(
         &self,
     ) -> Result<(Option<u64>, BlockHash), IncompleteNodePoll> {

@@ -139,10 +139,14 @@ pub(super) const INTERVAL: u64 = 1_000;
 
 impl ScriptedTracker {
     fn new(node: SingleChainNode, finality: FinalizedBlockRule) -> Self {
-        Self::with(node, finality, ChainRecord::default())
+        Self::with_record(node, finality, ChainRecord::default())
     }
 
-    fn with(node: SingleChainNode, finality: FinalizedBlockRule, record: ChainRecord) -> Self {
+    fn with_record(
+        node: SingleChainNode,
+        finality: FinalizedBlockRule,
+        record: ChainRecord,
+    ) -> Self {
         Self {
             tracker: ChainTracker::new(finality, INTERVAL, record, 0),
             node,
@@ -154,7 +158,7 @@ impl ScriptedTracker {
     }
 
     /// A script whose node is followed up to block 100, where block 90 is final.
-    fn with_followed_node() -> Self {
+    fn following_to_block_100() -> Self {
         let mut node = SingleChainNode::new(101);
         node.finalize(90);
         let mut script = Self::new(node, FinalizedBlockRule::Tag);

@@ -50,7 +50,7 @@ pub struct NodeBlock {
 }
 
 impl NodeBlock {
-    /// The number and hash of the block, as the tracker remembers it.
+    /// Returns the number and hash of the block, as the tracker remembers it.
     pub(super) fn as_finality_mark(&self) -> FinalityMark {
         FinalityMark {
             number: self.number,
@@ -59,8 +59,8 @@ impl NodeBlock {
     }
 }
 
-/// The number and hash of a block that was considered final, recorded to be compared with the
-/// node's chain after a restart.
+/// Returns the number and hash of a block that was considered final, recorded to be compared with
+/// the node's chain after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct FinalityMark {
     /// Number of the block.

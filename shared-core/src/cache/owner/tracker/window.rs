@@ -7,8 +7,9 @@ use super::types::{BlockHash, FinalityMark, NodeBlock};
 /// Maximum number of blocks in the window.
 pub(super) const MAX_BLOCKS: usize = 1_024;
 
-/// The newest blocks of one chain that the tracker remembers, the newest last. Each descends from
-/// the one before it, directly or through blocks that are not stored (a long time without polls).
+/// Returns the newest blocks of one chain that the tracker remembers, the newest last. Each
+/// descends from the one before it, directly or through blocks that are not stored (a long time
+/// without polls).
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockWindow(VecDeque<FinalityMark>);
 
@@ -25,13 +26,13 @@ impl BlockWindow {
         self.0.front().copied()
     }
 
-    /// The block with this number.
+    /// Returns the block with this number.
     pub(super) fn block_at(&self, number: u64) -> Option<FinalityMark> {
         let index = self.0.binary_search_by_key(&number, |mark| mark.number);
         self.0.get(index.ok()?).copied()
     }
 
-    /// The newest block up to this number.
+    /// Returns the newest block up to this number.
     pub(super) fn newest_block_up_to(&self, number: u64) -> Option<FinalityMark> {
         let after = self.block_count_up_to(number);
         self.0.get(after.checked_sub(1)?).copied()
@@ -42,7 +43,7 @@ impl BlockWindow {
         self.0.partition_point(|mark| mark.number <= number)
     }
 
-    /// The block at `index`, counted from the oldest.
+    /// Returns the block at `index`, counted from the oldest.
     pub(super) fn block_at_index(&self, index: usize) -> Option<FinalityMark> {
         self.0.get(index).copied()
     }

@@ -140,7 +140,7 @@ impl Exchange {
         let shared = &self.route_config.process.shared;
         let verify = self.route_config.cache.verify;
         // a host that can't forward a split batch can't forward a single call either
-        if !verify.is_verification_enabled() || lookup.never_anew || lookup.whole {
+        if !verify.is_verification_enabled() || lookup.no_background_update || lookup.whole {
             return None;
         }
         let chosen = shared

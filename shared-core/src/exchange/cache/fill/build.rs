@@ -464,7 +464,7 @@ impl CacheFill {
         let sent_at = self.settings.sent_at;
         let is_known = self
             .shared
-            .unreadable
+            .strict_check_keys
             .is_entry_unreadable(&wanted.key, sent_at);
         locate_result(body, &wanted.id).filter(|_| !is_known && is_within_max_depth(body))
     }
@@ -627,7 +627,11 @@ impl CacheFill {
             self.settings.generation,
             epoch,
         );
-        if self.shared.repeated.is_result_confirmed(key, reported) {
+        if self
+            .shared
+            .unconfirmed_results
+            .is_result_confirmed(key, reported)
+        {
             let class = LifetimeClass::Immutable;
             return Some(ResponseClassification {
                 class,

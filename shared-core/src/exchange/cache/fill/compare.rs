@@ -72,7 +72,7 @@ impl CacheFill {
             Some(HitComparison::Different(how)) if verdict == HitVerificationVerdict::Different => {
                 Some(self.format_verdict_line(
                     &how,
-                    now.saturating_sub(sent.response_metadata().stored_at),
+                    now.saturating_sub(sent.response_metadata().requested_at),
                     compared.purges,
                 ))
             }

@@ -164,7 +164,7 @@ impl CacheFill {
         };
         let (shared, now) = (&self.shared, self.settings.sent_at);
         let may_share = |key: &CacheKey| {
-            shared.unkept.uncacheable_sharing_of_key(key, now)
+            shared.negative_cache.uncacheable_sharing_of_key(key, now)
                 != Some(UncacheableSharing::RequesterOnly)
         };
         for wanted in wanted.iter().filter(|wanted| may_share(&wanted.key)) {

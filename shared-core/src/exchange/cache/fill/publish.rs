@@ -86,7 +86,7 @@ impl CacheFill {
             ..
         } = self.settings;
         let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
-        let entry = built.entry.with_stored_time_and_ttl(sent_at, built.valid);
+        let entry = built.entry.with_lifetime(sent_at, built.valid);
         let mut entry = entry
             .with_invalidation_number(changes)
             .with_shown_block_expiry_count(tip_ends);
@@ -108,7 +108,7 @@ impl CacheFill {
             || self.shared.purge_generation() == generation && entry.is_unaffected_by_reorgs();
         let is_fresh = entry.is_fresh(now);
         if let Some((other_key, other)) = &self.contradicts {
-            if other.response_metadata().stored_at > sent_at && other.is_fresh(now) {
+            if other.response_metadata().requested_at > sent_at && other.is_fresh(now) {
                 // the entry in the other format is newer
                 if let Some(owner) = self.shared.owner_client() {
                     owner.release_lease(built.key);
@@ -198,9 +198,11 @@ impl CacheFill {
         }
     }
 
-    fn remember_uncacheable(&self, unkept: UncacheableSharing) {
+    fn remember_uncacheable(&self, sharing: UncacheableSharing) {
         if let (Some(key), false) = (self.target.single_cache_key(), self.rekeyed) {
-            self.shared.unkept.remember_uncacheable_key(&key, unkept);
+            self.shared
+                .negative_cache
+                .remember_uncacheable_key(&key, sharing);
         }
     }
 

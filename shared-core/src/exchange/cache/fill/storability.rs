@@ -187,7 +187,11 @@ impl CacheFill {
         varies: &[String],
         request: &RetainedRequestHeaders,
     ) -> bool {
-        match self.shared.varying.record_vary_names(&self.scope, varies) {
+        match self
+            .shared
+            .vary_table
+            .record_vary_names(&self.scope, varies)
+        {
             VaryTableUpdateOutcome::Covered => true,
             VaryTableUpdateOutcome::New(names) => {
                 self.scope.encode_vary_header_values(request, Some(names));

@@ -136,10 +136,12 @@ impl Exchange {
     ) -> FetchDecision {
         let key = sought.key;
         // a stale entry is sent meanwhile because another request fetches the new one
-        let unkept = shared.unkept.uncacheable_sharing_of_key(&key, lookup.now);
+        let sharing = shared
+            .negative_cache
+            .uncacheable_sharing_of_key(&key, lookup.now);
         let may_share = sought.coalesces
             && self.route_config.cache.lock
-            && unkept != Some(UncacheableSharing::RequesterOnly)
+            && sharing != Some(UncacheableSharing::RequesterOnly)
             && shared.may_coalesce(lookup.now);
         let coalesces = may_share || self.may_send_stale(lookup);
         let joins = coalesces
@@ -151,9 +153,9 @@ impl Exchange {
             return FetchDecision::Fetch(None);
         };
         // an uncacheable response is not stored by other processes either
-        let in_vain = unkept.is_some();
+        let skips_wait = sharing.is_some();
         let role = join_flight(
-            shared, key, waiter, &namespace, coalesces, in_vain, lookup.now,
+            shared, key, waiter, &namespace, coalesces, skips_wait, lookup.now,
         );
         match role {
             FlightRole::Leads(Some(token)) if trusted => {
@@ -377,7 +379,7 @@ fn join_flight(
     waiter: WaitingRequestId,
     namespace: &CacheNamespace,
     coalesces: bool,
-    in_vain: bool,
+    skips_wait: bool,
     now: u64,
 ) -> FlightRole {
     let token = match shared.flights.join_flight(key, waiter) {
@@ -387,13 +389,13 @@ fn join_flight(
         None => return FlightRole::Leads(None),
     };
     let token = match shared.owner_client() {
-        Some(owner) => match owner.lookup_directly(token, coalesces, in_vain, now) {
+        Some(owner) => match owner.lookup_directly(token, coalesces, skips_wait, now) {
             DirectLookup::Found(entry) => return FlightRole::Found(entry),
             DirectLookup::Missing(token) => token,
             DirectLookup::Unanswered(token)
                 if shared.flights.follow_own_flight(&token, waiter).is_some() =>
             {
-                match owner.lookup_at_owner(key, token, namespace, coalesces, in_vain, now) {
+                match owner.lookup_at_owner(key, token, namespace, coalesces, skips_wait, now) {
                     Ok(()) => return FlightRole::AwaitsOwner,
                     Err(token) => {
                         shared.flights.remove_follower(&key, waiter);

@@ -186,7 +186,7 @@ impl Exchange {
         self.route_config
             .process
             .shared
-            .unkept
+            .negative_cache
             .advance_clock_to(lookup.now);
         self.looked.may_code = lookup.coding_allowed;
         self.looked.host_writes_vary = lookup.host_writes_vary;

@@ -106,7 +106,7 @@ pub struct LookupRequest<'a> {
     /// No stored response is sent; the node's response replaces the stored one.
     pub bypass: bool,
     /// The host can't repeat this request: no background update is possible.
-    pub never_anew: bool,
+    pub no_background_update: bool,
 }
 
 /// The action that the host takes after a lookup: forward the request, respond or wait.

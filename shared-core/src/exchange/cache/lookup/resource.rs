@@ -184,7 +184,7 @@ impl Exchange {
         meta.stale = directives.stale;
         let entry = stale
             .copy_with_metadata(meta)
-            .with_stored_time_and_ttl(self.looked.at, directives.lifetime.unwrap_or(0));
+            .with_lifetime(self.looked.at, directives.lifetime.unwrap_or(0));
         let is_update = matches!(self.phase, ExchangePhase::AwaitingUpdate);
         let served =
             is_update || self.send_stored_replacement(&entry, None, CacheStatus::Revalidated);
@@ -251,7 +251,7 @@ impl Exchange {
             return;
         }
         let meta = entry.response_metadata();
-        let resident = lookup.now.saturating_sub(meta.stored_at) / 1000;
+        let resident = lookup.now.saturating_sub(meta.requested_at) / 1000;
         let age = resident + meta.age;
         self.head_edits
             .push(HeadEdit::set_header("Age", age.to_string().into_bytes()));

@@ -1,7 +1,7 @@
 //! Direct calls: lookups, stores and releases in place of messages.
 
-use super::forms::unread;
 use super::sessions::{request, MAX_ENTRY};
+use super::unchecked_entries::unread;
 use super::*;
 use crate::cache::owner::direct_calls::DirectStoreResult;
 use crate::cache::owner::session::OwnerSession;

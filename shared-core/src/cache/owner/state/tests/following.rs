@@ -37,7 +37,7 @@ fn put(owner: &Owner, key: u8, class: LifetimeClass, height: u64) -> Result<bool
     owner.put_fetched_entry(&[key; 32], &Arc::new(entry), None, at(0))
 }
 
-fn is_there(owner: &Owner, key: u8) -> bool {
+fn is_stored(owner: &Owner, key: u8) -> bool {
     matches!(
         owner.lookup_without_disk_wait(&[key; 32], at(0)),
         OwnerMemoryLookupResult::Found(_)
@@ -56,15 +56,15 @@ fn replaced_entries_are_not_found() {
     ] {
         put(&owner, key, class, height).unwrap();
     }
-    assert!((1..=5).all(|key| is_there(&owner, key)));
+    assert!((1..=5).all(|key| is_stored(&owner, key)));
     owner.apply_chain_change(&SPACE, ChainChange::Head(101));
     assert_eq!(
-        [1, 2, 3, 4, 5].map(|key| is_there(&owner, key)),
+        [1, 2, 3, 4, 5].map(|key| is_stored(&owner, key)),
         [true, true, false, true, true]
     );
     owner.apply_chain_change(&SPACE, ChainChange::Reorg { from: 99 });
     assert_eq!(
-        [1, 2, 4, 5].map(|key| is_there(&owner, key)),
+        [1, 2, 4, 5].map(|key| is_stored(&owner, key)),
         [true, false, true, true]
     );
     // a replaced entry does not keep its key from being leased either
@@ -120,14 +120,14 @@ fn tip_entry_below_the_head_is_refused() {
     put(&owner, 1, LifetimeClass::Tip, 100).unwrap();
     // a response may know the head before the owner does
     put(&owner, 2, LifetimeClass::Tip, 101).unwrap();
-    assert!(!is_there(&owner, 1) && is_there(&owner, 2));
+    assert!(!is_stored(&owner, 1) && is_stored(&owner, 2));
     assert_eq!(owner.highest_head_of_chain(&SPACE), Some(101));
     assert_eq!(
         put(&owner, 3, LifetimeClass::Tip, 100),
         Err(EntryRejection::Replaced)
     );
     owner.apply_chain_change(&SPACE, ChainChange::Head(101));
-    assert!(is_there(&owner, 2));
+    assert!(is_stored(&owner, 2));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
         .write_to_store(&[2; 32], &immutable_entry(5), at(0))
         .unwrap();
     owner.apply_chain_change(&SPACE, ChainChange::Wrong(true));
-    assert!(!is_there(&owner, 1));
+    assert!(!is_stored(&owner, 1));
     assert!(owner.lookup_in_store(&[2; 32], at(0)).is_none());
     assert_eq!(
         put(&owner, 3, LifetimeClass::Immutable, 1),
@@ -259,7 +259,7 @@ fn stored_entries_are_not_found_until_the_chain_is_checked() {
     ));
     // an entry that was fetched since is found
     put(&owner, 3, LifetimeClass::Immutable, 50).unwrap();
-    assert!(is_there(&owner, 3));
+    assert!(is_stored(&owner, 3));
     owner.set_identity_check_pending(&SPACE, false);
     assert!(matches!(
         owner.lookup_without_disk_wait(&KEY, at(0)),

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn growing_chain_is_reported_as_heads_without_a_reorganisation() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     assert_eq!(script.poll(), "");
     for (more, head) in [(1, 101), (2, 103), (40, 143), (500, 643), (2_000, 2_643)] {
         script.node.extend(0, more);
@@ -18,7 +18,7 @@ fn growing_chain_is_reported_as_heads_without_a_reorganisation() {
 
 #[test]
 fn poll_without_a_change_sends_three_queries() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.node.queries.clear();
     script.poll();
     assert_eq!(
@@ -31,7 +31,7 @@ fn poll_without_a_change_sends_three_queries() {
 fn reorganisation_is_reported_from_the_lowest_replaced_block() {
     // depth of the branch, and its length
     for (depth, length) in [(1, 1), (1, 2), (3, 3), (5, 1), (5, 9), (9, 100), (8, 2)] {
-        let mut script = ScriptedTracker::with_followed_node();
+        let mut script = ScriptedTracker::following_to_block_100();
         // the window reaches down far enough
         for number in 101..=110 {
             script.node.extend(0, 1);
@@ -51,7 +51,7 @@ fn reorganisation_is_reported_from_the_lowest_replaced_block() {
 
 #[test]
 fn branch_below_the_window_does_not_undo_finality() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.node.branch_off(95, 1, 10);
     assert_eq!(script.poll(), "reorg 91, head 105");
     assert_eq!(script.tracker.last_published_final(), Some(90));
@@ -59,7 +59,7 @@ fn branch_below_the_window_does_not_undo_finality() {
 
 #[test]
 fn ancestor_of_a_distant_head_is_found_by_number() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     for _ in 0..50 {
         script.node.extend(0, 10);
         script.poll();
@@ -72,7 +72,7 @@ fn ancestor_of_a_distant_head_is_found_by_number() {
 
 #[test]
 fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.node.extend(0, 1);
     script.poll();
     let full = script.node.clone();
@@ -91,7 +91,7 @@ fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
 
 #[test]
 fn other_branch_after_a_lag_is_a_reorganisation() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(5);
     script.node.cut(102);
     script.poll();
@@ -102,7 +102,7 @@ fn other_branch_after_a_lag_is_a_reorganisation() {
 
 #[test]
 fn lower_head_that_lasts_is_accepted_as_the_head() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.node.extend(0, 2);
     script.poll();
     script.node.extend(0, 3);
@@ -120,7 +120,7 @@ fn lower_head_that_lasts_is_accepted_as_the_head() {
 
 #[test]
 fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     for _ in 0..5 {
         assert_eq!(script.fail(), "");
     }
@@ -140,7 +140,7 @@ fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
 
 #[test]
 fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     let good = script.node.clone();
     let mut other = SingleChainNode::new(0);
     other.extend(7, 150);
@@ -169,7 +169,7 @@ fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
 
 #[test]
 fn identity_is_queried_once_a_minute() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     let mut count = 0;
     for _ in 0..180 {
         script.node.queries.clear();
@@ -208,7 +208,7 @@ fn skipped_slots_are_no_reorganisation() {
 
 #[test]
 fn inconsistent_results_are_accepted_after_three_polls() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(20);
     // the head descends from a block that the node does not have
     let head = NodeBlock {
@@ -232,7 +232,7 @@ fn inconsistent_results_are_accepted_after_three_polls() {
 
 #[test]
 fn block_with_another_hash_than_the_queried_one_is_ignored() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(20);
     script.node.branch_off(115, 1, 10);
     let other = script.node.at(100).unwrap();
@@ -245,7 +245,7 @@ fn block_with_another_hash_than_the_queried_one_is_ignored() {
 #[test]
 fn lower_head_is_accepted_after_three_polls_and_two_seconds() {
     for (wait, polls) in [(100, 21), (500, 5), (1_000, 3), (10_000, 3)] {
-        let mut script = ScriptedTracker::with_followed_node();
+        let mut script = ScriptedTracker::following_to_block_100();
         script.node.extend(0, 1);
         script.poll();
         script.node.cut(100);

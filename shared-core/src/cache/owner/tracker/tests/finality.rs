@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn replaced_final_block_is_reported_as_broken() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(20);
     script.node.finalize(115);
     assert_eq!(script.poll(), "final 115");
@@ -20,16 +20,16 @@ fn replaced_final_block_is_reported_as_broken() {
 
 #[test]
 fn recorded_mark_is_checked_after_a_restart() {
-    let script = ScriptedTracker::with_followed_node();
+    let script = ScriptedTracker::following_to_block_100();
     let (mut node, record) = (script.node.clone(), script.record);
     assert_eq!(record.mark.unwrap().number, 90);
     node.extend(0, 100);
     node.finalize(150);
-    let mut again = ScriptedTracker::with(node.clone(), FinalizedBlockRule::Tag, record);
+    let mut again = ScriptedTracker::with_record(node.clone(), FinalizedBlockRule::Tag, record);
     assert_eq!(again.poll(), "reorg 0, head 200, final 150");
     node.branch_off(80, 1, 200);
     node.finalize(160);
-    let mut again = ScriptedTracker::with(node, FinalizedBlockRule::Tag, record);
+    let mut again = ScriptedTracker::with_record(node, FinalizedBlockRule::Tag, record);
     assert_eq!(
         format!("final none, {}", again.poll()),
         broken_finality_steps(0, 280, 160)
@@ -38,7 +38,7 @@ fn recorded_mark_is_checked_after_a_restart() {
 
 #[test]
 fn cut_below_the_mark_is_broken_when_the_chain_reaches_the_mark_again() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(20);
     script.node.finalize(118);
     script.poll();
@@ -60,7 +60,7 @@ fn cut_below_the_mark_is_broken_when_the_chain_reaches_the_mark_again() {
 
 #[test]
 fn short_branch_below_the_mark_is_broken_at_once() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(20);
     script.node.finalize(118);
     script.poll();
@@ -86,7 +86,7 @@ fn finality_is_unknown_when_the_node_syncs_fails_or_goes_back() {
         (|node| node.finalize(80), State::Following),
     ];
     for (change, state) in changes {
-        let mut script = ScriptedTracker::with_followed_node();
+        let mut script = ScriptedTracker::following_to_block_100();
         let good = script.node.clone();
         change(&mut script.node);
         assert_eq!(script.poll(), "final none");
@@ -121,7 +121,7 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
 
 #[test]
 fn finalized_block_of_another_chain_than_the_head_is_rejected() {
-    let mut script = ScriptedTracker::with_followed_node();
+    let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(20);
     script.node.finalized = Ok(Some(FinalityMark {
         number: 110,
@@ -140,17 +140,17 @@ fn finalized_block_of_another_chain_than_the_head_is_rejected() {
 
 #[test]
 fn recorded_block_that_stays_absent_is_broken() {
-    let script = ScriptedTracker::with_followed_node();
+    let script = ScriptedTracker::following_to_block_100();
     let (mut node, record) = (script.node.clone(), script.record);
     node.extend(0, 100);
-    let mut again = ScriptedTracker::with(node, FinalizedBlockRule::Tag, record);
+    let mut again = ScriptedTracker::with_record(node, FinalizedBlockRule::Tag, record);
     again.overrides = vec![(NodeQuery::ByNumber(90), NodeResult::Block(None))];
     assert_eq!(again.poll(), "reorg 0, head 200");
     assert_eq!(again.poll(), "");
     assert_eq!(again.poll(), "");
     assert!(again.poll().starts_with("broken 0, reorg 0"));
     // a block that cannot be fetched was not replaced
-    let mut again = ScriptedTracker::with(again.node, FinalizedBlockRule::Tag, record);
+    let mut again = ScriptedTracker::with_record(again.node, FinalizedBlockRule::Tag, record);
     let error = NodeResult::Failed("pruned".into());
     again.overrides = vec![(NodeQuery::ByNumber(90), error)];
     for round in 0..10 {

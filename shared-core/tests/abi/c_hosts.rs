@@ -72,13 +72,13 @@ fn static_library() -> PathBuf {
         .expect("`make tested` makes the static library")
 }
 
-struct Answer {
+struct HostResponse {
     mode: String,
     head: String,
     body: Vec<u8>,
 }
 
-fn run(body: usize, piece: usize, accept_encoding: &str, fault: &str) -> Answer {
+fn run(body: usize, piece: usize, accept_encoding: &str, fault: &str) -> HostResponse {
     run_framed(body, piece, accept_encoding, "length", fault)
 }
 
@@ -88,7 +88,7 @@ fn run_framed(
     accept_encoding: &str,
     framing: &str,
     fault: &str,
-) -> Answer {
+) -> HostResponse {
     let Output {
         status,
         stdout,
@@ -107,7 +107,7 @@ fn run_framed(
     let end = stdout.windows(2).position(|two| two == b"\n\n").unwrap();
     let head = String::from_utf8(stdout[..end].to_vec()).unwrap();
     let (mode, head) = head.split_once('\n').unwrap_or((&head, ""));
-    Answer {
+    HostResponse {
         mode: mode.into(),
         head: head.into(),
         body: stdout[end + 2..].to_vec(),

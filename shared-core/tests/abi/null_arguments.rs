@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::c_hosts::compile;
 use crate::header::split_comments;
-use crate::hosts::compile;
 
 /// A function of the header: its return type, its name and its parameters.
 struct Function<'a> {

@@ -78,7 +78,7 @@ fn valid(valid: &CacheLifetimes) -> CacheLifetimes {
     valid
 }
 
-fn judge(
+fn classify(
     method: &str,
     params: &str,
     result: &str,
@@ -93,8 +93,14 @@ fn judge(
         .classify_fetched_result(result.as_bytes(), known)
 }
 
-fn check(judged: Option<ResponseClassification>, letter: &str, number: Option<u64>, context: &str) {
-    let classified = judged.map(|judged| (judged.class, judged.valid, judged.height));
+fn check(
+    classified: Option<ResponseClassification>,
+    letter: &str,
+    number: Option<u64>,
+    context: &str,
+) {
+    let classified =
+        classified.map(|classified| (classified.class, classified.valid, classified.height));
     let DispatchMark { seen, .. } = sample_dispatch_mark();
     let expected = match letter {
         "i" => Some((LifetimeClass::Immutable, 3_600_000, number)),
@@ -134,8 +140,8 @@ fn range_is_as_final_as_its_least_final_end() {
                 let params = format!("[{{{}}}]", named.join(","));
                 let last = number(from).max(number(to));
                 let result = format!("[{{\"blockNumber\":\"{to}\"}}]");
-                let judged = judge(name, &params, &result, &valid);
-                check(judged, letter, last, &format!("{name} {params}"));
+                let classified = classify(name, &params, &result, &valid);
+                check(classified, letter, last, &format!("{name} {params}"));
             }
         }
     }
@@ -174,10 +180,10 @@ fn block_tag_has_the_lifetime_of_the_same_range_end() {
                 (methods::MethodClass::Tip, "e") => "b",
                 _ => letter,
             };
-            let judged = judge(name, &params, "{\"a\":1}", &valid);
+            let classified = classify(name, &params, "{\"a\":1}", &valid);
             let number = number(end);
             let context = format!("{name} {params}");
-            check(judged, letter, number, &context);
+            check(classified, letter, number, &context);
         }
     }
 }
@@ -223,13 +229,13 @@ fn estimate_for_a_block_that_nodes_read_differently_is_not_stored() {
         ("{\"block\":\"pending\"}", false),
     ] {
         for method in ["eth_estimateGas", "eth_simulateV1"] {
-            let judged = judge(
+            let classified = classify(
                 method,
                 &expand(params),
                 "\"0x1\"",
                 &CacheLifetimes::default(),
             );
-            assert_eq!(judged.is_some(), is_stored, "{method} {params}");
+            assert_eq!(classified.is_some(), is_stored, "{method} {params}");
         }
     }
 }

@@ -1,7 +1,7 @@
 """Values that the specifications' own code writes, for tests that run in another Python: a line
 of JSON for each fork and type that is named.
 
-answers.py [--safe] [--forks=FORK,...] PRESET TYPE...
+specified_values.py [--safe] [--forks=FORK,...] PRESET TYPE...
 
 --safe: no number is larger than JavaScript can represent.
 """

@@ -1,5 +1,5 @@
-"""Sends requests to a Beacon API with httpx and the specifications' own types: ask.py URL FORK
-<JOBS. Each job results in a line, as in tests/clients/lodestar.
+"""Sends requests to a Beacon API with httpx and the specifications' own types:
+send_requests.py URL FORK <JOBS. Each job results in a line, as in tests/clients/lodestar.
 
 {"path", "type"} fetches a value: as SSZ, or as JSON if the response's head names that type.
 {"path", "type", "json"} publishes a value as SSZ, and as JSON after a 415.

@@ -1,4 +1,4 @@
-//! The body of a response whose head is withheld.
+//! Buffering of a response body, while its head is withheld.
 
 use crate::exchange::machine::actions::{BodyEndAction, BodyPieceAction, HostMisuse};
 use crate::exchange::machine::phase::ExchangePhase;
@@ -181,7 +181,7 @@ impl Exchange {
     ///
     /// # Errors
     /// [`HostMisuse`] unless the head is withheld.
-    pub fn complete_withheld_body(&mut self) -> Result<BodyEndAction, HostMisuse> {
+    pub fn complete_buffered_body(&mut self) -> Result<BodyEndAction, HostMisuse> {
         let whole = match &mut self.phase {
             ExchangePhase::Buffering(whole) => whole,
             ExchangePhase::BufferingPart(_) => return self.end_upstream_part(),
@@ -220,14 +220,14 @@ impl Exchange {
         })
     }
 
-    /// Completes the body where [`complete_withheld_body`](Self::complete_withheld_body) has
+    /// Completes the body where [`complete_buffered_body`](Self::complete_buffered_body) has
     /// failed: it is sent unchanged if it is complete.
     ///
     /// # Errors
     /// [`HostMisuse`] unless the head is withheld.
     pub fn complete_body_after_failure(&mut self) -> Result<BodyEndAction, HostMisuse> {
         let is_short = match &self.phase {
-            ExchangePhase::DiscardingUpstream(_) => return self.complete_withheld_body(),
+            ExchangePhase::DiscardingUpstream(_) => return self.complete_buffered_body(),
             ExchangePhase::Buffering(whole) | ExchangePhase::Compressing(whole) => {
                 whole.is_shorter_than_declared()
             }
@@ -252,7 +252,7 @@ impl Exchange {
     pub fn complete_truncated_body(&mut self) -> Result<BodyEndAction, HostMisuse> {
         match &self.phase {
             ExchangePhase::BufferingPart(_) => self.end_truncated_upstream_part(),
-            ExchangePhase::DiscardingUpstream(_) => self.complete_withheld_body(),
+            ExchangePhase::DiscardingUpstream(_) => self.complete_buffered_body(),
             _ => {
                 self.abort_response()?;
                 Ok(BodyEndAction::Fail)

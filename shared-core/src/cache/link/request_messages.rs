@@ -41,8 +41,8 @@ impl LinkState {
 }
 
 impl OwnerLink {
-    /// Takes the next frame: the messages that wait, those first for which somebody waits. Returns
-    /// `None` if there are none, or memory is refused.
+    /// Takes the next frame: the messages to be sent, first the ones on which clients' requests
+    /// wait. Returns `None` if there are none, or memory is refused.
     pub(super) fn take_frame(
         &self,
         state: &mut LinkState,
@@ -89,7 +89,8 @@ impl OwnerLink {
         }
     }
 
-    /// Appends the requests for which somebody waits. Those for which memory is refused fail.
+    /// Appends the requests on which clients' requests wait. A request for which memory is refused
+    /// fails.
     fn append_jobs(
         &self,
         state: &mut LinkState,
@@ -163,7 +164,7 @@ impl OwnerLink {
 /// A long entry that is sent in a callout of its own.
 pub(super) struct BulkStore {
     pub(super) key: CacheKey,
-    /// Its messages; `None`: it has expired, or memory is refused.
+    /// Messages of the entry; `None`: it has expired, or memory is refused.
     pub(super) frame: Option<OutgoingFrame>,
 }
 
@@ -220,7 +221,7 @@ fn append_messages_of_store(
 }
 
 fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {
-    let requests_lease = lookup.leases && !lookup.waits_in_vain;
+    let requests_lease = lookup.leases && !lookup.skips_wait;
     ProcessMessage::Lookup {
         id,
         key: lookup.key,
@@ -251,8 +252,8 @@ fn append_releases(state: &mut LinkState, frame: &mut OutgoingFrame) {
     }
 }
 
-/// Appends the entries to be stored, until one is so long that it is sent in parts. The lease of one
-/// that can't be sent is released.
+/// Appends the entries to be stored, up to the first one that has to be sent in parts. If an entry
+/// can't be sent, its lease is released.
 fn append_stores(state: &mut LinkState, frame: &mut OutgoingFrame, now: u64) {
     while frame.has_room() && state.store_in_parts.is_none() {
         let Some(store) = state.background.pop_store() else {
@@ -280,7 +281,7 @@ fn store_message(
 ) -> Option<(ProcessMessage, Option<StoreInParts>)> {
     let about_entry = store.entry.response_metadata();
     let fresh = about_entry.expires_at.checked_sub(now)?;
-    let age = now.saturating_sub(about_entry.stored_at);
+    let age = now.saturating_sub(about_entry.requested_at);
     let body = MessageBody::from(EncodedEntry::from_entry(&store.entry)?);
     let total = body.byte_length();
     let (id, entry, in_parts) = if total <= MAX_BODY_BYTES {
