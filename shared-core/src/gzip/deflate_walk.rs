@@ -568,13 +568,13 @@ mod tests {
     use std::io::Write;
 
     use super::{find_final_block_of_own_stream, find_final_deflate_block, WALK_MARGIN};
-    use crate::gzip::compressor_pool::with_compressor;
+    use crate::gzip::compressor_pool::run_with_pooled_compressor;
     use crate::gzip::format::{MEMBER_HEADER, TRAILER_LENGTH};
 
     /// The raw stream that libdeflate writes for `plain`.
     fn libdeflate_stream(plain: &[u8], level: u8) -> Vec<u8> {
         let mut member = Vec::with_capacity(2 * plain.len() + 100);
-        let fits = with_compressor(level, |compressor| {
+        let fits = run_with_pooled_compressor(level, |compressor| {
             compressor.compress_gzip_member(plain, &mut member)
         });
         assert_eq!(fits, Some(true));

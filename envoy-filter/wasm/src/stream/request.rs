@@ -25,7 +25,8 @@ impl StreamExchange {
         let Some(filter) = root.filter_settings() else {
             return StreamAction::Continue;
         };
-        self.position = PipelinePosition::record_request(abi::numeric_property(CONNECTION_ID_PROPERTY));
+        self.position =
+            PipelinePosition::record_request(abi::numeric_property(CONNECTION_ID_PROPERTY));
         let head = HEAD.copy_headers();
         if self.adopt_redirected_driver(&head) {
             return StreamAction::Continue;
