@@ -371,6 +371,7 @@ impl<'a> Iterator for SerializedHeaderIter<'a> {
 }
 
 impl<'a> SerializedHeaderIter<'a> {
+    /// Takes `length` bytes and the NUL after them. `None`: the proxy's text is too short.
     fn take_header_text(&mut self, length: usize) -> Option<&'a [u8]> {
         let (text, rest) = self.texts.split_at_checked(length)?;
         self.texts = rest.get(1..)?;
@@ -378,11 +379,14 @@ impl<'a> SerializedHeaderIter<'a> {
     }
 }
 
+/// Reads a little-endian number, and returns it with the bytes after it.
 fn read_u32(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*number) as usize, rest))
 }
 
+/// Returns the headers in the proxy-wasm format: their number, all lengths, and the texts with a
+/// NUL each.
 fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Vec<u8> {
     let mut pairs = Vec::new();
     let number = |pairs: &mut Vec<u8>, number: usize| {

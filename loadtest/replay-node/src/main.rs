@@ -179,6 +179,8 @@ impl NodeArguments {
         Ok((defaults, by_method))
     }
 
+    /// Returns the responses of the recordings and pages on the command line, or a generated sample
+    /// if there are none. Entries that cannot be read are printed as warnings.
     fn load_responses(&self) -> io::Result<ResponseTable> {
         let named = |path: &Path, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -221,6 +223,7 @@ fn parse_preset(name: &str) -> Result<Preset, String> {
     name.parse().map_err(|unknown| format!("{unknown}"))
 }
 
+/// Parses `PATH=FILE`, where the path begins with a slash.
 fn parse_page(text: &str) -> Result<(String, PathBuf), String> {
     let (path, file) = text.split_once('=').ok_or("expected PATH=FILE")?;
     match path.starts_with('/') {

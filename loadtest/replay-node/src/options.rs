@@ -209,6 +209,7 @@ fn parse_format(value: &str) -> Result<BodyFormat, &'static str> {
     }
 }
 
+/// Parses the change of the header that declares the fork: `off` removes it, a name replaces it.
 fn parse_fork(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     match value {
         "" => Err("off, or the name of a fork"),
@@ -217,6 +218,8 @@ fn parse_fork(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     }
 }
 
+/// Parses the change of `version` in the body: `last` moves it to the end, `off` removes it, a name
+/// replaces it.
 fn parse_version(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     match value {
         "last" => Ok(DeclaredForkAlteration::Late),
@@ -275,6 +278,7 @@ fn parse_status(
     StatusCode::from_u16(code).map_err(|_| expected)
 }
 
+/// Parses `Name:Value`; white space around both is dropped.
 fn parse_header(value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let expected = "Name:Value";
     let (name, value) = value.split_once(':').ok_or(expected)?;

@@ -120,6 +120,7 @@ impl RecordedResponse {
         }
     }
 
+    /// Whether the response was recorded with this id, so that it can be sent as it is.
     fn is_recorded_id(&self, id: &str) -> bool {
         *id.as_bytes() == self.whole[self.id_start..self.id_end]
     }

@@ -171,6 +171,8 @@ pub fn respond_to_body<'a>(
     }
 }
 
+/// Responds to each call of a batch in order. A batch of notifications has an empty body; an empty
+/// batch is an error.
 fn respond_to_batch<'a>(
     text: &'a str,
     answers: &'a impl CallResponseSource,

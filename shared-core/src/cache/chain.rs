@@ -442,6 +442,7 @@ impl<'a> ChainDependency<'a> {
             || height >= chain.tip.shown_height() && self.is_unaffected_by_reorgs()
     }
 
+    /// Whether the entry was fetched in the present epoch of the chain.
     fn is_of_current_epoch(&self) -> bool {
         self.epoch == self.chain.epoch.load(Ordering::Acquire)
     }

@@ -132,6 +132,7 @@ pub fn chain_event_data(namespace: &CacheNamespace, state: &ChainState) -> Strin
     format!(r#"{{"namespace":"{namespace}",{members}"#)
 }
 
+/// Decodes exactly `N` bytes of hex without a prefix.
 fn decode_hex_array<const N: usize>(text: &[u8]) -> Result<[u8; N], InvalidOwnerEvent> {
     let mut bytes = [0; N];
     match text.len() == 2 * N && const_hex::decode_to_slice(text, &mut bytes).is_ok() {

@@ -93,6 +93,8 @@ impl CacheDirectivesReader {
         }
     }
 
+    /// Reads one directive of `Cache-Control`, `name` or `name=value`. Unknown directives are
+    /// ignored.
     fn read_cache_directive(&mut self, directive: &[u8]) {
         let mut halves = directive.splitn(2, |byte| *byte == b'=');
         let name = halves.next().unwrap_or_default();

@@ -363,6 +363,8 @@ impl CacheConfigBlock {
         limit.map(|(number, _)| number as usize)
     }
 
+    /// Returns the lifetimes of the block with the method rows that the operator added; unset
+    /// lifetimes have their defaults.
     fn resolve_lifetimes(&self) -> Arc<CacheLifetimes> {
         let valid = self.lifetimes.clone().unwrap_or_default();
         match &self.rows {
@@ -414,6 +416,7 @@ fn parse_use_stale(values: &[&[u8]]) -> Result<UseStaleConditions, DirectiveErro
         .map_err(|word| invalid_value_error(word, ALLOWED))
 }
 
+/// Parses the name of a namespace, which must not be empty.
 fn parse_namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
     match value {
         b"" => Err(invalid_value_error(value, "a name")),

@@ -19,6 +19,8 @@ pub fn directive_section_heads() -> impl Iterator<Item = (String, String)> {
 }
 
 impl SettingDefinition {
+    /// Returns the name of the directive in nginx: `sszip` for `enable`, and the setting's name
+    /// after `sszip_` otherwise.
     fn nginx_name(&self) -> String {
         match self.name {
             "enable" => "sszip".into(),

@@ -238,6 +238,7 @@ impl ValidatedConfig {
 }
 
 impl DeferredRouteCheck {
+    /// Records the properties of a route that are checked once the whole configuration is read.
     fn new(config: &RouteConfig, place: HostRouteDeclaration<'_>) -> Self {
         let namespace = match place.named {
             NamespaceSource::Fixed(name) => Some(String::from_utf8_lossy(name).into_owned()),
@@ -275,6 +276,7 @@ fn cached_route_warning(config: &RouteConfig, place: HostRouteDeclaration<'_>) -
     (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
 }
 
+/// Parses `unix:PATH`, and returns the path.
 fn parse_owner_socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
     let value = single_directive_value(values)?;
     let path = value.split_at_checked(5);

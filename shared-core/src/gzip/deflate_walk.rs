@@ -55,6 +55,8 @@ enum StreamOrigin {
     Own,
 }
 
+/// Walks the stream, which must end in the byte before `end`, and returns its final block. `None`:
+/// the stream is invalid.
 fn walk_stream(
     bytes: &[u8],
     start: usize,
@@ -123,12 +125,15 @@ impl DeflateWalker<'_> {
         Some(u64::from_le_bytes(*word) >> (self.at % 8))
     }
 
+    /// Reads `count` bits and advances past them. Returns `None` at the end of the bytes.
     fn take_bits(&mut self, count: u32) -> Option<usize> {
         let bits = self.peek_bits()? & ((1 << count) - 1);
         self.at += count as usize;
         Some(bits as usize)
     }
 
+    /// Advances past the content of a stored block. Returns `None` if its length is invalid or
+    /// beyond byte `end`.
     fn walk_stored_block(&mut self, end: usize) -> Option<()> {
         self.at = self.at.next_multiple_of(8);
         let length = self.take_bits(16)?;
@@ -240,10 +245,12 @@ struct BlockCodeLengths {
 }
 
 impl BlockCodeLengths {
+    /// Returns the code lengths of literals and match lengths, in bits.
     fn of_literals(&self) -> &[u8] {
         &self.all[..self.literals]
     }
 
+    /// Returns the code lengths of distances, in bits.
     fn of_distances(&self) -> &[u8] {
         &self.all[self.literals..self.literals + self.distances]
     }
@@ -512,6 +519,8 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
         }
     }
 
+    /// Fills the lookup table from the sorted symbols. `has_gaps`: some codes are unused, so that
+    /// the table must be cleared first.
     fn fill_table(&mut self, has_gaps: bool) {
         if has_gaps || self.counts[Self::BITS + 1..].iter().any(|n| *n > 0) {
             self.table.fill(DeflateSymbol::NONE);

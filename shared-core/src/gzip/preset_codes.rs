@@ -221,6 +221,7 @@ impl BlockHeader {
         }
     }
 
+    /// Appends the lowest `count` bits of `bits`, and moves complete bytes to the header.
     const fn push_bits(&mut self, bits: u64, count: u32) {
         self.bits |= bits << self.bit_count;
         self.bit_count += count;
@@ -232,6 +233,7 @@ impl BlockHeader {
         }
     }
 
+    /// Appends the code of a symbol, and the lowest `count` bits of `extra` after it.
     const fn push_symbol(&mut self, codes: &[CodeBits; 19], symbol: u8, extra: u64, count: u32) {
         let code = codes[symbol as usize];
         assert!(code.count > 0, "a symbol of the header without a code");

@@ -344,6 +344,7 @@ impl<'a> StrictJsonReader<'a> {
         Ok(())
     }
 
+    /// Advances past the closing bracket of the innermost container.
     fn leave_container(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         self.at += 1;
@@ -415,6 +416,7 @@ impl<'a> StrictJsonReader<'a> {
         }
     }
 
+    /// Advances past `word`; the error has the position of the first byte that differs.
     #[inline(always)]
     fn skip_literal_word(&mut self, word: &[u8]) -> Result<(), JsonScanError> {
         if self.try_skip_bytes(word) {
@@ -509,6 +511,7 @@ impl<const WORDS: usize> JsonContainerStack<WORDS> {
         }
     }
 
+    /// Records that a container was opened. Depths above the capacity overwrite the outermost bits.
     #[inline(always)]
     fn push(&mut self, is_object: bool) {
         let bit = 1 << (self.depth % BITS_PER_WORD);

@@ -57,6 +57,8 @@ impl<const N: usize> StatusMetricsHistory<N> {
         }
     }
 
+    /// Stores the values as the sample of the present interval, unless another process did.
+    /// `values` is called at most once.
     #[cold]
     fn record_due_sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
         let interval = self.interval_number(now);

@@ -229,6 +229,7 @@ impl MetricsBoard {
         self.0
     }
 
+    /// Returns the counters of a worker; workers without a part of their own share the last one.
     fn worker_part(self, worker: usize) -> &'static [AtomicU64] {
         &self.0[HEAD_LENGTH + worker.min(SHARED_PART) * PART_LENGTH..][..PART_LENGTH]
     }

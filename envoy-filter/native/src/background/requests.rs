@@ -85,6 +85,8 @@ struct BackgroundSlot;
 static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 impl BackgroundSlot {
+    /// Takes a slot, or returns `None` if [`MAX_BACKGROUND_REQUESTS`] of this process are in use.
+    /// The slot is returned on drop.
     fn try_acquire() -> Option<Self> {
         let more = |taken| (taken < MAX_BACKGROUND_REQUESTS).then_some(taken + 1);
         let taken = USED_SLOTS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -158,6 +160,8 @@ impl BackgroundRequests {
         replaced_at == 0 || began > replaced_at + FILTER_REPLACEMENT_MS
     }
 
+    /// Queues a request for Envoy's main thread. It is dropped silently if no slot is free, or the
+    /// filter may be replaced already when the stream began.
     pub(super) fn enqueue_request(
         &self,
         began: u64,

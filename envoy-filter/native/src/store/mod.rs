@@ -164,6 +164,7 @@ impl StoreUsageRegistry {
         Ok(())
     }
 
+    /// Adds the head sources and the entry limit of a configuration, for as long as all of `of` live.
     fn add_claim(&mut self, validated: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
         if validated.follows.iter().next().is_some() {
             let mut of: Vec<_> = of.iter().map(|lifetime| lifetime.0).collect();
@@ -177,6 +178,7 @@ impl StoreUsageRegistry {
         self.update_owner_settings(is_longer);
     }
 
+    /// Drops the head sources of a configuration that has ended; the entry limit never sinks.
     fn drop_claims(&mut self, lifetime: u64) {
         self.claims.retain(|claim| !claim.of.contains(&lifetime));
         self.update_owner_settings(false);
@@ -204,6 +206,7 @@ impl StoreUsageRegistry {
         }
     }
 
+    /// Returns the settings for the owner, or `None` if no filter stores on disk.
     fn desired_owner(&self) -> Option<DesiredOwnerSettings> {
         Some(DesiredOwnerSettings {
             store: self.desired_owner.clone()?,

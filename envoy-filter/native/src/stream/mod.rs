@@ -306,6 +306,8 @@ impl StreamExchange {
         }
     }
 
+    /// Continues the exchange after its job has run. Without a job or a driver the stream stays as
+    /// it is.
     fn handle_finished_job(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         let job = self
             .job_slot
@@ -375,11 +377,13 @@ impl StreamExchange {
         self.is_timed = false;
     }
 
+    /// Returns the scheduler of the stream, which is created on first use.
     fn stream_scheduler(&mut self, stream: EnvoyStreamHandle) -> &Arc<EnvoyEventScheduler> {
         self.stream_scheduler
             .get_or_insert_with(|| stream.create_stream_scheduler())
     }
 
+    /// Runs a job on the thread pool, which then schedules [`JOB_DONE_EVENT`] for the stream.
     fn run_job(&mut self, stream: EnvoyStreamHandle, job: OffLoopJob) {
         let slot = Arc::clone(&self.job_slot);
         thread_pool::run_job_on_pool(job, &slot, self.stream_scheduler(stream), JOB_DONE_EVENT);
@@ -406,6 +410,8 @@ impl StreamExchange {
         })
     }
 
+    /// Ends the exchange with a local reply for its failure reason; any other step resets the
+    /// stream.
     fn fail_exchange(&mut self, stream: EnvoyStreamHandle, step: &HostStep) -> StreamAction {
         self.phase = StreamPhase::Passing;
         self.report_exchange(stream);
@@ -432,6 +438,7 @@ impl StreamExchange {
         self.release_driver();
     }
 
+    /// Drops the driver. An exchange with a long body is freed on the thread pool.
     fn release_driver(&mut self) {
         if let Some(job) = self
             .driver

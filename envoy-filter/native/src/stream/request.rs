@@ -178,6 +178,7 @@ impl StreamExchange {
         self.look_up_with_body(stream, body.into())
     }
 
+    /// Looks up the request under the policy of its route, and performs the step that follows.
     fn look_up_with_body(
         &mut self,
         stream: EnvoyStreamHandle,

@@ -143,6 +143,8 @@ impl StreamExchange {
         pieces
     }
 
+    /// Passes the received pieces of a buffered body to the driver. When the driver begins to
+    /// stream or to pass the body, the head and the rest are sent.
     pub(super) fn buffer_response_piece(
         &mut self,
         stream: EnvoyStreamHandle,

@@ -227,6 +227,8 @@ impl StreamExchange {
         StreamAction::Continue
     }
 
+    /// Ends the exchange with a local reply for its failure reason; any other step resets the
+    /// stream.
     fn fail_exchange(&mut self, step: &HostStep) -> StreamAction {
         self.enter_stream_phase(StreamPhase::Passing);
         self.report_exchange();
@@ -257,6 +259,7 @@ impl StreamExchange {
         }
     }
 
+    /// Sets the deadline of the stream, unless one is set.
     fn set_deadline_in(&mut self, milliseconds: u64) {
         if !self.is_timed {
             self.timer += 1;

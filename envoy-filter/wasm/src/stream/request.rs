@@ -178,6 +178,8 @@ impl StreamExchange {
         self.look_up_buffered_body()
     }
 
+    /// Looks up the request with the buffered body, or without a body if memory for it is refused.
+    /// The body is kept while the request waits.
     fn look_up_buffered_body(&mut self) -> StreamAction {
         let length = self.body_length;
         let has_room = self
@@ -220,6 +222,7 @@ impl StreamExchange {
         self.look_up_with_body(body.into())
     }
 
+    /// Looks up the request under the policy of its route, and performs the step that follows.
     fn look_up_with_body(&mut self, body: RequestBodyAvailability<'_>) -> StreamAction {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;

@@ -151,6 +151,7 @@ impl StreamExchange {
         }
     }
 
+    /// Passes a piece of a buffered body to the driver, and performs the step that follows.
     fn buffer_response_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
         self.pass_upstream_piece_to_driver(piece);
         let Some(driver) = &mut self.driver else {

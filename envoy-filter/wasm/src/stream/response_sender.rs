@@ -113,6 +113,8 @@ impl StreamExchange {
         self.replace_received_bytes(&written)
     }
 
+    /// Returns the encoder's output for a piece, which may be empty. `None`: the encoder failed, or
+    /// there is no driver.
     fn compress_piece(&mut self, piece: &[u8], flush: FlushMode) -> Option<Vec<u8>> {
         let driver = self.driver.as_mut()?;
         let mut written = Vec::new();

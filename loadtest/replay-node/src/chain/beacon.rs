@@ -163,6 +163,7 @@ fn syncing_json(view: &SimulatedNodeView<'_>) -> Value {
     }})
 }
 
+/// Returns `data` in the envelope of the Beacon API, with the flags of the block.
 fn envelope_json(view: &SimulatedNodeView<'_>, at: BlockIndex, data: Value) -> Value {
     json!({
         "execution_optimistic": view.syncing,
@@ -171,6 +172,7 @@ fn envelope_json(view: &SimulatedNodeView<'_>, at: BlockIndex, data: Value) -> V
     })
 }
 
+/// Whether the block is canonical, and not above the finalized number that the node knows.
 fn is_final(view: &SimulatedNodeView<'_>, at: BlockIndex) -> bool {
     let number = view.chain.block_by_index(at).number;
     let finality = view.finality_for_tag;
@@ -203,6 +205,7 @@ fn beacon_block_members(view: &SimulatedNodeView<'_>, block: &SimulatedBlock) ->
     })
 }
 
+/// Returns the signature of a block, which is derived from its hash and verifies nowhere.
 fn block_signature(block: &SimulatedBlock) -> FixedBytes<96> {
     derive_generator("signature", &[&block.hash.0]).decode_fixed_hex()
 }

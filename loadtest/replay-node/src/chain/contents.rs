@@ -27,6 +27,7 @@ pub struct BlockContentsGenerator {
 }
 
 impl BlockContentsGenerator {
+    /// Creates the generator for a chain, whose accounts are derived from its seed.
     pub fn new(genesis: &SimulatedChainParameters) -> Self {
         let seed = genesis.seed.to_be_bytes();
         Self {
@@ -62,6 +63,7 @@ impl BlockContentsGenerator {
         made
     }
 
+    /// Builds a block with its transactions and receipts; the parent's hashes are zero.
     fn build_block(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
         let base_fee = base_fee(&hash);
         let place = BlockGenerationParameters {

@@ -77,6 +77,7 @@ pub enum SimulatedChainCommandError {
     NoHash(String),
 }
 
+/// Returns `requested` unless it exceeds `most`.
 fn check_requested_limit(most: u64, requested: u64) -> Result<u64, SimulatedChainCommandError> {
     match requested <= most {
         true => Ok(requested),

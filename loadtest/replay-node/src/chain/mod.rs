@@ -93,6 +93,7 @@ impl SimulatedNodeState {
         self.lagging_view(0)
     }
 
+    /// Returns the view of a node whose head is `lag` blocks behind.
     fn lagging_view(&self, lag: u64) -> SimulatedNodeView<'_> {
         SimulatedNodeView::new(
             &self.chain,
@@ -103,6 +104,7 @@ impl SimulatedNodeState {
         )
     }
 
+    /// Returns the delay that was set for the method, or for all methods under `*`.
     fn response_delay(&self, method: &str) -> Option<ResponseDelay> {
         let hold = self.delays.get(method).or_else(|| self.delays.get("*"));
         hold.map(|(time, end)| ResponseDelay {
@@ -190,6 +192,8 @@ impl SimulatedNode {
         Ok(())
     }
 
+    /// Runs the commands in order; the first error ends the run, and the commands before it stay in
+    /// effect.
     fn run_commands(
         &self,
         commands: Vec<SimulatedChainCommand>,
@@ -206,6 +210,8 @@ impl SimulatedNode {
         self.respond_from_state(&state, body, stats, None)
     }
 
+    /// Responds to a request body from a locked state. `subscriptions`: those of the client's
+    /// WebSocket.
     fn respond_from_state(
         &self,
         state: &SimulatedNodeState,

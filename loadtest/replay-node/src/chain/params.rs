@@ -144,6 +144,7 @@ pub fn parse_block_reference(value: &Value) -> Result<ParsedBlockParam, String> 
     }
 }
 
+/// Returns the digits after `0x` or `0X`; they are not checked.
 fn hex_digits(value: &Value) -> Result<&str, String> {
     let text = value.as_str().ok_or("not a string")?;
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
@@ -159,6 +160,8 @@ pub fn parse_fixed_bytes<const N: usize>(value: &Value) -> Result<FixedBytes<N>,
     Ok(bytes.into())
 }
 
+/// Parses a quantity as strictly as geth: with a prefix, without leading zeros, and at most 64
+/// bits.
 fn parse_quantity(value: &Value) -> Result<u64, String> {
     let digits = hex_digits(value)?;
     if digits.is_empty() {

@@ -67,6 +67,7 @@ impl<'a> SimulatedNodeView<'a> {
         self.chain.block_by_index(self.head_block)
     }
 
+    /// Returns the canonical block at this height; `None` above the head of the view.
     pub fn canonical_at_number(&self, number: u64) -> Option<BlockIndex> {
         let number = Some(number).filter(|number| *number <= self.head_block().number);
         self.chain.canonical_at_number(number?)
@@ -76,12 +77,14 @@ impl<'a> SimulatedNodeView<'a> {
         self.canonical_at_number(self.chain.block_by_index(index).number) == Some(index)
     }
 
+    /// Returns a block with this hash that the node knows, canonical or not.
     pub fn by_hash(&self, hash: &Word) -> Option<BlockIndex> {
         self.chain
             .by_hash(hash)
             .filter(|index| *index <= self.newest)
     }
 
+    /// Returns a block with this beacon root that the node knows, canonical or not.
     pub fn by_root(&self, root: &Word) -> Option<BlockIndex> {
         self.chain
             .by_root(root)
@@ -127,6 +130,7 @@ impl<'a> SimulatedNodeView<'a> {
         Ok(found.map(ResolvedBlock::Block))
     }
 
+    /// Returns the finality, or an error that names `tag` if the chain has none.
     fn finality_for_tag(&self, tag: &str) -> Result<FinalityNumbers, RpcError> {
         self.finality_for_tag
             .ok_or_else(|| RpcError::server_error(&format!("{tag} block not found")))

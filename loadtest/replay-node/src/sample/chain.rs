@@ -25,6 +25,7 @@ pub enum TransactionPurpose {
 }
 
 impl TransactionPurpose {
+    /// Returns a purpose with the frequency that it has on mainnet, about.
     fn random(dice: &mut SeededGenerator) -> Self {
         match dice.number_below(1000) {
             0..=279 => TransactionPurpose::Payment,
@@ -307,6 +308,7 @@ pub fn generate_transaction(
     }
 }
 
+/// Returns a plausible gas limit for a transaction.
 fn gas_limit(dice: &mut SeededGenerator, kind: TransactionPurpose) -> u64 {
     match kind {
         TransactionPurpose::Payment => 21_000,
@@ -381,6 +383,7 @@ fn transaction_call_parts(
     }
 }
 
+/// Returns the ABI encoding of a call: the selector, and words of 32 bytes.
 pub fn encode_call(selector: [u8; 4], words: &[Word]) -> Vec<u8> {
     let mut data = selector.to_vec();
     for word in words {
@@ -389,6 +392,7 @@ pub fn encode_call(selector: [u8; 4], words: &[Word]) -> Vec<u8> {
     data
 }
 
+/// Returns `low` to `high` words, both inclusive.
 pub fn random_words(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
@@ -424,6 +428,7 @@ pub fn random_code(dice: &mut SeededGenerator, len: usize) -> Vec<u8> {
     code
 }
 
+/// Returns [`WITHDRAWALS`] withdrawals with consecutive indices from `first` on.
 fn generate_withdrawals(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,

@@ -38,6 +38,7 @@ struct AccountProof {
     storage_proof: [(); 0],
 }
 
+/// Adds responses of few bytes, which are most of a node's traffic: state, fees, and account data.
 pub fn add_small_responses(
     builder: &mut SampleResponsesBuilder,
     world: &SampleAccounts,
@@ -80,6 +81,7 @@ pub fn add_small_responses(
     beacon::add_beacon_pages(builder, dice);
 }
 
+/// Adds responses about one account; subject 0 is a well-known token.
 fn add_account(
     builder: &mut SampleResponsesBuilder,
     world: &SampleAccounts,
@@ -115,6 +117,7 @@ fn add_account(
     builder.add_sample_result("eth_getProof", &proof, &account_proof(dice, contract));
 }
 
+/// Returns the fee history of the last `blocks` blocks.
 fn fee_history(dice: &mut SeededGenerator, blocks: u64) -> FeeHistory {
     let mut base_fee = 9_000_000_000;
     let base_fees = (0..=blocks).map(|_| {

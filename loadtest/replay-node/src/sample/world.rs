@@ -52,10 +52,12 @@ impl SeededGenerator {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// Returns a number from `low` to `high`, both inclusive.
     pub fn number_between(&mut self, low: u64, high: u64) -> u64 {
         low + self.number_below(high - low + 1)
     }
 
+    /// Returns `true` in `chance` of 100 cases.
     pub fn is_within_percent(&mut self, chance: u64) -> bool {
         self.number_below(100) < chance
     }
@@ -67,6 +69,7 @@ impl SeededGenerator {
         (square * square * len as f64) as usize
     }
 
+    /// Returns `N` random bytes.
     pub fn decode_fixed_hex<const N: usize>(&mut self) -> FixedBytes<N> {
         let mut bytes = [0; N];
         self.0.fill_bytes(&mut bytes);
@@ -113,6 +116,7 @@ pub struct SampleAccounts {
 }
 
 impl SampleAccounts {
+    /// Generates the accounts, and contracts that begin with well-known tokens and routers.
     pub fn new(dice: &mut SeededGenerator) -> Self {
         let named = TOKENS
             .iter()
@@ -137,6 +141,7 @@ impl SampleAccounts {
         }
     }
 
+    /// Returns a contract, well-known ones by far the most frequently.
     pub fn random_contract(&self, dice: &mut SeededGenerator) -> Address {
         self.contracts[dice.skewed_index(self.contracts.len())]
     }

@@ -55,6 +55,7 @@ impl WitnessList {
         }
     }
 
+    /// Returns the maximum number of items in the list.
     fn max_items(self) -> u64 {
         match self {
             WitnessList::Headers => 256,
@@ -151,6 +152,7 @@ pub struct WitnessGenerator {
 }
 
 impl WitnessGenerator {
+    /// Creates the generator with a pool of items from `seed`, and no counted calls.
     pub fn new(seed: u64, size: WitnessByteSize) -> Self {
         Self {
             pool: Arc::new(WitnessItemPool::new(seed)),
@@ -208,6 +210,7 @@ struct WitnessLengths {
 }
 
 impl WitnessLengths {
+    /// Adds items to the lists in turn, until their JSON has the witness's size.
     fn from_witness(witness: &WitnessGenerator) -> Self {
         let mut counts = Self::default();
         let mut nodes = 0;

@@ -25,6 +25,7 @@ pub struct WitnessItemPool {
 }
 
 impl WitnessItemPool {
+    /// Generates the items from the seed: trie nodes, codes, keys and headers.
     pub fn new(seed: u64) -> Self {
         let mut dice = SeededGenerator::new(seed);
         let mut many = |count: usize, one: fn(&mut SeededGenerator) -> Vec<u8>| -> Vec<Vec<u8>> {

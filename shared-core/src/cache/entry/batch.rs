@@ -57,6 +57,8 @@ impl<'a> From<(&'a Arc<CacheEntry>, &'a [u8])> for BatchResponseElement<'a> {
 }
 
 impl BatchResponseElement<'_> {
+    /// Returns the length in bytes of the element in the text of the batch, uncompressed and
+    /// without a comma.
     fn element_length(&self) -> u64 {
         match self {
             Self::Stored(entry, id) => entry.response_length(id),

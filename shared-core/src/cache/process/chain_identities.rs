@@ -209,6 +209,7 @@ impl ReportedChainIdentities {
 }
 
 impl ReportedChainFacts {
+    /// Records a fact that a node reported. An error names a fact that contradicts an earlier one.
     fn merge_chain_fact(&mut self, fact: ChainIdentityFact) -> Result<(), String> {
         let name = || fact.fact_name();
         match fact {

@@ -195,6 +195,8 @@ impl HotTier {
         self.get_valid_slot(key).map(|slot| slot.entry)
     }
 
+    /// Returns the slot of `key`. A slot that was inserted before the tier was cleared is removed;
+    /// it has no result, like a denied one.
     fn get_valid_slot(&self, key: &CacheKey) -> Option<WeighedEntry> {
         let slot = self.cache.get(&PrehashedKey(*key))?;
         if slot.age != self.age.load(Ordering::Acquire) {
@@ -276,6 +278,8 @@ impl HotTier {
         }
     }
 
+    /// Inserts an entry; the caller holds the lock for writing. Returns `false` if the entry is too
+    /// large or memory is refused: `key` has no entry then.
     fn insert_while_locked(&self, key: CacheKey, entry: Arc<CacheEntry>, age: u32) -> bool {
         let weight = entry.memory_weight();
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });

@@ -123,6 +123,8 @@ impl Exchange {
         Some(inquiry)
     }
 
+    /// Returns the capabilities of the node that the request needs, or `None` if it needs none or
+    /// must not be delayed by a probe.
     fn required_capabilities(&self) -> Option<RequiredNodeCapabilities> {
         let request = &self.request;
         let may_probe =

@@ -5,6 +5,7 @@ use super::source::{DefinitionKind, SchemaDefinition};
 use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 
 impl SchemaDefinitions {
+    /// Parses an arithmetic expression in square brackets.
     pub(super) fn parse_number_to_end(
         &self,
         tokens: &mut TypeTokenizer<'_>,
@@ -15,6 +16,7 @@ impl SchemaDefinitions {
         Ok(number)
     }
 
+    /// Parses a vector's length in square brackets; a length that exceeds `usize` is an error.
     pub(super) fn parse_length_to_end(
         &self,
         tokens: &mut TypeTokenizer<'_>,
@@ -23,6 +25,7 @@ impl SchemaDefinitions {
         usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
+    /// Parses a vector's length; a length that exceeds `usize` is an error.
     pub(super) fn parse_length(
         &self,
         tokens: &mut TypeTokenizer<'_>,
@@ -69,6 +72,7 @@ impl SchemaDefinitions {
         }
     }
 
+    /// Parses a factor with an optional power, `base ^ exponent`, which associates to the right.
     fn parse_power(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         let base = self.parse_factor(tokens)?;
         if !tokens.accept_punctuation('^')? {
@@ -79,6 +83,7 @@ impl SchemaDefinitions {
         number.ok_or_else(|| SchemaError::new("more than 64 bits"))
     }
 
+    /// Parses a number, the name of a constant, `floorlog2` of an index, or a sum in parentheses.
     fn parse_factor(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         if tokens.accept_punctuation('(')? {
             let number = self.parse_sum(tokens)?;

@@ -64,6 +64,8 @@ impl Schema {
         Self::compile_definitions(by_name, &[])
     }
 
+    /// Compiles all definitions to a schema, after the constants named in `limits` were set to
+    /// their values.
     pub(super) fn compile_definitions(
         mut by_name: BTreeMap<String, SchemaDefinition>,
         limits: &[(&str, u64)],
@@ -97,6 +99,8 @@ impl Schema {
         self.expression(text, 0)
     }
 
+    /// Compiles the type expression in `text`, which must have nothing after it. `depth`: number of
+    /// types that contain it.
     fn expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
         let mut tokens = TypeTokenizer::new(text);
         let id = self.parse_type_tokens(&mut tokens, depth)?;
@@ -104,6 +108,8 @@ impl Schema {
         Ok(id)
     }
 
+    /// Returns the type with this name, which is compiled on first use. A type that contains
+    /// itself, or is unknown, is an error.
     fn compile_named_type(&mut self, name: &str, depth: usize) -> Result<TypeId, SchemaError> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
@@ -218,6 +224,8 @@ impl Schema {
         Ok(all.into())
     }
 
+    /// Compiles a type expression at the tokenizer's position, and advances past it. Tokens may
+    /// follow.
     fn parse_type_tokens(
         &mut self,
         tokens: &mut TypeTokenizer<'_>,
@@ -294,6 +302,7 @@ impl Schema {
         Ok(self.find_or_add(name, kind, JsonRepresentationOverride::Usual))
     }
 
+    /// Returns the type with this name, which is added if it is not present.
     fn find_or_add(
         &mut self,
         name: String,
@@ -342,6 +351,7 @@ impl Schema {
         Ok(options.into())
     }
 
+    /// Compiles a type expression in square brackets.
     fn parse_type_to_end(
         &mut self,
         tokens: &mut TypeTokenizer<'_>,
@@ -353,6 +363,7 @@ impl Schema {
         Ok(id)
     }
 
+    /// Returns the name of an anonymous type as a type expression, such as `List[uint64, 16]`.
     fn name_of_kind(&self, kind: &TypeKind) -> String {
         let name = |id: &TypeId| &self.type_by_id(*id).name;
         match kind {

@@ -113,6 +113,7 @@ fn remove_deleted_definition(
     }
 }
 
+/// Reads a line that defines a constant, an alias or a class, and returns its name with it.
 fn read_definition(
     line: &str,
     preset: Preset,
@@ -143,6 +144,7 @@ fn read_definition(
     Ok((name.into(), DefinitionKind::Constant(value.into())))
 }
 
+/// Reads the head of a class after `class`: its name, its base, and the fields that it inherits.
 fn read_class(
     mut tokens: TypeTokenizer<'_>,
     all: &BTreeMap<String, SchemaDefinition>,
@@ -200,6 +202,7 @@ fn read_class(
     Ok((name, means))
 }
 
+/// Reads the line of a field, and adds the field to its class.
 fn read_field(
     class: &mut SchemaDefinition,
     place: (&'static str, usize),

@@ -23,6 +23,7 @@ impl From<Vec<u8>> for UnorderedSszParts {
 }
 
 impl UnorderedSszParts {
+    /// Creates the SSZ in `bytes`, which is in order once all `moves` are done.
     pub(super) fn new(bytes: Vec<u8>, moves: Vec<DeferredSszReordering>) -> Self {
         Self { bytes, moves }
     }
@@ -93,6 +94,7 @@ impl UnorderedSszParts {
 }
 
 impl DeferredSszReordering {
+    /// Returns the positions of the parts in the order that they have in the SSZ.
     fn part_ranges(&self) -> impl Iterator<Item = Range<usize>> + Clone + '_ {
         self.0
             .iter()
