@@ -119,9 +119,10 @@ fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl BackgroundRequests {
-    /// Creates the background requests of a new filter, which `scheduler` notifies, and which may
-    /// replace any existing filter.
-    pub fn new(scheduler: Arc<EnvoyEventScheduler>) -> Arc<Self> {
+    /// Creates the background requests of a new filter, which `scheduler` notifies. The
+    /// requests of all existing filters in this process are ended, because the new filter may
+    /// replace those filters.
+    pub fn create_replacing_others(scheduler: Arc<EnvoyEventScheduler>) -> Arc<Self> {
         let made = Arc::new(Self {
             scheduler,
             queued: Mutex::default(),

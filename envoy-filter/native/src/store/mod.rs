@@ -12,7 +12,7 @@ use std::thread::{self, ThreadId};
 
 use sszip_core::cache::link::OwnerLink;
 use sszip_core::config::files;
-use sszip_core::config::head_sources::HeadSourceList;
+use sszip_core::config::head_sources::HeadSourcesByNamespace;
 use sszip_core::config::store::StoreSettings;
 use sszip_core::config::validated::ValidatedConfig;
 
@@ -34,7 +34,7 @@ struct StoreUsageRegistry {
     /// highest priority.
     claims: Vec<HeadSourceClaim>,
     /// Head sources that are followed: the result of all claims.
-    follows: Option<HeadSourceList>,
+    follows: Option<HeadSourcesByNamespace>,
     library: Option<OwnerLibrary>,
     /// Number of filters that use the store of this process.
     users: usize,
@@ -56,7 +56,7 @@ struct HeadSourceClaim {
     /// Their lifetimes, the latest first. Claims have priority in this order,
     /// so that it does not depend on the order of requests.
     of: Vec<u64>,
-    follows: HeadSourceList,
+    follows: HeadSourcesByNamespace,
 }
 
 /// Validates the store settings, also if Envoy only validates its
@@ -187,7 +187,7 @@ impl StoreUsageRegistry {
     /// Merges the claims, and passes the settings to the owner if the head sources changed or
     /// `is_changed`.
     fn update_owner_settings(&mut self, is_changed: bool) {
-        let mut follows = HeadSourceList::default();
+        let mut follows = HeadSourcesByNamespace::default();
         for claim in &self.claims {
             follows.merge_later_head_sources(&claim.follows);
         }

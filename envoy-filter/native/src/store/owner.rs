@@ -11,7 +11,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sszip_core::config::head_sources::HeadSourceList;
+use sszip_core::config::head_sources::HeadSourcesByNamespace;
 use sszip_core::config::store::StoreSettings;
 
 use super::owner_library::{OwnerLibrary, OwnerStartSettings};
@@ -37,7 +37,7 @@ static IS_OWNER_UNUSED: Mutex<bool> = Mutex::new(false);
 pub struct DesiredOwnerSettings {
     pub store: StoreSettings,
     pub max_entry: u64,
-    pub follows: HeadSourceList,
+    pub follows: HeadSourcesByNamespace,
 }
 
 /// Starts the thread that runs the owner, or permits it to run again; [`queue_owner_settings`] sets

@@ -190,7 +190,7 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        set_dynamic_metadata(stream, Some(driver));
+        set_log_variables_as_metadata(stream, Some(driver));
         self.count_exchange_tally(stream);
     }
 
@@ -502,7 +502,7 @@ impl StreamAction {
 }
 
 /// Sets the log variables of the exchange as dynamic metadata, which access logs print.
-fn set_dynamic_metadata(stream: EnvoyStreamHandle, driver: Option<&ExchangeDriver>) {
+fn set_log_variables_as_metadata(stream: EnvoyStreamHandle, driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);
     let values = LogVariable::ALL.map(|variable| {
         let name = variable.log_variable_name();

@@ -6,7 +6,7 @@ use sszip_envoy_carrier::purge::{
     abandoned_purge_line, create_purge_request_from_head, purge_result_line,
 };
 
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase};
+use super::{set_log_variables_as_metadata, StreamAction, StreamExchange, StreamPhase};
 use crate::abi::{HeaderType, LogLevel};
 use crate::clock;
 use crate::envoy::{write_envoy_log, EnvoyStreamHandle};
@@ -42,7 +42,7 @@ impl StreamExchange {
                 };
                 write_envoy_log(level, &line.text);
             }
-            set_dynamic_metadata(stream, Some(driver));
+            set_log_variables_as_metadata(stream, Some(driver));
         }
         self.respond_in_pipeline_order(stream)
     }

@@ -10,7 +10,7 @@ use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 use sszip_envoy_carrier::settings::RequestSettings;
 
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase};
+use super::{set_log_variables_as_metadata, StreamAction, StreamExchange, StreamPhase};
 use crate::abi::{BodyType, HeaderType, LogLevel};
 use crate::background::StreamBackgroundSender;
 use crate::clock;
@@ -34,7 +34,7 @@ impl StreamExchange {
             return StreamAction::Continue;
         }
         if !settings.may_handle_requests() {
-            set_dynamic_metadata(stream, None);
+            set_log_variables_as_metadata(stream, None);
             return StreamAction::Continue;
         }
         let config = &settings.core;

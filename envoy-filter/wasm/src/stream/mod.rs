@@ -19,7 +19,7 @@ use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::purge::abandoned_purge_line;
 
 use self::body_pieces::RequestBodyPieces;
-use self::request_inputs::RequestInputs;
+use self::request_inputs::{RequestInputs, CLUSTER_PROPERTY};
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
@@ -206,7 +206,7 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        set_dynamic_metadata(Some(driver));
+        set_log_variables_as_properties(Some(driver));
         self.count_exchange_tally();
     }
 
@@ -359,7 +359,7 @@ impl ResumableStream for StreamExchange {
 
 /// Sets the log variables of the exchange as properties, which access logs print:
 /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
-fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
+fn set_log_variables_as_properties(driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);
     for variable in LogVariable::ALL {
         if let Some(text) = variable.log_text(exchange) {
@@ -369,7 +369,6 @@ fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
     }
 }
 
-const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
 /// Property with the version of HTTP of a request.
 const PROTOCOL_PROPERTY: &str = "request\0protocol";
 const REQUEST_BUFFER: BufferType = BufferType::HttpRequestBody;

@@ -12,7 +12,9 @@ use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::request_inputs::RequestInputs;
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER};
+use super::{
+    set_log_variables_as_properties, StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER,
+};
 use crate::abi::{self, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
 use crate::redirect;
 
@@ -34,7 +36,7 @@ impl StreamExchange {
         let settings = filter.settings_for_request();
         let settings = settings.filter(|it| it.may_handle_requests());
         let Some(settings) = settings else {
-            set_dynamic_metadata(None);
+            set_log_variables_as_properties(None);
             return StreamAction::Continue;
         };
         let Some(mut driver) = request::start_exchange(&settings.core, &head) else {
@@ -232,7 +234,7 @@ impl StreamExchange {
         let uncached = RouteIdentity::default();
         let (head, route, port, waiter) = match cached {
             Some(exchange) => {
-                let (head, route, port) = self.inputs.of_cached_exchange(exchange);
+                let (head, route, port) = self.inputs.cached_lookup_inputs(exchange);
                 let waiter = self.root.lookup_waiter_of_stream(self.id);
                 (head, route, port, Some(waiter))
             }
