@@ -104,7 +104,7 @@ fn write_array(text: &str, depth: usize, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends a string in its shortest spelling. `None`: the text is not a string.
+/// Appends a string in its shortest notation. `None`: the text is not a string.
 fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let decoded: String = serde_json::from_str(text).ok()?;
     out.extend_from_slice(serde_json::to_string(&decoded).ok()?.as_bytes());

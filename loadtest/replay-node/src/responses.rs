@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::body_slices::SharedBodySlices;
 use crate::canonical;
 use crate::page::ReplayPage;
-use crate::rpc::{CallResponseSource, ReplayLookupResult};
+use crate::rpc::{CallResponder, ReplayLookupResult};
 use crate::witness::{WitnessFormat, WitnessGenerator};
 
 /// A recorded JSON-RPC response, and the position of the id in it.
@@ -242,7 +242,7 @@ impl ResponseTable {
     }
 }
 
-impl CallResponseSource for ResponseTable {
+impl CallResponder for ResponseTable {
     fn find_response_to_call(
         &self,
         method: &str,

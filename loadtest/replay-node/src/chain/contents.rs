@@ -21,12 +21,12 @@ const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 /// The generator of the transactions, receipts and state of a chain's blocks, all derived from
 /// hashes.
 #[derive(Debug)]
-pub struct BlockContentsGenerator {
+pub struct ExecutionBlockGenerator {
     world: SampleAccounts,
     genesis: SimulatedChainParameters,
 }
 
-impl BlockContentsGenerator {
+impl ExecutionBlockGenerator {
     /// Creates the generator for a chain, whose accounts are derived from its seed.
     pub fn new(genesis: &SimulatedChainParameters) -> Self {
         let seed = genesis.seed.to_be_bytes();

@@ -36,9 +36,9 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::body_slices::SharedBodySlices;
-use crate::rpc::{self, CallResponseSource, ReplayLookupResult};
+use crate::rpc::{self, CallResponder, ReplayLookupResult};
 use crate::stats::RequestCounters;
-use contents::BlockContentsGenerator;
+use contents::ExecutionBlockGenerator;
 use control::{SimulatedChainCommand, SimulatedChainCommandError};
 use driver::RandomChainGrowth;
 use feed::{HeadBeforeChange, SimulatedChainFeed};
@@ -59,7 +59,7 @@ pub use socket::{accept_websocket, serve_websocket};
 #[derive(Debug)]
 pub struct SimulatedNodeState {
     chain: SimulatedChain,
-    contents: BlockContentsGenerator,
+    contents: ExecutionBlockGenerator,
     down: OutageMode,
     lag: u64,
     syncing: bool,
@@ -72,7 +72,7 @@ pub struct SimulatedNodeState {
 impl SimulatedNodeState {
     fn new(genesis: SimulatedChainParameters) -> Self {
         Self {
-            contents: BlockContentsGenerator::new(&genesis),
+            contents: ExecutionBlockGenerator::new(&genesis),
             chain: SimulatedChain::new(genesis),
             down: OutageMode::No,
             lag: 0,
@@ -210,8 +210,8 @@ impl SimulatedNode {
         self.respond_from_state(&state, body, stats, None)
     }
 
-    /// Responds to a request body from a locked state. `subscriptions`: those of the client's
-    /// WebSocket.
+    /// Responds to a request body from a locked state. `subscriptions`: the subscriptions
+    /// of the client's WebSocket.
     fn respond_from_state(
         &self,
         state: &SimulatedNodeState,
@@ -313,7 +313,7 @@ impl CallContext<'_> {
     }
 }
 
-impl CallResponseSource for CallContext<'_> {
+impl CallResponder for CallContext<'_> {
     fn find_response_to_call(
         &self,
         method: &str,

@@ -6,7 +6,7 @@ use crate::rpc::RpcError;
 use crate::sample::chain::Block;
 use crate::sample::values::Word;
 
-use super::contents::{self, BlockContentsGenerator};
+use super::contents::{self, ExecutionBlockGenerator};
 use super::model::{self, BlockIndex, FinalityNumbers, SimulatedChain};
 use super::params::ParsedBlockParam;
 
@@ -21,7 +21,7 @@ pub enum ResolvedBlock {
 #[derive(Debug)]
 pub struct SimulatedNodeView<'a> {
     pub chain: &'a SimulatedChain,
-    pub contents: &'a BlockContentsGenerator,
+    pub contents: &'a ExecutionBlockGenerator,
     /// Newest canonical block.
     pub head_block: BlockIndex,
     /// Newest block that the node knows, canonical or not.
@@ -36,7 +36,7 @@ impl<'a> SimulatedNodeView<'a> {
     /// was created after its head, and the finality of that time.
     pub fn new(
         chain: &'a SimulatedChain,
-        contents: &'a BlockContentsGenerator,
+        contents: &'a ExecutionBlockGenerator,
         lag: u64,
         finality: bool,
         syncing: bool,

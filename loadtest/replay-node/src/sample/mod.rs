@@ -159,7 +159,7 @@ fn add_block(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{CallResponseSource, ReplayLookupResult};
+    use crate::rpc::{CallResponder, ReplayLookupResult};
 
     /// The compressed size at zlib's level 6 determines the meaning of a benchmark on this data.
     /// The bands were measured on recorded mainnet responses.

@@ -88,7 +88,7 @@ pub fn block_receipts(
             Receipt {
                 block_hash: transaction.block_hash,
                 block_number: transaction.block_number,
-                contract_address: transaction.to.is_none().then(|| dice.decode_fixed_hex()),
+                contract_address: transaction.to.is_none().then(|| dice.random_fixed_bytes()),
                 cumulative_gas_used: Quantity(cumulative),
                 effective_gas_price: transaction.gas_price,
                 from: transaction.from,

@@ -68,7 +68,7 @@ fn trace_transaction(
     transaction: &Transaction,
     gas_used: u64,
 ) -> TracedCall {
-    let to = transaction.to.unwrap_or_else(|| dice.decode_fixed_hex());
+    let to = transaction.to.unwrap_or_else(|| dice.random_fixed_bytes());
     let mut tracer = CallTraceGenerator {
         world,
         dice,

@@ -70,7 +70,7 @@ impl SeededGenerator {
     }
 
     /// Returns `N` random bytes.
-    pub fn decode_fixed_hex<const N: usize>(&mut self) -> FixedBytes<N> {
+    pub fn random_fixed_bytes<const N: usize>(&mut self) -> FixedBytes<N> {
         let mut bytes = [0; N];
         self.0.fill_bytes(&mut bytes);
         FixedBytes(bytes)
@@ -123,12 +123,12 @@ impl SampleAccounts {
             .chain(&ROUTERS)
             .map(|digits| decode_fixed_digits(digits));
         let mut contracts: Vec<Address> = named.collect();
-        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.decode_fixed_hex::<20>()));
+        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.random_fixed_bytes::<20>()));
         Self {
-            accounts: (0..ACCOUNTS).map(|_| dice.decode_fixed_hex()).collect(),
+            accounts: (0..ACCOUNTS).map(|_| dice.random_fixed_bytes()).collect(),
             contracts,
-            selectors: (0..SELECTORS).map(|_| dice.decode_fixed_hex()).collect(),
-            topics: (0..SELECTORS).map(|_| dice.decode_fixed_hex()).collect(),
+            selectors: (0..SELECTORS).map(|_| dice.random_fixed_bytes()).collect(),
+            topics: (0..SELECTORS).map(|_| dice.random_fixed_bytes()).collect(),
         }
     }
 
@@ -137,7 +137,7 @@ impl SampleAccounts {
         if dice.is_within_percent(50) {
             self.accounts[dice.skewed_index(self.accounts.len())]
         } else {
-            dice.decode_fixed_hex()
+            dice.random_fixed_bytes()
         }
     }
 
@@ -177,7 +177,7 @@ impl SampleAccounts {
             60..=69 => Word::from(self.random_account(dice)),
             70..=92 => Word::from(dice.random_amount()),
             93..=95 => FixedBytes([0xff; 32]),
-            _ => dice.decode_fixed_hex(),
+            _ => dice.random_fixed_bytes(),
         }
     }
 }

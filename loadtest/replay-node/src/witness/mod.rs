@@ -192,7 +192,7 @@ impl WitnessGenerator {
         WitnessPieceIterator::new(self, shape, id, piece)
     }
 
-    /// Returns the complete response to a call.
+    /// Returns the response to the call with this `id` in the format `shape`, in one piece.
     pub fn build_complete_response(&self, shape: WitnessFormat, id: &str) -> SharedBodySlices {
         let mut pieces = self.response_pieces(shape, id, usize::MAX);
         SharedBodySlices::from(pieces.next().unwrap_or_default())
