@@ -434,8 +434,8 @@ impl CallLifetimeRules {
             .map_or(most, |lifetime| lifetime.min(most))
     }
 
-    /// Returns the lifetime of a response of this class in milliseconds: the one that the operator
-    /// set for the method, or that of the class.
+    /// Returns the lifetime of a response of this class in milliseconds: the lifetime that the
+    /// operator set for the method, or the lifetime of the class.
     fn effective_class_lifetime(&self, class: LifetimeClass, valid: &CacheLifetimes) -> u64 {
         self.method_lifetime
             .unwrap_or(valid.lifetime_for_class(class))

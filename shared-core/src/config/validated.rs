@@ -3,7 +3,7 @@
 use super::cache::LOOKUP_TIMEOUT_RANGE;
 use super::endpoint::MAX_SOCKET_PATH;
 use super::head_source::NodeApi;
-use super::head_sources::{HeadSourceList, NamespaceSource};
+use super::head_sources::{HeadSourcesByNamespace, NamespaceSource};
 use super::store::StoreSettings;
 use super::values::{
     invalid_value_error, set_once, single_directive_value, DirectiveError, DirectiveLocation,
@@ -18,7 +18,7 @@ use crate::time_constants::lookup_timeout;
 #[derive(Clone, Debug, Default)]
 pub struct ValidatedConfig {
     /// Head sources, one per namespace.
-    pub follows: HeadSourceList,
+    pub follows: HeadSourcesByNamespace,
     /// The store that a process of the host owns.
     pub store: Option<StoreSettings>,
     /// Socket of an owner that another process runs.

@@ -246,17 +246,17 @@ struct BlockCodeLengths {
 
 impl BlockCodeLengths {
     /// Returns the code lengths of literals and match lengths, in bits.
-    fn of_literals(&self) -> &[u8] {
+    fn literal_code_lengths(&self) -> &[u8] {
         &self.all[..self.literals]
     }
 
     /// Returns the code lengths of distances, in bits.
-    fn of_distances(&self) -> &[u8] {
+    fn distance_code_lengths(&self) -> &[u8] {
         &self.all[self.literals..self.literals + self.distances]
     }
 
-    /// Returns the position after the end-of-block code at the end of `stream`, of which only zero
-    /// bits are left then, fewer than eight. `None`: the code has no one bit, which would determine
+    /// Returns the position after the end-of-block code at the end of `stream`. Only zero bits of the
+    /// stream are left then, fewer than eight. `None`: the code has no one bit, which would determine
     /// its position.
     fn end_of_last_block(&self, stream: &[u8]) -> Option<usize> {
         let (last, byte) = stream.iter().enumerate().rfind(|(_, byte)| **byte != 0)?;
@@ -268,7 +268,7 @@ impl BlockCodeLengths {
 
     /// Returns the code that section 3.2.2 assigns to the end of the block.
     fn end_of_block_code(&self) -> Option<u32> {
-        let lengths = self.of_literals();
+        let lengths = self.literal_code_lengths();
         let own = *lengths.get(END_OF_BLOCK).filter(|length| **length > 0)?;
         // of the codes of one length, a shorter code takes as many as it can be continued by
         let preceding = lengths.iter().enumerate().filter(|(symbol, length)| {
@@ -409,17 +409,17 @@ impl DeflateBlockCodes {
 
     /// Assigns the codes of a block with codes of its own.
     fn assign_block_codes(&mut self, lengths: &BlockCodeLengths) -> Option<()> {
-        if lengths.of_literals()[END_OF_BLOCK] == 0 {
+        if lengths.literal_code_lengths()[END_OF_BLOCK] == 0 {
             return None;
         }
         self.literals.assign_codes(
-            lengths.of_literals(),
+            lengths.literal_code_lengths(),
             &LITERAL_LENGTH_SYMBOLS,
             CodeCompletenessRule::UnlessSingle,
         )?;
         self.literals.join_literal_codes();
         self.distances.assign_codes(
-            lengths.of_distances(),
+            lengths.distance_code_lengths(),
             &DISTANCE_SYMBOLS,
             CodeCompletenessRule::UnlessSingle,
         )

@@ -78,7 +78,7 @@ const LITERAL_AND_LENGTH_CODE_LENGTHS: [u8; LITERAL_AND_LENGTH_COUNT] = {
     lengths
 };
 
-/// A code with its extra bits, as it is written.
+/// The bits of a Huffman code and of its extra bits, the first bit lowest, and their number.
 #[derive(Clone, Copy)]
 pub(super) struct CodeBits {
     pub(super) bits: u16,

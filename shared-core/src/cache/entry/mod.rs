@@ -169,7 +169,7 @@ impl Default for EntryMetadata {
 }
 
 impl EntryMetadata {
-    /// Returns the bytes of memory of the stored headers, with those of their list.
+    /// Returns the bytes of memory of the stored headers and of their list.
     fn headers_weight(&self) -> usize {
         let fields = self.fields.iter();
         fields

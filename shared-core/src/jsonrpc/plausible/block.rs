@@ -97,7 +97,7 @@ fn is_op_stack_block(block: &[u8]) -> bool {
             .is_some_and(|list| value_starts_with(text_from_member_value(list, "type"), OP_DEPOSIT))
 }
 
-/// Whether the root, in hex with its prefix, is that of an empty trie or list, or zero.
+/// Whether the root, in hex with its prefix, is zero or the root of an empty trie or list.
 fn is_empty_root(root: &[u8]) -> bool {
     let is = |empty: &&[u8]| root.eq_ignore_ascii_case(empty);
     root == ZERO_HASH || EMPTY_ROOTS.iter().any(is)

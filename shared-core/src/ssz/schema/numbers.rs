@@ -6,22 +6,22 @@ use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 
 impl SchemaDefinitions {
     /// Parses an arithmetic expression in square brackets.
-    pub(super) fn parse_number_to_end(
+    pub(super) fn parse_bracketed_number(
         &self,
         tokens: &mut TypeTokenizer<'_>,
     ) -> Result<u64, SchemaError> {
-        tokens.expect_sign('[')?;
+        tokens.expect_punctuation('[')?;
         let number = self.parse_sum(tokens)?;
-        tokens.expect_sign(']')?;
+        tokens.expect_punctuation(']')?;
         Ok(number)
     }
 
     /// Parses a vector's length in square brackets; a length that exceeds `usize` is an error.
-    pub(super) fn parse_length_to_end(
+    pub(super) fn parse_bracketed_length(
         &self,
         tokens: &mut TypeTokenizer<'_>,
     ) -> Result<usize, SchemaError> {
-        let number = self.parse_number_to_end(tokens)?;
+        let number = self.parse_bracketed_number(tokens)?;
         usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
@@ -87,16 +87,16 @@ impl SchemaDefinitions {
     fn parse_factor(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         if tokens.accept_punctuation('(')? {
             let number = self.parse_sum(tokens)?;
-            tokens.expect_sign(')')?;
+            tokens.expect_punctuation(')')?;
             return Ok(number);
         }
         match tokens.next_token()? {
             Some(TypeToken::Number(number)) => Ok(number),
             // depth of a generalized index in its tree
             Some(TypeToken::Name("floorlog2")) => {
-                tokens.expect_sign('(')?;
+                tokens.expect_punctuation('(')?;
                 let number = self.parse_sum(tokens)?;
-                tokens.expect_sign(')')?;
+                tokens.expect_punctuation(')')?;
                 let log = number.checked_ilog2().map(u64::from);
                 log.ok_or_else(|| SchemaError::new("a logarithm of zero"))
             }

@@ -96,12 +96,12 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] with the reason.
     pub fn parse_type(&mut self, text: &str) -> Result<TypeId, SchemaError> {
-        self.expression(text, 0)
+        self.parse_type_expression(text, 0)
     }
 
     /// Compiles the type expression in `text`, which must have nothing after it. `depth`: number of
     /// types that contain it.
-    fn expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
+    fn parse_type_expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
         let mut tokens = TypeTokenizer::new(text);
         let id = self.parse_type_tokens(&mut tokens, depth)?;
         tokens.expect_end()?;
@@ -124,7 +124,7 @@ impl Schema {
         let (source, line) = place;
         let id = match means {
             DefinitionKind::Constant(_) => Err(SchemaError::new(format!("{name} is not a type"))),
-            DefinitionKind::Alias(text) => self.expression(&text, depth + 1),
+            DefinitionKind::Alias(text) => self.parse_type_expression(&text, depth + 1),
             DefinitionKind::Class { active, fields, .. } => self
                 .compile_container(active.as_deref(), &fields, depth)
                 .map(|kind| self.add_type(name.into(), kind, JsonRepresentationOverride::Usual)),
@@ -196,7 +196,7 @@ impl Schema {
         let mut tokens = TypeTokenizer::new(text);
         let mut all = Vec::new();
         loop {
-            tokens.expect_sign('[')?;
+            tokens.expect_punctuation('[')?;
             let mut active = Vec::new();
             loop {
                 match tokens.next_token()? {
@@ -207,7 +207,7 @@ impl Schema {
                     break;
                 }
             }
-            tokens.expect_sign(']')?;
+            tokens.expect_punctuation(']')?;
             if tokens.accept_punctuation('*')? {
                 let times = self.definitions.parse_product(&mut tokens)?;
                 // a tree of fields has at most 256 leaves
@@ -242,35 +242,35 @@ impl Schema {
             "boolean" => TypeKind::Boolean,
             "ProgressiveByteList" => TypeKind::ByteList(ListLimit::Progressive),
             "ProgressiveBitlist" => TypeKind::Bitlist(ListLimit::Progressive),
-            "ByteVector" => TypeKind::ByteVector(self.definitions.parse_length_to_end(tokens)?),
-            "Bitvector" => TypeKind::Bitvector(self.definitions.parse_length_to_end(tokens)?),
+            "ByteVector" => TypeKind::ByteVector(self.definitions.parse_bracketed_length(tokens)?),
+            "Bitvector" => TypeKind::Bitvector(self.definitions.parse_bracketed_length(tokens)?),
             "ByteList" => TypeKind::ByteList(ListLimit::AtMost(
-                self.definitions.parse_number_to_end(tokens)?,
+                self.definitions.parse_bracketed_number(tokens)?,
             )),
             "Bitlist" => TypeKind::Bitlist(ListLimit::AtMost(
-                self.definitions.parse_number_to_end(tokens)?,
+                self.definitions.parse_bracketed_number(tokens)?,
             )),
-            "Text" => TypeKind::Text(self.definitions.parse_number_to_end(tokens)?),
+            "Text" => TypeKind::Text(self.definitions.parse_bracketed_number(tokens)?),
             "ProgressiveList" => TypeKind::List(
-                self.parse_type_to_end(tokens, depth)?,
+                self.parse_bracketed_type(tokens, depth)?,
                 ListLimit::Progressive,
             ),
-            "Optional" => TypeKind::Optional(self.parse_type_to_end(tokens, depth)?),
+            "Optional" => TypeKind::Optional(self.parse_bracketed_type(tokens, depth)?),
             "List" | "Vector" => {
-                tokens.expect_sign('[')?;
+                tokens.expect_punctuation('[')?;
                 let of = self.parse_type_tokens(tokens, depth)?;
-                tokens.expect_sign(',')?;
+                tokens.expect_punctuation(',')?;
                 let kind = match name {
                     "List" => {
                         TypeKind::List(of, ListLimit::AtMost(self.definitions.parse_sum(tokens)?))
                     }
                     _ => TypeKind::Vector(of, self.definitions.parse_length(tokens)?),
                 };
-                tokens.expect_sign(']')?;
+                tokens.expect_punctuation(']')?;
                 kind
             }
             "RlpHeader" => {
-                let limit = self.definitions.parse_number_to_end(tokens)?;
+                let limit = self.definitions.parse_bracketed_number(tokens)?;
                 let kind = TypeKind::ByteList(ListLimit::AtMost(limit));
                 return Ok(self.find_or_add(
                     format!("RlpHeader[{limit}]"),
@@ -279,13 +279,13 @@ impl Schema {
                 ));
             }
             "Rlp" => {
-                let of = self.parse_type_to_end(tokens, depth)?;
+                let of = self.parse_bracketed_type(tokens, depth)?;
                 let of = self.type_by_id(of);
                 let (name, kind) = (format!("Rlp[{}]", of.name), of.kind.clone());
                 return Ok(self.find_or_add(name, kind, JsonRepresentationOverride::Rlp));
             }
             "Quantity" => {
-                let of = self.parse_type_to_end(tokens, depth)?;
+                let of = self.parse_bracketed_type(tokens, depth)?;
                 match self.type_by_id(of).kind {
                     TypeKind::Uint(bytes) => TypeKind::Quantity(bytes),
                     _ => return Err(SchemaError::new("a quantity must have an unsigned integer")),
@@ -325,8 +325,8 @@ impl Schema {
         tokens: &mut TypeTokenizer<'_>,
         depth: usize,
     ) -> Result<Box<[(u8, TypeId)]>, SchemaError> {
-        tokens.expect_sign('(')?;
-        tokens.expect_sign('{')?;
+        tokens.expect_punctuation('(')?;
+        tokens.expect_punctuation('{')?;
         let mut options: Vec<(u8, TypeId)> = Vec::new();
         loop {
             let selector = match tokens.next_token()? {
@@ -334,7 +334,7 @@ impl Schema {
                 Some(TypeToken::Number(selector @ 1..=127)) => selector as u8,
                 _ => return Err(SchemaError::new("a selector must be 1 to 127")),
             };
-            tokens.expect_sign(':')?;
+            tokens.expect_punctuation(':')?;
             let ty = self.parse_type_tokens(tokens, depth + 1)?;
             if options.iter().any(|(other, _)| *other == selector) {
                 return Err(SchemaError::new(format!(
@@ -346,20 +346,20 @@ impl Schema {
                 break;
             }
         }
-        tokens.expect_sign('}')?;
-        tokens.expect_sign(')')?;
+        tokens.expect_punctuation('}')?;
+        tokens.expect_punctuation(')')?;
         Ok(options.into())
     }
 
     /// Compiles a type expression in square brackets.
-    fn parse_type_to_end(
+    fn parse_bracketed_type(
         &mut self,
         tokens: &mut TypeTokenizer<'_>,
         depth: usize,
     ) -> Result<TypeId, SchemaError> {
-        tokens.expect_sign('[')?;
+        tokens.expect_punctuation('[')?;
         let id = self.parse_type_tokens(tokens, depth)?;
-        tokens.expect_sign(']')?;
+        tokens.expect_punctuation(']')?;
         Ok(id)
     }
 
@@ -422,7 +422,7 @@ impl Schema {
 
 /// Parses the words of an enumeration: `[VALID, INVALID, BAD = INVALID]`.
 fn parse_ssz_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumJsonWords, SchemaError> {
-    tokens.expect_sign('[')?;
+    tokens.expect_punctuation('[')?;
     let mut words: Vec<Box<str>> = Vec::new();
     let mut read_only: Vec<(Box<str>, u8)> = Vec::new();
     loop {
@@ -440,7 +440,7 @@ fn parse_ssz_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumJsonWords,
             break;
         }
     }
-    tokens.expect_sign(']')?;
+    tokens.expect_punctuation(']')?;
     Ok(EnumJsonWords {
         words: words.into(),
         read_only: read_only.into(),

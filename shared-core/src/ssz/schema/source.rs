@@ -125,7 +125,7 @@ fn read_definition(
     if name == "class" {
         return read_class(tokens, all, here);
     }
-    tokens.expect_sign('=')?;
+    tokens.expect_punctuation('=')?;
     let rest = tokens.remaining_text();
     let is_constant = name.chars().all(|c| !c.is_ascii_lowercase());
     if !is_constant {
@@ -151,7 +151,7 @@ fn read_class(
     here: &BTreeMap<String, SchemaDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
     let name = tokens.expect_name()?.to_owned();
-    tokens.expect_sign('(')?;
+    tokens.expect_punctuation('(')?;
     let base = tokens.expect_name()?;
     let (active, extends, fields) = match base {
         "Container" => (None, false, Vec::new()),
@@ -162,11 +162,11 @@ fn read_class(
             _ => return Err(SchemaError::new(format!("unknown container {name}"))),
         },
         "ProgressiveContainer" => {
-            tokens.expect_sign('(')?;
+            tokens.expect_punctuation('(')?;
             if tokens.expect_name()? != "active_fields" {
                 return Err(SchemaError::new("active_fields= is missing"));
             }
-            tokens.expect_sign('=')?;
+            tokens.expect_punctuation('=')?;
             let rest = tokens.remaining_text();
             let end = rest
                 .strip_suffix(":")
@@ -191,8 +191,8 @@ fn read_class(
             _ => return Err(SchemaError::new(format!("{base} has no fields"))),
         },
     };
-    tokens.expect_sign(')')?;
-    tokens.expect_sign(':')?;
+    tokens.expect_punctuation(')')?;
+    tokens.expect_punctuation(':')?;
     tokens.expect_end()?;
     let means = DefinitionKind::Class {
         active,
@@ -223,7 +223,7 @@ fn read_field(
         tokens.next_token()?;
         json_name = text.into();
     }
-    tokens.expect_sign(':')?;
+    tokens.expect_punctuation(':')?;
     if fields
         .iter()
         .any(|field| field.name == name || field.json_name == json_name)

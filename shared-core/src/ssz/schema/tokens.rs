@@ -111,7 +111,7 @@ impl<'t> TypeTokenizer<'t> {
     }
 
     /// Advances past `sign`; any other token is an error.
-    pub(super) fn expect_sign(&mut self, sign: char) -> Result<(), SchemaError> {
+    pub(super) fn expect_punctuation(&mut self, sign: char) -> Result<(), SchemaError> {
         match self.accept_punctuation(sign)? {
             true => Ok(()),
             false => Err(self.unexpected_token_error(&format!("{sign:?}"))),

@@ -24,7 +24,7 @@ impl From<Vec<u8>> for UnorderedSszParts {
 
 impl UnorderedSszParts {
     /// Creates the SSZ in `bytes`, which is in order once all `moves` are done.
-    pub(super) fn new(bytes: Vec<u8>, moves: Vec<DeferredSszReordering>) -> Self {
+    pub(super) fn from_buffer_and_moves(bytes: Vec<u8>, moves: Vec<DeferredSszReordering>) -> Self {
         Self { bytes, moves }
     }
 
@@ -176,7 +176,8 @@ mod tests {
             let moves = moves
                 .iter()
                 .map(|parts| DeferredSszReordering(parts.iter().map(|it| it.0..it.1).collect()));
-            let parts = || UnorderedSszParts::new(lies.into(), moves.clone().collect());
+            let parts =
+                || UnorderedSszParts::from_buffer_and_moves(lies.into(), moves.clone().collect());
             let mut all = parts();
             assert_eq!(all.move_parts_into_order().unwrap(), expected.as_bytes());
             assert!(all.is_in_order());
