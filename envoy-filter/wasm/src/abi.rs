@@ -187,7 +187,7 @@ pub fn unique_wasm_sandbox_name() -> String {
     format!("w-{:x}-{first:x}{second:016x}", read_clock(REALTIME))
 }
 
-/// Returns a random number.
+/// Returns 64 random bits of the host, or 0 if the host has none.
 pub fn random_number() -> u64 {
     let mut random = [0; 8];
     // SAFETY: the pointer and the length are the array's.
@@ -212,7 +212,7 @@ pub enum SharedDataValue {
     Unsupported,
 }
 
-/// Reads the shared data of the proxy under a key.
+/// Reads the shared data of the proxy under a key, with the version for a later write.
 pub fn read_proxy_shared_data(key: &str) -> SharedDataValue {
     let (mut value, mut length, mut version) = (null_mut(), 0, 0);
     // SAFETY: the key is a string's, and the results point at memory of their

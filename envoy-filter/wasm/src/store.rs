@@ -128,7 +128,7 @@ impl FilterOwnerLink {
         self.link.take_queued_mark()
     }
 
-    /// Whether callouts are due.
+    /// Whether the link has callouts to make at `now`, in milliseconds.
     pub fn has_due_callouts(&self, now: u64) -> bool {
         self.link.has_callouts(now)
     }

@@ -124,7 +124,8 @@ impl ReplayResponseOptions {
         Ok(())
     }
 
-    /// Sets one option; returns whether an option of that name exists.
+    /// Sets one option, and returns whether an option of that name exists. The error is the
+    /// expected value.
     fn set_option(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match name {
             "framing" => self.framing = Some(parse_framing(value)?),

@@ -209,7 +209,7 @@ impl NamespaceChain {
             .max(self.seen.load(Ordering::Acquire))
     }
 
-    /// Whether the chain counts heights of this kind.
+    /// Whether the heights of the chain are of this kind, block numbers or slots.
     pub fn uses_height_kind(&self, heights: HeightUnit) -> bool {
         lock_ignoring_poison(&self.last_known_state).heights == heights
     }

@@ -407,7 +407,8 @@ impl DeflateBlockCodes {
         }
     }
 
-    /// Assigns the codes of a block with codes of its own.
+    /// Assigns the dynamic codes of a block from their lengths. `None`: the lengths are no valid
+    /// codes, or the end of the block has none.
     fn assign_block_codes(&mut self, lengths: &BlockCodeLengths) -> Option<()> {
         if lengths.literal_code_lengths()[END_OF_BLOCK] == 0 {
             return None;
@@ -540,7 +541,7 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
         }
     }
 
-    /// Returns the symbol whose code is next in `word`.
+    /// Returns the symbol whose code begins at the lowest bit of `word`. `None`: no code does.
     #[inline(always)]
     fn decode_symbol(&self, word: u64) -> Option<DeflateSymbol> {
         let symbol = self.table[word as usize % SIZE];

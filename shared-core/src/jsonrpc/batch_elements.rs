@@ -155,7 +155,8 @@ impl BatchElementReader<'_> {
         }
     }
 
-    /// Reads one response, and returns the spans of its parts.
+    /// Reads one element, and returns the spans of its parts. An element that is not an object has
+    /// no parts.
     fn read_batch_element(&mut self) -> Result<BatchResponseSpans, BatchReadError> {
         let mut element = BatchResponseSpans {
             span: self.at..self.at,

@@ -49,7 +49,7 @@ pub enum JsonValueKind {
 }
 
 impl JsonValueKind {
-    /// Returns the kind of a value that starts with `byte`.
+    /// Returns the kind of a value that starts with `byte`; `None` if no JSON value does.
     pub fn from_first_byte(byte: u8) -> Option<JsonValueKind> {
         match byte {
             b'"' => Some(JsonValueKind::String),
@@ -130,7 +130,7 @@ impl<'a> StrictJsonReader<'a> {
             .ok_or(self.error_here(SyntaxErrorKind::Value))
     }
 
-    /// Returns the position of the next value, if a value is next.
+    /// Advances past white space, and returns the position at which the next value begins.
     #[inline]
     pub fn next_value_start(&mut self) -> usize {
         self.skip_white_space();
@@ -182,7 +182,7 @@ impl<'a> StrictJsonReader<'a> {
         self.read_separator_or_end(b'}')
     }
 
-    /// Reads the name and the colon.
+    /// Reads a member's name and its colon, and returns the span of the name.
     #[inline]
     pub(super) fn read_member_name(&mut self) -> Result<StringSpan, JsonScanError> {
         self.read_name_and_colon()
@@ -481,7 +481,7 @@ impl<'a> StrictJsonReader<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Returns the next byte, which is required.
+    /// Returns the next byte without advancing; the end of the text is an error.
     #[inline(always)]
     fn peek_required_byte(&self) -> Result<u8, JsonScanError> {
         self.peek_byte()

@@ -113,7 +113,7 @@ impl<const N: usize> StatusMetricsHistory<N> {
         }
     }
 
-    /// Returns the number of the interval at `now`.
+    /// Returns the number of the interval at `now`, counted from the start of the history.
     fn interval_number(self, now: u64) -> u64 {
         now.saturating_sub(self.0[START].load(Ordering::Relaxed)) / history_interval()
     }

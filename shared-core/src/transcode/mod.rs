@@ -158,7 +158,7 @@ impl TranscodeRequest {
         self.gives.names_forks_by_digest()
     }
 
-    /// Whether the request is a JSON-RPC call.
+    /// Whether the request is a JSON-RPC call whose result has a format in SSZ.
     pub fn is_rpc_call(self) -> bool {
         self.gives.is_call_result()
     }

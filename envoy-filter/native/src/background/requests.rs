@@ -155,14 +155,15 @@ impl BackgroundRequests {
         self.scheduler.schedule_event(YIELD_EVENT);
     }
 
-    /// Whether background requests are accepted from a stream that began at that time.
+    /// Whether this filter is certainly in use by a stream that began at that time, so that its
+    /// background requests are accepted.
     pub(super) fn accepts_requests_from_stream(&self, began: u64) -> bool {
         let replaced_at = self.replaced_at.load(Ordering::Relaxed);
         replaced_at == 0 || began > replaced_at + FILTER_REPLACEMENT_MS
     }
 
-    /// Queues a request for Envoy's main thread. It is dropped silently if no slot is free, or the
-    /// filter may be replaced already when the stream began.
+    /// Queues a request for Envoy's main thread. The request is dropped if no slot is free, or the
+    /// filter [may be replaced](Self::accepts_requests_from_stream).
     pub(super) fn enqueue_request(
         &self,
         began: u64,

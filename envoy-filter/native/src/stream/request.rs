@@ -19,7 +19,8 @@ use crate::envoy::{write_envoy_log, EnvoyHead, EnvoyStreamHandle};
 use crate::wakeups::StreamWaitGuard;
 
 impl StreamExchange {
-    /// Handles the request head.
+    /// Starts the exchange of a request, and looks it up or reads its body first. `is_all`: the
+    /// request has no body.
     pub fn handle_request_head(
         &mut self,
         stream: EnvoyStreamHandle,
@@ -302,7 +303,7 @@ impl StreamExchange {
         self.look_up_joined_pieces(stream, &pieces)
     }
 
-    /// Forwards the request to the upstream.
+    /// Applies the upstream edits to the request head, and lets Envoy forward the request.
     pub(super) fn forward_request(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         if let Some(exchange) = self
             .driver

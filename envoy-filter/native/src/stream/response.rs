@@ -12,7 +12,8 @@ use crate::envoy::{EnvoyBodySlices, EnvoyStreamHandle};
 use crate::{clock, thread_pool};
 
 impl StreamExchange {
-    /// Handles the response head.
+    /// Passes the response head to the driver, and performs the step that follows. `is_all`: the
+    /// response has no body.
     pub fn handle_response_head(
         &mut self,
         stream: EnvoyStreamHandle,

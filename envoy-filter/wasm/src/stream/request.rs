@@ -21,7 +21,8 @@ use crate::redirect;
 const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpRequestHeaders);
 
 impl StreamExchange {
-    /// Handles the request head.
+    /// Starts the exchange of a request, and looks it up or reads its body first. `is_all`: the
+    /// request has no body.
     pub fn handle_request_head(&mut self, is_all: bool) -> StreamAction {
         let root = std::rc::Rc::clone(&self.root);
         let Some(filter) = root.filter_settings() else {

@@ -96,7 +96,8 @@ impl StreamExchange {
         }
     }
 
-    /// Compresses a piece and sends it.
+    /// Compresses a piece, and replaces the received bytes by the output or keeps it until the
+    /// deadline. A failed encoder resets the stream.
     pub(super) fn send_compressed_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
         let flush = if is_last {
             FlushMode::Finish

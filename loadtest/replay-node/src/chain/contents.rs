@@ -36,7 +36,7 @@ impl ExecutionBlockGenerator {
         }
     }
 
-    /// Returns a block with its transactions and receipts.
+    /// Generates the full block of a stored one, with its transactions and receipts.
     pub fn block_with_receipts(
         &self,
         chain: &SimulatedChain,

@@ -220,7 +220,7 @@ fn receipt_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodR
     }
 }
 
-/// Returns the traceable block of a reference.
+/// Resolves a block for tracing; an unknown block and the genesis are errors.
 fn resolve_traceable_block(
     view: &SimulatedNodeView<'_>,
     reference: ParsedBlockParam,

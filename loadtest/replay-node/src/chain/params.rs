@@ -102,7 +102,7 @@ fn invalid_param(index: usize, why: &str) -> RpcError {
     RpcError::invalid_params(&format!("invalid argument {index}: {why}"))
 }
 
-/// Parses a number or a tag.
+/// Parses a block number in hex, or one of the five tags.
 pub fn parse_block_number(value: &Value) -> Result<ParsedBlockParam, String> {
     Ok(match value.as_str() {
         Some("earliest") => ParsedBlockParam::Earliest,
@@ -114,7 +114,7 @@ pub fn parse_block_number(value: &Value) -> Result<ParsedBlockParam, String> {
     })
 }
 
-/// Parses any block reference.
+/// Parses a number, a tag, a hash, or an object of EIP-1898.
 pub fn parse_block_reference(value: &Value) -> Result<ParsedBlockParam, String> {
     if let Value::Object(members) = value {
         let canonical = match members.get("requireCanonical") {

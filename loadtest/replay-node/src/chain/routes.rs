@@ -102,7 +102,8 @@ pub fn is_chain_control_request(path: &str) -> bool {
     path == CONTROL_PATH || path == UNDISTURBED_PATH
 }
 
-/// Responds to a request for `/chain`.
+/// Responds to a request for the control routes: the state, commands, and the responses of an
+/// undisturbed node.
 pub fn respond_to_control(
     simulation: &SimulatedNode,
     head: &request::Parts,

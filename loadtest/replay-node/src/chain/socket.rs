@@ -110,7 +110,7 @@ impl ClientHeadSubscriptions {
         }
     }
 
-    /// Returns the notifications of an event, one per subscription.
+    /// Returns the notifications of a new head, one per subscription; other events have none.
     fn subscription_notifications(&self, event: &ChainEvent) -> Vec<Message> {
         let ChainEvent::Header(header) = event else {
             return Vec::new();

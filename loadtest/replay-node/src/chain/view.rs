@@ -91,7 +91,7 @@ impl<'a> SimulatedNodeView<'a> {
             .filter(|index| *index <= self.newest)
     }
 
-    /// Returns the position of a transaction in the canonical chain.
+    /// Returns the canonical block of a transaction, and the index in it; `None` if it is in none.
     pub fn canonical_transaction_position(
         &self,
         transaction: &Word,
@@ -148,7 +148,7 @@ impl<'a> SimulatedNodeView<'a> {
         }
     }
 
-    /// Returns a block's contents.
+    /// Generates a block with its transactions and receipts; the pending block contains the pool.
     pub fn generated_block_contents(&self, at: ResolvedBlock) -> Block {
         match at {
             ResolvedBlock::Block(index) => self
@@ -158,7 +158,7 @@ impl<'a> SimulatedNodeView<'a> {
         }
     }
 
-    /// Returns the transactions of a block.
+    /// Returns the hashes of a block's transactions; the pending block has all of the pool.
     pub fn block_transactions(&self, at: ResolvedBlock) -> &'a [Word] {
         match at {
             ResolvedBlock::Block(index) => &self.chain.block_by_index(index).transactions,

@@ -178,7 +178,7 @@ impl CallTraceGenerator<'_> {
         )]
     }
 
-    /// Returns the calls of a router at one pool.
+    /// Returns the three calls by which a router swaps at one pool: reserves, payment, swap.
     fn liquidity_pool_calls(&mut self, router: Address, caller: Address) -> Vec<TracedCall> {
         let (pool, token) = (
             self.world.random_contract(self.dice),

@@ -161,7 +161,7 @@ impl WitnessGenerator {
         }
     }
 
-    /// Counts a call.
+    /// Counts a call of a method with witnesses; other methods are not counted.
     pub fn count_witness_call(&self, method: &str) {
         let methods = METHODS.iter().zip(self.calls_by_method.iter());
         for (_, calls) in methods.filter(|((name, _), _)| *name == method) {

@@ -125,7 +125,7 @@ impl WitnessPieceIterator {
         self.made.extend_from_slice(&(offset as u32).to_le_bytes());
     }
 
-    /// Returns the length of a list in SSZ.
+    /// Returns the length of a list in SSZ: its offsets and its items, in bytes.
     fn list_ssz_length(&self, list: WitnessList) -> u64 {
         let at = list as usize;
         OFFSET * self.counts.items[at] + self.counts.digits[at] / 2
@@ -150,7 +150,7 @@ impl WitnessPieceIterator {
         }
     }
 
-    /// Returns the length of the four lists in RLP.
+    /// Returns the length of the four lists in RLP with their prefixes, in bytes.
     fn lists_rlp_length(&self) -> u64 {
         let of = |len: &u64| rlp_length_prefix(0xc0, *len).len() as u64 + len;
         self.counts.rlp.iter().map(of).sum()

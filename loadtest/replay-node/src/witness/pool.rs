@@ -57,7 +57,7 @@ impl WitnessItemPool {
         &self.lists[list as usize][self.pool_item_index(list, number)]
     }
 
-    /// Returns the index of the pool item for this number.
+    /// Returns the index of the pool item for this number, which is pseudo-random.
     fn pool_item_index(&self, list: WitnessList, number: u64) -> usize {
         let items = self.lists[list as usize].len() as u64;
         (splitmix_finalize(self.seed ^ (number << 2 | list as u64)) % items) as usize

@@ -666,7 +666,8 @@ impl CacheEntry {
         Some(body)
     }
 
-    /// Returns the payload in identity coding.
+    /// Returns the uncompressed payload, which is decompressed on first use. `None` if the stream
+    /// is damaged or memory is refused.
     pub(crate) fn identity_payload(&self) -> Option<SharedBytes> {
         let open = match &self.stored_payload {
             EntryPayload::Raw(bytes) => return Some(bytes.clone()),
@@ -749,7 +750,7 @@ impl fmt::Debug for CacheEntry {
 }
 
 impl IdentityBytes {
-    /// Returns the identity bytes if they are present.
+    /// Returns the uncompressed bytes if they are cached, or borrowed by a body that is being sent.
     fn present_identity_bytes(&self) -> Option<SharedBytes> {
         match &self.cache {
             IdentityBytesCache::Cached(bytes) => Some(bytes.clone()),

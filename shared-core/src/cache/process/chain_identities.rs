@@ -197,7 +197,7 @@ impl ReportedChainIdentities {
         is_news
     }
 
-    /// Whether the namespace is suspended.
+    /// Whether the namespace is suspended because its nodes serve different chains.
     pub fn is_namespace_suspended(&self, namespace: &CacheNamespace) -> bool {
         self.has_suspended() && lock_ignoring_poison(&self.suspended).contains(namespace)
     }

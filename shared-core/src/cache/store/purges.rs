@@ -72,7 +72,8 @@ impl PurgeRecords {
         purges.any(|purge| about.generation < *purge)
     }
 
-    /// Returns the block ranges that were purged in a namespace.
+    /// Returns the recorded purges of block ranges in a namespace, in the order of their first
+    /// blocks.
     fn purged_block_ranges(
         &self,
         namespace: CacheNamespace,

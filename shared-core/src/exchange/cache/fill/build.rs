@@ -99,7 +99,8 @@ impl CacheFill {
         })
     }
 
-    /// Creates an entry from a transcoded body.
+    /// Builds the entry of the other format from a transcoded body. Nothing is built unless the
+    /// fill is of a resource.
     pub(in crate::exchange) fn build_transcoded_entry(
         &mut self,
         made: &mut TranscodedBody,
