@@ -347,6 +347,7 @@ impl ExchangeMetricsTally {
         self.length = (answered.received > 0).then_some(answered.received);
     }
 
+    /// Counts the cache status and its reason, the calls and hits, and the calls of each method.
     fn add_cache_result(&mut self, answered: &ExchangeMetrics<'_>) {
         if answered.status != CacheStatus::None {
             self.add_counter(FIRST_STATUS_COUNTER + answered.status as usize, 1);

@@ -242,6 +242,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Serves until SIGTERM or SIGINT, or prints the responses if `--list` is set.
 fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
     let (defaults, by_method) = args.delivery_options_from_arguments()?;
     let simulation = args
@@ -307,6 +308,7 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
+/// Prints method, params and length in bytes of each response, separated by tabs.
 fn print_responses(answers: &ResponseTable) -> io::Result<()> {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     for (method, params, size) in answers.response_size_rows() {

@@ -236,6 +236,7 @@ fn parse_flag(value: &str) -> Result<bool, &'static str> {
     }
 }
 
+/// Parses a number within `range`; the error is `expected`.
 fn parse_number<T: FromStr + PartialOrd>(
     value: &str,
     range: std::ops::RangeInclusive<T>,

@@ -108,6 +108,8 @@ pub struct UnframedResponse<'a> {
 }
 
 impl<'a> UnframedResponse<'a> {
+    /// Creates a response without delay or headers of its own. `method`: the name by which delivery
+    /// options are chosen.
     pub fn new(
         method: impl Into<Cow<'a, str>>,
         status: StatusCode,

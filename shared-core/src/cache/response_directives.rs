@@ -272,6 +272,7 @@ fn parse_delta_seconds(value: &[u8]) -> Option<u64> {
     parse_capped_seconds(value, 1 << 31)
 }
 
+/// Parses decimal digits; numbers above `most` count as `most`. `None`: other characters, or none.
 fn parse_capped_seconds(value: &[u8], most: u64) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;

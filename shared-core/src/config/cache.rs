@@ -197,6 +197,8 @@ impl CacheConfigBlock {
         }
     }
 
+    /// Sets the lifetime of a class or a method, and records a warning if the method has no caching
+    /// rule. A method with side effects is an error.
     fn set_lifetimes(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let [class_or_method, time] = values else {
             return Err(DirectiveError::TwoValues);
@@ -254,6 +256,8 @@ impl CacheConfigBlock {
         rows.is_some_and(|rows| rows.find_operator_method_row(method).is_some())
     }
 
+    /// Adds a method row from a name and one or two words, and records a warning if the name is
+    /// similar to a known one.
     fn set_method_spec(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let (name, words) = match values {
             [name, words @ ..] if (1..=2).contains(&words.len()) => (*name, words),
@@ -280,6 +284,7 @@ impl CacheConfigBlock {
         Ok(())
     }
 
+    /// Sets the policy of the named headers, or without names the default policy.
     fn set_credentials(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const MEANINGS: &str =
             "\"bypass\", \"ignore\" or \"key\", optionally followed by header names";
@@ -302,6 +307,8 @@ impl CacheConfigBlock {
         Ok(())
     }
 
+    /// Adds a head source, or turns inherited ones off. A second source for the same namespace is
+    /// an error.
     fn set_head_source(
         &mut self,
         values: &[&[u8]],

@@ -28,6 +28,8 @@ impl SettingDefinition {
         }
     }
 
+    /// Returns the lines above a directive's description: syntax, default, context, version, and
+    /// Envoy's counterpart.
     fn section_head(&self) -> String {
         let name = self.nginx_name();
         // a form that is longer than a line is continued below its first argument
@@ -56,6 +58,8 @@ impl SettingDefinition {
         }
     }
 
+    /// Returns the name of Envoy's setting with its JSON types and its scope, or `-` if there is
+    /// none.
     fn envoy_counterpart(&self) -> String {
         let place = match self.envoy {
             EnvoySettingScope::FilterOrRoute | EnvoySettingScope::EnabledByDefault => {

@@ -108,6 +108,8 @@ impl HeadSourcesByNamespace {
         })
     }
 
+    /// Adds a head source under its own namespace, or the namespace of its route. A source that the
+    /// namespace already has is ignored; a different one is an error.
     fn add_head_source(
         &mut self,
         declared: &DeclaredHeadSource,

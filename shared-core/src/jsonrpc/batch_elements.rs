@@ -314,6 +314,7 @@ impl BatchElementReader<'_> {
         Ok(())
     }
 
+    /// Advances past a number; an incomplete part is an error.
     fn skip_number(&mut self) -> Result<(), BatchReadError> {
         if self.peek_required_byte()? == b'-' {
             self.at += 1;

@@ -432,6 +432,7 @@ impl<'a> StrictJsonReader<'a> {
         Ok(())
     }
 
+    /// Advances past a number; leading zeros and incomplete parts are errors.
     #[inline(always)]
     fn skip_number(&mut self) -> Result<(), JsonScanError> {
         if self.peek_required_byte()? == b'-' {

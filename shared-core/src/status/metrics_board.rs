@@ -126,6 +126,7 @@ impl MetricsBoard {
         }
     }
 
+    /// Adds the increments and durations of one exchange to a worker's counters, by calls of `add`.
     fn add_to_part(
         self,
         worker: usize,

@@ -32,6 +32,7 @@ impl StreamExchange {
         }
     }
 
+    /// Logs the result of a purge, and sends its response.
     fn respond_to_purge(&mut self, stream: EnvoyStreamHandle, query: &[u8]) -> StreamAction {
         self.wait_guard = None;
         if let Some(driver) = &self.driver {

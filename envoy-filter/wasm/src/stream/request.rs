@@ -259,6 +259,7 @@ impl StreamExchange {
         driver.map(|driver| driver.resume_after_job(job))
     }
 
+    /// Performs the step that follows a lookup; a job runs at once.
     fn handle_lookup_step(&mut self, step: HostStep) -> StreamAction {
         match step {
             HostStep::Wait => {
@@ -295,6 +296,7 @@ impl StreamExchange {
         self.perform_action_for_other_context(StreamDirection::Request, act);
     }
 
+    /// Applies the upstream edits to the request head, and lets the proxy forward the request.
     fn forward_request(&mut self) -> StreamAction {
         self.inputs = RequestInputs::default();
         if let Some(exchange) = self

@@ -147,6 +147,7 @@ fn branch_events(view: &SimulatedNodeView<'_>, old: BlockIndex, events: &mut Vec
     }
 }
 
+/// Returns the `head` event of a block.
 fn head_event(view: &SimulatedNodeView<'_>, at: BlockIndex) -> ChainEvent {
     let block = view.chain.block_by_index(at);
     let parent = block.parent.map(|parent| view.chain.block_by_index(parent));
@@ -165,6 +166,8 @@ fn head_event(view: &SimulatedNodeView<'_>, at: BlockIndex) -> ChainEvent {
     }
 }
 
+/// Returns the `chain_reorg` event for a change from `old` to the head, with the number of slots
+/// since their common ancestor.
 fn reorg_event(view: &SimulatedNodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> ChainEvent {
     let (old, new) = (view.chain.block_by_index(old), view.head_block());
     let depth = old.slot - view.chain.block_by_index(ancestor).slot;

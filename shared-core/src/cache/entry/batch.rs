@@ -152,6 +152,8 @@ pub fn assemble_batch_for_gzip_only(
     assemble_batch_member(elements, gate, true)
 }
 
+/// Assembles the batch as one gzip member. Unless `always`, a batch that is short or would not
+/// become shorter is assembled uncompressed. Returns `None` if memory is refused.
 fn assemble_batch_member(
     elements: &[BatchResponseElement],
     gate: CompressionGate,

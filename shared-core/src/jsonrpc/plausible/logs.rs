@@ -213,6 +213,7 @@ fn read_log_facts<'a>(
     Ok(())
 }
 
+/// Reads the logs of a receipt, and adds their block hashes and indices to `receipt`.
 fn read_logs<'a>(
     scanner: &mut StrictJsonReader<'a>,
     text: &'a [u8],

@@ -134,6 +134,8 @@ impl Schema {
         Ok(id)
     }
 
+    /// Compiles a container from the lines of its fields. `active`: the list of active fields of a
+    /// progressive container.
     fn compile_container(
         &mut self,
         active: Option<&str>,
@@ -147,7 +149,7 @@ impl Schema {
         let mut offset = 0;
         for line in lines {
             let ty = self
-                .expression(&line.ty, depth + 1)
+                .parse_type_expression(&line.ty, depth + 1)
                 .map_err(|bad| bad.with_location(line.place.0, line.place.1))?;
             fields.push(ContainerField {
                 name: line.name.as_str().into(),
@@ -400,6 +402,7 @@ impl Schema {
         }
     }
 
+    /// Adds a type with the sizes and bounds that follow from its kind.
     fn add_type(
         &mut self,
         name: String,

@@ -177,6 +177,7 @@ impl<'s> JsonToSsz<'s> {
         Ok(self)
     }
 
+    /// Creates a converter that has read nothing yet.
     fn with_target(target: TargetSszType, schema: &'s Schema, form: JsonEnvelopeForm) -> Self {
         Self {
             schema,

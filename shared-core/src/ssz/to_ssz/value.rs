@@ -423,6 +423,8 @@ impl<'s> JsonToSsz<'s> {
         Ok(())
     }
 
+    /// Opens a container whose opening bracket was read. The fixed part is at `place`, or appended
+    /// as zeros if the size varies.
     fn open_container(
         &mut self,
         ty: &'s SszType,

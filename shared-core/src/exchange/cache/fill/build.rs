@@ -99,8 +99,8 @@ impl CacheFill {
         })
     }
 
-    /// Builds the entry of the other format from a transcoded body. Nothing is built unless the
-    /// fill is of a resource.
+    /// Builds the entry of a transcoded resource with its headers, or records the reason why the
+    /// body must not be stored.
     pub(in crate::exchange) fn build_transcoded_entry(
         &mut self,
         made: &mut TranscodedBody,
