@@ -7,7 +7,6 @@ use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
-use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::CacheKey;
 
 /// Maximum number of queued entries; beyond it the oldest are dropped.
@@ -28,19 +27,8 @@ pub(super) struct QueuedStore {
     pub(super) if_final: Option<FinalityUpgrade>,
 }
 
-/// A long entry that is being sent in several messages.
-#[derive(Debug)]
-pub(super) struct StoreInParts {
-    /// Number that all its messages have.
-    pub(super) id: u32,
-    pub(super) key: CacheKey,
-    pub(super) body: MessageBody,
-    /// Number of bytes that were sent.
-    pub(super) sent: usize,
-}
-
 /// Whether an entry may be longer than the body of one message.
-fn is_long(store: &QueuedStore) -> bool {
+pub(super) fn is_long(store: &QueuedStore) -> bool {
     store.entry.memory_weight() > MAX_BODY_BYTES as u64
 }
 
@@ -76,7 +64,7 @@ impl BackgroundQueue {
         self.bytes += weight;
         self.stores.push_back(store);
         while self.stores.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
-            match self.pop_store() {
+            match self.pop_store(|_| true) {
                 Some(oldest) => self.push_release(oldest.key),
                 None => break,
             }
@@ -90,9 +78,13 @@ impl BackgroundQueue {
         }
     }
 
-    /// Takes the oldest entry.
-    pub(super) fn pop_store(&mut self) -> Option<QueuedStore> {
-        let store = self.stores.pop_front()?;
+    /// Takes the oldest entry that `is_wanted`.
+    pub(super) fn pop_store(
+        &mut self,
+        is_wanted: impl FnMut(&QueuedStore) -> bool,
+    ) -> Option<QueuedStore> {
+        let at = self.stores.iter().position(is_wanted)?;
+        let store = self.stores.remove(at)?;
         self.bytes = self.bytes.saturating_sub(store.entry.memory_weight());
         Some(store)
     }
@@ -110,17 +102,6 @@ impl BackgroundQueue {
     /// Whether an entry shares a callout with other messages.
     pub(super) fn has_short_stores(&self) -> bool {
         self.stores.iter().any(|store| !is_long(store))
-    }
-
-    /// Takes the oldest entry that shares a callout with other messages, or that does not.
-    pub(super) fn pop_store_of_length(&mut self, wants_long: bool) -> Option<QueuedStore> {
-        let at = self
-            .stores
-            .iter()
-            .position(|store| is_long(store) == wants_long)?;
-        let store = self.stores.remove(at)?;
-        self.bytes = self.bytes.saturating_sub(store.entry.memory_weight());
-        Some(store)
     }
 
     /// Whether releases are queued.
@@ -170,7 +151,7 @@ mod tests {
     fn drain(queue: &mut BackgroundQueue) -> (Vec<u8>, Vec<u8>) {
         let releases = std::iter::from_fn(|| queue.pop_release()).map(|key| key[0]);
         let releases = releases.collect();
-        let stores = std::iter::from_fn(|| queue.pop_store()).map(|store| store.key[0]);
+        let stores = std::iter::from_fn(|| queue.pop_store(|_| true)).map(|store| store.key[0]);
         (releases, stores.collect())
     }
 
