@@ -6,7 +6,6 @@
 //! CPU is left to a message.
 
 use super::clock::ClockReading;
-use super::leases::LeaseDecision;
 use super::processes::OwnerClientName;
 use super::session_lookups::INLINE_CHECK_BYTES;
 use super::session_tasks::StoredSessionEntry;
@@ -61,16 +60,10 @@ impl Owner {
         let found = match (hit, lease) {
             (Some(hit), _) => Ok(hit),
             (None, None) => Err(LeaseReply::NoLease),
-            (None, Some(time)) => {
-                match self.acquire_lease_locked(&mut shared, key, &process, time, now) {
-                    Ok(LeaseDecision::Granted) => Err(LeaseReply::Granted),
-                    Ok(LeaseDecision::Pending) => Err(LeaseReply::Pending),
-                    Ok(LeaseDecision::Full) => Err(LeaseReply::Full),
-                    Err(hit) if hit.kept.length_if_unchecked().is_none() => Ok(hit),
-                    // the next lookup finds the entry and checks it
-                    Err(_) => Err(LeaseReply::NoLease),
-                }
-            }
+            (None, Some(time)) => match self.acquire_lease(&mut shared, key, &process, time, now) {
+                Ok(lease) => Err(lease),
+                Err(hit) => Ok(hit),
+            },
         };
         Some(DirectLookupReply { generation, found })
     }
@@ -107,7 +100,7 @@ impl Owner {
         let Some(process) = process.filter(|_| self.memory_fits_entry(body.len())) else {
             return DirectStoreResult::NotHandled;
         };
-        match self.store_session_entry(&process, store, body, now) {
+        match self.store_fetched_entry(Some(&process), store, body, now) {
             Ok(stored) => DirectStoreResult::Stored(stored),
             Err(_) => DirectStoreResult::Refused,
         }

@@ -1,7 +1,6 @@
 //! The lookups of sessions: replies from memory, leases, and the tasks that complete the others.
 
 use super::clock::ClockReading;
-use super::leases::LeaseDecision;
 use super::session::{EncodedHit, OwnerSession};
 use super::session_tasks::{open_task, OwnerTask, SessionLookup};
 use super::state::{Owner, OwnerHit, OwnerMemoryLookupResult};
@@ -83,18 +82,10 @@ impl Owner {
     ) -> Option<OwnerTask> {
         let lease = match lookup.lease {
             None => LeaseReply::NoLease,
-            Some(time) => {
-                match self.acquire_session_lease(&lookup.key, session, time, now) {
-                    Ok(LeaseDecision::Granted) => LeaseReply::Granted,
-                    Ok(LeaseDecision::Pending) => LeaseReply::Pending,
-                    Ok(LeaseDecision::Full) => LeaseReply::Full,
-                    Err(hit) if hit.kept.length_if_unchecked().is_none() => {
-                        return reply_to_hit(session, lookup, hit, now);
-                    }
-                    // the next lookup finds the entry and checks it
-                    Err(_) => LeaseReply::NoLease,
-                }
-            }
+            Some(time) => match self.acquire_session_lease(&lookup.key, session, time, now) {
+                Ok(lease) => lease,
+                Err(hit) => return reply_to_hit(session, lookup, hit, now),
+            },
         };
         session.queue_reply(OwnerMessage::Missing {
             id: lookup.id,
@@ -112,11 +103,11 @@ impl Owner {
         session: &OwnerSession,
         time: u64,
         now: ClockReading,
-    ) -> Result<LeaseDecision, OwnerHit> {
+    ) -> Result<LeaseReply, OwnerHit> {
         let shared = &mut lock_ignoring_poison(&self.shared);
-        match shared.processes.is_session_open(session.stream()) {
-            true => self.acquire_lease_locked(shared, key, session.process(), time, now),
-            false => Ok(LeaseDecision::Full),
+        match shared.processes.is_session_open(session.id()) {
+            true => self.acquire_lease(shared, key, session.process(), time, now),
+            false => Ok(LeaseReply::Full),
         }
     }
 

@@ -147,7 +147,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         now: u64,
     ) -> Option<OwnerAdminReply>;
 
-    /// Queries the owner's status (docs/owner-protocol.md, `/v1/status`). `waiter` is woken and
+    /// Queries the owner's status (docs/owner-protocol.md, HTTP). `waiter` is woken and
     /// [claims](Self::claim_admin_reply) the reply. Returns `false` if the owner is not reachable
     /// now.
     fn query_owner_status(&self, _waiter: WaitingRequestId, _now: u64) -> bool {
