@@ -130,7 +130,7 @@ def defended(known):
 
 
 class Imports(unittest.TestCase):
-    def test_each_file_is_declared_as_a_module(self):
+    def test_files_are_declared_as_modules(self):
         undeclared = []
         for folder in CRATES.values():
             for path in (ROOT / folder).rglob("*.rs"):
