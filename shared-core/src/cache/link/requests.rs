@@ -44,7 +44,6 @@ impl OwnerClient for OwnerLink {
         &self,
         key: CacheKey,
         token: FlightLeadership,
-        _namespace: &CacheNamespace,
         leases: bool,
         in_vain: bool,
         now: u64,
@@ -76,7 +75,6 @@ impl OwnerClient for OwnerLink {
     fn lookup_batch_at_owner(
         &self,
         mut keys: Vec<CacheKey>,
-        _: &CacheNamespace,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool {

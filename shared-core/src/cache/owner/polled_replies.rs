@@ -101,8 +101,8 @@ pub(super) fn append_late_reply(
     messages: u16,
     frame: &mut OutgoingFrame,
 ) -> Result<(), SessionFrameEnd> {
-    let late = polled.into_iter().flat_map(|polled| &polled.late);
-    let reply = late.filter(|(late, _)| *late == number).last();
+    let mut late = polled.into_iter().flat_map(|polled| &polled.late);
+    let reply = late.find(|(late, _)| *late == number);
     let body_bytes = reply.map_or(0, |(_, reply)| reply.body_bytes);
     if !frame.has_room_for(usize::from(messages) + 1, body_bytes) {
         return Err(SessionFrameEnd::Full);

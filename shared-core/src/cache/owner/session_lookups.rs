@@ -9,7 +9,17 @@ use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
 
 /// Total decompressed bytes of unchecked entries that are read strictly before a message returns.
-pub(super) const INLINE_CHECK_BYTES: u64 = 32 << 10;
+const INLINE_CHECK_BYTES: u64 = 32 << 10;
+
+/// An entry in memory, before it is sent.
+pub(super) enum CheckedHit {
+    /// It may be sent.
+    Valid(OwnerHit),
+    /// It is no response.
+    Invalid,
+    /// A check takes too long to be made at once.
+    Unchecked(OwnerHit),
+}
 
 impl Owner {
     /// Looks a key up. Returns the task that completes the lookup, if it needs one.
@@ -19,39 +29,36 @@ impl Owner {
         lookup: SessionLookup,
         now: ClockReading,
     ) -> Vec<OwnerTask> {
-        match self.lookup_without_disk_wait(&lookup.key, now) {
-            OwnerMemoryLookupResult::Found(hit) => self.reply_or_check(session, lookup, hit, now),
-            OwnerMemoryLookupResult::Missing => {
-                let task = self.reply_to_miss(session, lookup, now);
-                task.into_iter().collect()
+        let checked = match self.lookup_without_disk_wait(&lookup.key, now) {
+            OwnerMemoryLookupResult::Found(hit) => self.check_short_hit(&lookup.key, hit),
+            OwnerMemoryLookupResult::Missing => CheckedHit::Invalid,
+            OwnerMemoryLookupResult::QueryStore => {
+                return open_task(session, OwnerTask::ReadStore(lookup));
             }
-            OwnerMemoryLookupResult::QueryStore => open_task(session, OwnerTask::ReadStore(lookup)),
-        }
-    }
-
-    /// Replies with an entry, or returns the task to check it first.
-    fn reply_or_check(
-        &self,
-        session: &mut OwnerSession,
-        lookup: SessionLookup,
-        mut hit: OwnerHit,
-        now: ClockReading,
-    ) -> Vec<OwnerTask> {
-        match hit.kept.length_if_unchecked() {
-            Some(length) if length > INLINE_CHECK_BYTES => {
+        };
+        let task = match checked {
+            CheckedHit::Valid(hit) => reply_to_hit(session, lookup, hit, now),
+            CheckedHit::Invalid => self.reply_to_miss(session, lookup, now),
+            CheckedHit::Unchecked(hit) => {
                 return open_task(session, OwnerTask::CheckEntry(lookup, hit));
             }
-            Some(_) => match self.check_entry_strictly(&lookup.key, &hit.kept) {
-                Some(checked) => hit.kept = checked,
-                None => {
-                    let task = self.reply_to_miss(session, lookup, now);
-                    return task.into_iter().collect();
-                }
-            },
-            None => {}
-        }
-        let task = reply_to_hit(session, lookup, hit, now);
+        };
         task.into_iter().collect()
+    }
+
+    /// Reads an unchecked entry strictly if it is short.
+    pub(super) fn check_short_hit(&self, key: &CacheKey, mut hit: OwnerHit) -> CheckedHit {
+        match hit.kept.length_if_unchecked() {
+            None => CheckedHit::Valid(hit),
+            Some(length) if length > INLINE_CHECK_BYTES => CheckedHit::Unchecked(hit),
+            Some(_) => match self.check_entry_strictly(key, &hit.kept) {
+                Some(checked) => {
+                    hit.kept = checked;
+                    CheckedHit::Valid(hit)
+                }
+                None => CheckedHit::Invalid,
+            },
+        }
     }
 
     /// Completes the task of a lookup with the entry that was read and checked, or without one.
