@@ -42,11 +42,11 @@ impl OwnerHealthChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerReachability {
     Reachable,
-    /// It does not respond, or does not exist.
+    /// The owner does not respond, or does not exist.
     Silent,
-    /// It speaks another version of the protocol, or another protocol.
+    /// The owner speaks another version of the protocol, or another protocol.
     OtherVersion,
-    /// Its monotonic clock differs from that of the process.
+    /// The monotonic clocks of the owner and the process differ.
     OtherClock,
 }
 

@@ -11,7 +11,7 @@ pub use crate::cache::process::owner_client::OwnerAdminReply;
 #[error("{0}")]
 pub struct PurgeQueryError(String);
 
-/// What comes of a purge that no owner could be asked for.
+/// Returns the reply to a purge that was sent to no owner.
 pub(super) fn unreachable_reply() -> OwnerAdminReply {
     let detail = "nothing was purged: the cache's owner does not respond; repeat the request";
     (503, problem_document(503, detail).into())
@@ -22,8 +22,8 @@ pub fn problem_document(status: u16, detail: &str) -> String {
     json!({ "status": status, "detail": detail }).to_string()
 }
 
-/// Asks for what a query says, with `send`, which may be refused memory. What comes
-/// of it, if that is known at once.
+/// Requests the purge that a query describes with `send`, which returns `false` if memory is refused.
+/// Returns the reply if it is known at once.
 pub(super) fn send_purge_from_query(
     query: &[u8],
     own: Option<&[u8]>,

@@ -8,25 +8,26 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::CacheKey;
 
-/// Entries, and what they are under.
+/// Entries with their keys.
 pub(super) type KeyedEntries = Vec<(CacheKey, Arc<CacheEntry>)>;
 
+/// Replies and entries whose waiters were woken and have not claimed them.
 #[derive(Debug, Default)]
 pub(super) struct UnclaimedOwnerReplies {
     admin_replies: HashMap<WaitingRequestId, OwnerAdminReply>,
-    /// And purges up to which one were known then.
+    /// Entries of batch lookups, with the purge generation when they were found.
     found: HashMap<WaitingRequestId, (KeyedEntries, u64)>,
 }
 
 impl UnclaimedOwnerReplies {
-    /// What came of a purge, say; where memory is refused nothing is known of it.
+    /// Records the reply to a purge or a status query. Without memory it is dropped.
     pub(super) fn insert_admin_reply(&mut self, waiter: WaitingRequestId, reply: OwnerAdminReply) {
         if self.admin_replies.try_reserve(1).is_ok() {
             self.admin_replies.insert(waiter, reply);
         }
     }
 
-    /// What a look-up of several keys has found when that was the last purge.
+    /// Records the entries that a batch lookup has found under a purge generation.
     pub(super) fn insert_found_entries(
         &mut self,
         waiter: WaitingRequestId,
@@ -42,7 +43,8 @@ impl UnclaimedOwnerReplies {
         self.admin_replies.remove(&waiter)
     }
 
-    /// As long as that is the last purge still. `None`: nothing has come yet.
+    /// Takes the entries of a batch lookup, none if they were purged since. Returns `None` if the
+    /// lookup is not complete.
     pub(super) fn take_found_entries(
         &mut self,
         waiter: WaitingRequestId,

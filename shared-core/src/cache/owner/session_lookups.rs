@@ -13,11 +13,11 @@ const INLINE_CHECK_BYTES: u64 = 32 << 10;
 
 /// An entry in memory, before it is sent.
 pub(super) enum CheckedHit {
-    /// It may be sent.
+    /// A valid entry, which may be sent.
     Valid(OwnerHit),
-    /// It is no response.
+    /// Bytes that are no response.
     Invalid,
-    /// A check takes too long to be made at once.
+    /// A long entry, whose check would delay other messages.
     Unchecked(OwnerHit),
 }
 
