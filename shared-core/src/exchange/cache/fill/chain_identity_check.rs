@@ -117,14 +117,13 @@ impl CacheFill {
     }
 
     /// Whether the cache of the namespace is suspended by now.
-    pub(super) fn is_fill_namespace_suspended(&self, now: u64) -> bool {
+    pub(super) fn is_fill_namespace_suspended(&self) -> bool {
         let owner = self.shared.owner_client();
         let any_wrong = owner.is_some_and(|owner| owner.followed_chains().any_wrong());
         (any_wrong || self.shared.identities.has_suspended())
             && is_namespace_suspended(
                 &self.shared,
                 &truncated_blake3(self.scope.namespace_key_bytes()),
-                now,
             )
     }
 }
