@@ -126,7 +126,7 @@ impl ServingOwner {
                     engine.alarm.wake_if_later_than(end);
                 }
                 // leases of other processes may have ended by their time
-                engine.wake_lookups_and_streams();
+                engine.wake_sessions();
                 return Some(Err(decision));
             }
         };
@@ -168,7 +168,7 @@ impl ServingOwner {
                 engine.finish_accepted_entry(stored);
             }
         }
-        engine.wake_lookups_and_streams();
+        engine.wake_sessions();
         Some(())
     }
 
@@ -177,7 +177,7 @@ impl ServingOwner {
         let is_handled = engine
             .owner
             .release_for_session(session, key, read_clocks());
-        engine.wake_lookups_and_streams();
+        engine.wake_sessions();
         is_handled.then_some(())
     }
 }

@@ -11,32 +11,25 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use sszip_core::cache::chain::ShownBlock;
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::owner::leases::LeaseDecision;
-use sszip_core::cache::owner::processes::{
-    NoSuchPurge, OwnerClientName, OwnerEventStreamId, TooManyProcesses,
-};
+use sszip_core::cache::owner::processes::{OwnerClientName, OwnerSessionId};
 use sszip_core::cache::owner::session_tasks::StoredSessionEntry;
 use sszip_core::cache::owner::state::{EntryRejection, OwnerHit, OwnerMemoryLookupResult};
 use sszip_core::cache::owner::Owner;
+use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::resource::other_format_key;
 use sszip_core::cache::store::StoreWriteRejection;
 use sszip_core::cache::{CacheKey, CacheNamespace};
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
-use tokio::time::timeout;
 
 use crate::clock::read_clocks;
 use crate::deadline_alarm::DeadlineAlarm;
 use crate::event_waker::EventWaker;
 use crate::follow::chain::FollowedChain;
-use crate::lease_waits::LeaseWaits;
 use crate::recompressor::Recompressor;
-use crate::request::{LeaseRequest, PutRequest};
 
 /// Maximum number of concurrent reads of the store.
 pub const MAX_READS: usize = 16;
@@ -69,21 +62,15 @@ pub struct OwnerRequestExecutor {
     pub(crate) coder: Option<Recompressor>,
     /// The followed chains.
     pub chains: Vec<Arc<FollowedChain>>,
-    /// The wakers of the event streams and sessions.
-    pub(crate) streams: Mutex<HashMap<OwnerEventStreamId, Arc<EventWaker>>>,
-    /// Lookups that wait for a lease without an event stream.
-    pub waits: LeaseWaits,
+    /// The wakers of the sessions.
+    pub(crate) wakers: Mutex<HashMap<OwnerSessionId, Arc<EventWaker>>>,
     /// Notified when purges may be complete.
     settled: Notify,
     /// The alarm of the timer task.
     pub(crate) alarm: DeadlineAlarm,
-    /// Whether the event streams are to end.
+    /// Whether the sessions are to end.
     stopping: AtomicBool,
 }
-
-/// The outcome of a lookup at the owner: the entry, or the lease decision if there is no entry and
-/// a lease was requested.
-pub type EntryOrLease = Result<OwnerHit, Option<LeaseDecision>>;
 
 /// The result of a purge that is in effect in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +110,7 @@ impl OwnerRequestExecutor {
             questions: Arc::new(Semaphore::new(MAX_NODE_QUERIES)),
             coder,
             chains,
-            streams: Mutex::default(),
-            waits: LeaseWaits::default(),
+            wakers: Mutex::default(),
             settled: Notify::new(),
             alarm: DeadlineAlarm::new(),
             stopping: AtomicBool::new(false),
@@ -136,38 +122,14 @@ impl OwnerRequestExecutor {
         self.owner.owner_store().purge_generation()
     }
 
-    /// Looks a key up; after a miss, it acquires the requested lease, or waits for the end of
-    /// another process's lease. Returns the outcome, and the purge generation before the lookup.
+    /// Looks a key up.
     ///
     /// # Errors
     /// [`OwnerExecutionError`].
-    pub async fn lookup_and_wait(
+    pub async fn lookup(
         self: &Arc<Self>,
         key: CacheKey,
-        lease: Option<&LeaseRequest>,
-    ) -> Result<(u64, EntryOrLease), OwnerExecutionError> {
-        let wait = lease.map_or(0, |lease| lease.wait);
-        if wait > 0 && !self.is_stopping() {
-            if let Some(waits) = self.waits.start_lease_wait(key) {
-                let ended = waits.lease_end_notification();
-                let generation = self.purge_generation();
-                let found = self.lookup_without_wait(key, lease).await?;
-                if !matches!(found, Err(Some(LeaseDecision::Pending))) {
-                    return Ok((generation, found));
-                }
-                // whether it ended or timed out, the second lookup decides
-                let _ = timeout(Duration::from_millis(wait), ended).await;
-            }
-        }
-        let generation = self.purge_generation();
-        Ok((generation, self.lookup_without_wait(key, lease).await?))
-    }
-
-    async fn lookup_without_wait(
-        self: &Arc<Self>,
-        key: CacheKey,
-        lease: Option<&LeaseRequest>,
-    ) -> Result<EntryOrLease, OwnerExecutionError> {
+    ) -> Result<Option<OwnerHit>, OwnerExecutionError> {
         let found = match self.owner.lookup_without_disk_wait(&key, read_clocks()) {
             OwnerMemoryLookupResult::Found(found) => Some(found),
             OwnerMemoryLookupResult::Missing => None,
@@ -177,54 +139,7 @@ impl OwnerRequestExecutor {
             }
         };
         let mut room = INLINE_CHECK_BYTES;
-        if let Some(found) = found.and_then(|found| self.sendable_entry(key, found, &mut room)) {
-            return Ok(Ok(found));
-        }
-        let Some(LeaseRequest { process, time, .. }) = lease else {
-            return Ok(Err(None));
-        };
-        let now = read_clocks();
-        let leased = self.owner.acquire_lease(&key, process, *time, now);
-        self.alarm
-            .wake_if_later_than(now.monotonic.saturating_add(*time));
-        self.wake_lookups_and_streams();
-        Ok(match leased {
-            // if it is no valid entry, the next request gets the lease
-            Err(found) => self.sendable_entry(key, found, &mut room).ok_or(None),
-            Ok(lease) => Err(Some(lease)),
-        })
-    }
-
-    /// Looks several keys up, and returns the entries that were found.
-    ///
-    /// # Errors
-    /// [`OwnerExecutionError`].
-    pub async fn lookup_keys(
-        self: &Arc<Self>,
-        keys: Vec<CacheKey>,
-    ) -> Result<Vec<(CacheKey, OwnerHit)>, OwnerExecutionError> {
-        let mut found = Vec::new();
-        let mut unknown = Vec::new();
-        for key in keys {
-            match self.owner.lookup_without_disk_wait(&key, read_clocks()) {
-                OwnerMemoryLookupResult::Found(entry) => found.push((key, entry)),
-                OwnerMemoryLookupResult::Missing => {}
-                OwnerMemoryLookupResult::QueryStore => unknown.push(key),
-            }
-        }
-        if !unknown.is_empty() {
-            let look_up = |key| Some((key, self.owner.lookup_in_store(&key, read_clocks())?));
-            let stored =
-                self.run_blocking_read(|| unknown.into_iter().filter_map(look_up).collect());
-            let stored: Vec<_> = stored.await?;
-            found.extend(stored);
-        }
-        let mut room = INLINE_CHECK_BYTES;
-        let found = found
-            .into_iter()
-            .filter_map(|(key, found)| Some((key, self.sendable_entry(key, found, &mut room)?)))
-            .collect();
-        Ok(found)
+        Ok(found.and_then(|found| self.sendable_entry(key, found, &mut room)))
     }
 
     /// Runs a read of the store, which may wait for the disk, within the limit of concurrent reads.
@@ -259,57 +174,27 @@ impl OwnerRequestExecutor {
         Ok(self.run_blocking_write(work).await??)
     }
 
-    /// Puts an entry, whose `body` is opaque, into the owner's memory or store, or returns the
-    /// reason why it is not accepted.
+    /// Stores an entry, whose `body` is opaque, in the owner's memory or store, or returns the reason
+    /// why it is not accepted. Ends the lease of the process that has fetched it.
     ///
     /// # Errors
     /// [`OwnerExecutionError`].
-    pub async fn put_entry(
+    pub async fn store_entry(
         self: &Arc<Self>,
-        put: PutRequest,
+        process: Option<OwnerClientName>,
+        store: StoreRequest,
         body: Vec<u8>,
     ) -> Result<Result<(), EntryRejection>, OwnerExecutionError> {
-        let PutRequest {
-            key,
-            about,
-            fresh,
-            age,
-            process,
-            if_final,
-        } = put;
         let has_room = self.owner.memory_fits_entry(body.len());
-        let entry = Arc::new(
-            self.owner
-                .new_memory_entry(about, body, fresh, read_clocks())
-                .with_age(age),
-        );
-        let put = if has_room {
-            self.owner
-                .put_fetched_entry(&key, &entry, process.as_ref(), read_clocks())
-        } else {
-            let entry = Arc::clone(&entry);
-            self.run_blocking_write(move |owner| {
-                // it is sent from the disk each time, and no request waits now
-                let entry = match entry.length_if_unchecked() {
-                    Some(_) => owner.check_entry_strictly(&key, &entry).unwrap_or(entry),
-                    None => entry,
-                };
-                owner.put_fetched_entry(&key, &entry, process.as_ref(), read_clocks())
-            })
-            .await?
+        let store = move |owner: &Owner| {
+            owner.store_fetched_entry(process.as_ref(), store, body, read_clocks())
         };
-        self.wake_lookups_and_streams();
-        let is_to_be_stored = match put {
-            Ok(is_to_be_stored) => is_to_be_stored,
-            Err(refused) => return Ok(Err(refused)),
+        let stored = match has_room {
+            true => store(&self.owner),
+            false => self.run_blocking_write(store).await?,
         };
-        self.finish_accepted_entry(StoredSessionEntry {
-            key,
-            entry,
-            if_final,
-            is_to_be_stored,
-        });
-        Ok(Ok(()))
+        self.wake_sessions();
+        Ok(stored.map(|stored| self.finish_accepted_entry(stored)))
     }
 
     /// Continues with an entry that was accepted: its chain, its finality, its write to the store.
@@ -327,18 +212,6 @@ impl OwnerRequestExecutor {
         if is_to_be_stored {
             self.check_and_store_entry(key, entry, true);
         }
-    }
-
-    /// Releases the lease on a key that `process` has, so that another process may fetch it.
-    pub fn release_lease(&self, key: &CacheKey, process: &OwnerClientName) {
-        self.owner.release_lease(key, process, read_clocks());
-        self.wake_lookups_and_streams();
-    }
-
-    /// Records a block that a response has shown to a client.
-    pub fn record_shown_block(&self, namespace: &CacheNamespace, sighting: ShownBlock) {
-        self.owner.record_shown_block(namespace, sighting);
-        self.wake_lookups_and_streams();
     }
 
     /// Purges entries. Returns when no process can send any of them; the purge continues if the
@@ -381,7 +254,7 @@ impl OwnerRequestExecutor {
         for chain in &self.chains {
             chain.mark_chain_record_purged(&purged);
         }
-        self.wake_lookups_and_streams();
+        self.wake_sessions();
         self.process_due_leases_and_purges();
         self.alarm.wake();
         // the purge is in effect already: this frees memory
@@ -402,20 +275,6 @@ impl OwnerRequestExecutor {
         }
     }
 
-    /// Records that all purges up to `generation` are in effect in a process.
-    ///
-    /// # Errors
-    /// [`NoSuchPurge`].
-    pub fn acknowledge_purges(
-        &self,
-        process: &OwnerClientName,
-        generation: u64,
-    ) -> Result<(), NoSuchPurge> {
-        self.owner.acknowledge_purges(process, generation)?;
-        self.process_due_leases_and_purges();
-        Ok(())
-    }
-
     /// Wakes the follower of a chain if an entry has shown a head that the follower has not seen.
     fn wake_lagging_chain_follower(&self, namespace: &CacheNamespace) {
         let Some(chain) = self.find_followed_chain(namespace) else {
@@ -434,58 +293,27 @@ impl OwnerRequestExecutor {
         chains.find(|chain| chain.namespace == *namespace)
     }
 
-    /// Opens an event stream for a process, and returns its identity and the waker that is woken
-    /// when there are events to send.
-    ///
-    /// # Errors
-    /// [`TooManyProcesses`].
-    pub fn open_process_event_stream(
-        &self,
-        process: &OwnerClientName,
-    ) -> Result<(OwnerEventStreamId, Arc<EventWaker>), TooManyProcesses> {
-        let waker = Arc::<EventWaker>::default();
-        let stream = {
-            let mut streams = lock_ignoring_poison(&self.streams);
-            let stream = self
-                .owner
-                .open_process_event_stream(process, read_clocks())?;
-            streams.insert(stream, Arc::clone(&waker));
-            stream
-        };
-        self.wake_lookups_and_streams();
-        Ok((stream, waker))
-    }
-
-    /// Closes the event stream of a process.
-    pub fn close_process_event_stream(&self, stream: OwnerEventStreamId) {
-        lock_ignoring_poison(&self.streams).remove(&stream);
-        self.owner.close_process_event_stream(stream, read_clocks());
-        self.wake_lookups_and_streams();
-    }
-
-    /// Ends the event streams and the waits for leases, which have no end of their own.
-    pub fn end_streams_and_lease_waits(&self) {
+    /// Ends the sessions, which have no end of their own.
+    pub fn end_sessions(&self) {
         self.stopping.store(true, Ordering::Release);
-        for waker in lock_ignoring_poison(&self.streams).values() {
+        for waker in lock_ignoring_poison(&self.wakers).values() {
             waker.wake();
         }
-        self.waits.wake_all_lease_waits();
     }
 
-    /// Whether [`end_streams_and_lease_waits`](Self::end_streams_and_lease_waits) was called.
+    /// Whether [`end_sessions`](Self::end_sessions) was called.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Wakes the lookups whose lease has ended and the event streams that have new events.
-    pub(crate) fn wake_lookups_and_streams(&self) {
-        let woken = self.owner.take_notifications();
-        self.waits.wake_lease_waits(&woken.leases);
-        if woken.streams.is_empty() {
+    /// Wakes the sessions that have new events.
+    pub(crate) fn wake_sessions(&self) {
+        let woken = self.owner.take_notified_sessions();
+        if woken.is_empty() {
             return;
         }
-        let streams = lock_ignoring_poison(&self.streams);
-        let wakers = woken.streams.iter().filter_map(|it| streams.get(it));
+        let wakers = lock_ignoring_poison(&self.wakers);
+        let wakers = woken.iter().filter_map(|session| wakers.get(session));
         wakers.for_each(|waker| waker.wake());
     }
 
@@ -498,6 +326,6 @@ impl OwnerRequestExecutor {
         {
             self.settled.notify_waiters();
         }
-        self.wake_lookups_and_streams();
+        self.wake_sessions();
     }
 }

@@ -28,9 +28,4 @@ impl EventWaker {
             false => Poll::Pending,
         }
     }
-
-    /// Makes the task that polls the one that is woken, for a task that looks for events itself.
-    pub fn register_task(&self, context: &Context<'_>) {
-        self.task.register(context.waker());
-    }
 }

@@ -15,12 +15,9 @@
 //! | [`engine`]          | the rules, with threads for calls that wait       |
 //! | [`operations`]      | engine, purges and status for all interfaces      |
 //! | [`direct_calls`]    | calls of the owner's process, in place of frames  |
-//! | [`lease_waits`]     | lookups that wait for another process's lease     |
-//! | [`peer`]            | the client of a connection                        |
 //! | [`request_bodies`]  | request bodies, within limits                     |
 //! | [`request`]         | decoding of requests                              |
 //! | [`response`]        | heads and bodies of responses                     |
-//! | [`events`]          | the event stream                                  |
 //! | [`event_waker`]     | the waker of a task that sends events             |
 //! | [`frames`]          | sessions of processes that send frames            |
 //! | [`recompressor`]    | recompression of entries on their way to the disk |
@@ -35,20 +32,17 @@ mod deadline_alarm;
 pub mod direct_calls;
 pub mod engine;
 pub mod event_waker;
-pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod file_limit;
 pub mod follow;
 pub mod frames;
 mod head_config;
-pub mod lease_waits;
 pub mod log;
 pub mod open_gate;
 pub mod open_store;
 pub mod operations;
 pub mod owner_lifecycle;
-pub mod peer;
 pub mod recompressor;
 pub mod request;
 pub mod request_bodies;

@@ -45,12 +45,12 @@ impl OwnerOperations {
         let suspends = request::parse_wrong_chain_namespace(body);
         if let Some(namespace) = suspends {
             engine.owner.suspend_namespace(namespace, read_clocks());
-            engine.wake_lookups_and_streams();
+            engine.wake_sessions();
         }
         let purged = engine.purge_entries(scope.clone()).await?;
         if suspends.is_none() {
             engine.owner.resume_namespaces(&scope);
-            engine.wake_lookups_and_streams();
+            engine.wake_sessions();
         }
         Ok(purged)
     }
@@ -61,9 +61,10 @@ impl OwnerOperations {
         let engine = &self.engine;
         let status = engine.owner.owner_status_json();
         let uptime = read_clocks().monotonic.saturating_sub(self.started);
-        let connections = self.connections.load(Ordering::Relaxed);
-        let polls = self.waiting_polls.load(Ordering::Relaxed);
-        let counts = (connections, engine.waits.waiting_lookup_count() + polls);
+        let counts = (
+            self.connections.load(Ordering::Relaxed),
+            self.waiting_polls.load(Ordering::Relaxed),
+        );
         let status = response::complete_owner_status(status, &engine.chains, uptime, counts);
         format.format_owner_report(status)
     }

@@ -9,7 +9,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sszip_core::cache::owner_protocol::frame::check_preface;
-use tokio::io::AsyncReadExt;
+use tokio::io::{join, AsyncReadExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
@@ -19,7 +19,6 @@ use tokio::time::{sleep, timeout};
 use crate::file_limit::max_connections;
 use crate::frames::connection::{is_frame_connection, serve_frame_connection};
 use crate::log::{LogFunction, LogLevel};
-use crate::peer::{CloseReportingSocket, LeaseDeliveryMonitor};
 use crate::service::OwnerHttpService;
 use crate::stop::wait_for_stop;
 
@@ -87,7 +86,7 @@ pub async fn serve_connections(
         }
     }
     drop(listener);
-    service.operations.engine.end_streams_and_lease_waits();
+    service.operations.engine.end_sessions();
     let all = async { while connections.join_next().await.is_some() {} };
     // connections that have not ended by then are dropped with the set
     let _ = timeout(STOP_LIMIT, all).await;
@@ -144,11 +143,9 @@ async fn serve_http_connection(
     idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
-    let peer = Arc::<LeaseDeliveryMonitor>::default();
-    let socket = CloseReportingSocket::new(socket, first_bytes.into(), Arc::clone(&peer));
-    let answer = service_fn(|request| {
-        Arc::clone(service).respond_to_owner_request(Arc::clone(&peer), request)
-    });
+    let (reader, writer) = socket.into_split();
+    let socket = join(first_bytes.as_slice().chain(reader), writer);
+    let answer = service_fn(|request| Arc::clone(service).respond_to_owner_request(request));
     let connection = http1::Builder::new()
         .auto_date_header(false)
         .max_buf_size(MAX_HEAD_BYTES)
@@ -164,8 +161,5 @@ async fn serve_http_connection(
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }
-    }
-    if let Some((key, process)) = peer.take_unread_lease() {
-        service.operations.engine.release_lease(&key, &process);
     }
 }

@@ -5,21 +5,18 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
-use hyper::{Request as HttpRequest, Response, StatusCode};
-use sszip_core::cache::owner::leases::LeaseDecision;
+use hyper::{Request as HttpRequest, StatusCode};
 use sszip_core::cache::owner::state::EntryRejection;
 use sszip_core::cache::owner_protocol::callout_envelope::MAX_CALLOUT_BYTES;
 
 use crate::clock::read_clocks;
 use crate::engine::OwnerRequestExecutor;
-use crate::events::OwnerEventStream;
 use crate::frames::callout::answer_callout;
 use crate::frames::polled_session::PolledSessions;
 use crate::operations::OwnerOperations;
-use crate::peer::LeaseDeliveryMonitor;
-use crate::request::{self, ChainStateRequest, OwnerHttpRequest, ProblemDetails};
+use crate::request::{self, OwnerHttpRequest, ProblemDetails};
 use crate::request_bodies::{RequestBodyLimits, RequestBodyReader};
-use crate::response::{self, OwnerResponseBody};
+use crate::response::{self, OwnerResponse};
 
 /// The HTTP service of an owner: it decodes each request, calls the engine, and encodes the
 /// response.
@@ -40,28 +37,25 @@ impl OwnerHttpService {
         }
     }
 
-    /// Responds to a request, with the headers that every response of an owner has.
+    /// Responds to a request, with the header that every response of an owner has.
     ///
     /// # Errors
     /// Never.
     pub async fn respond_to_owner_request(
         self: Arc<Self>,
-        peer: Arc<LeaseDeliveryMonitor>,
         request: HttpRequest<Incoming>,
-    ) -> Result<Response<OwnerResponseBody>, Infallible> {
-        peer.record_request_start();
+    ) -> Result<OwnerResponse, Infallible> {
         let (head, mut body) = request.into_parts();
         // first: an entry may be newer than a purge that the response does not report, but never
         // older than a purge that it reports
         let generation = self.operations.engine.purge_generation();
-        let about = request::decode_chain_query(&head.headers);
-        let read = about.and_then(|about| Ok((request::decode_owner_request(&head)?, about)));
-        let (answer, about) = match read {
-            Ok((request, about)) => (
-                self.execute_owner_request(request, &peer, &mut body).await,
-                Some(about),
-            ),
-            Err(problem) => (Err(problem), None),
+        let decoded = request::decode_owner_request(&head);
+        // a request that was not understood gets no header of an owner: the client may need an
+        // owner of another version
+        let is_understood = decoded.is_ok();
+        let answer = match decoded {
+            Ok(request) => self.execute_owner_request(request, &mut body).await,
+            Err(problem) => Err(problem),
         };
         let mut answer = match answer {
             Ok(answer) => answer,
@@ -73,23 +67,8 @@ impl OwnerHttpService {
                 response::problem_response(&problem)
             }
         };
-        // a request that was not understood gets no headers of an owner: the client may need
-        // an owner of another version
-        if let Some(about) = about {
-            let with_state = |about: ChainStateRequest| {
-                (
-                    about,
-                    self.operations
-                        .engine
-                        .owner
-                        .published_chain_state(&about.namespace),
-                )
-            };
-            response::set_owner_reply_headers(
-                answer.headers_mut(),
-                generation,
-                about.map(with_state),
-            );
+        if is_understood {
+            response::set_generation_header(answer.headers_mut(), generation);
         }
         Ok(answer)
     }
@@ -98,112 +77,33 @@ impl OwnerHttpService {
     async fn execute_owner_request(
         &self,
         request: OwnerHttpRequest,
-        peer: &LeaseDeliveryMonitor,
         body: &mut Incoming,
-    ) -> Result<Response<OwnerResponseBody>, ProblemDetails> {
-        let engine = &self.operations.engine;
-        match request {
-            OwnerHttpRequest::LookUp { key, lease } => {
-                let (generation, found) = engine.lookup_and_wait(key, lease.as_ref()).await?;
-                let mut answer = match found {
-                    Ok(found) => response::entry_response(found, read_clocks()),
-                    Err(granted) => {
-                        if let (Some(LeaseDecision::Granted), Some(wanted)) = (granted, lease) {
-                            peer.record_lease_grant(key, wanted.process);
-                        }
-                        response::lookup_miss_response(granted)
-                    }
-                };
-                response::set_generation_header(answer.headers_mut(), generation);
-                Ok(answer)
-            }
-            OwnerHttpRequest::LookUps => {
-                let body = self
-                    .bodies
-                    .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
-                    .await?;
-                let found = engine.lookup_keys(request::parse_keys(&body)?).await?;
-                Ok(response::entries_response(found, read_clocks()))
-            }
+    ) -> Result<OwnerResponse, ProblemDetails> {
+        let (engine, bodies) = (&self.operations.engine, &self.bodies);
+        Ok(match request {
+            OwnerHttpRequest::LookUp(key) => match engine.lookup(key).await? {
+                Some(found) => response::entry_response(found, read_clocks()),
+                None => response::lookup_miss_response(),
+            },
             OwnerHttpRequest::Put(put) => {
-                let body = match self
-                    .bodies
-                    .read_limited_body(body, self.bodies.limits.max_entry)
-                    .await
-                {
-                    Ok(body) => body,
-                    Err(problem) => {
-                        // the fetch has ended, even if its entry cannot be stored
-                        if let Some(process) = &put.process {
-                            engine.release_lease(&put.key, process);
-                        }
-                        return Err(problem);
-                    }
-                };
-                engine
-                    .put_entry(put, body)
-                    .await?
-                    .map_err(put_rejection_problem)?;
-                Ok(response::empty_response(StatusCode::CREATED))
-            }
-            OwnerHttpRequest::ReleaseLease { key, process } => {
-                engine.release_lease(&key, &process);
-                Ok(response::empty_response(StatusCode::NO_CONTENT))
+                let entry = bodies.read_limited_body(body, bodies.limits.max_entry);
+                let stored = engine.store_entry(None, *put, entry.await?).await?;
+                stored.map_err(put_rejection_problem)?;
+                response::stored_response()
             }
             OwnerHttpRequest::Purge => {
-                let body = self
-                    .bodies
-                    .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
-                    .await?;
-                let purged = self.operations.purge_by_json(&body).await?;
-                Ok(response::purge_response(purged))
-            }
-            OwnerHttpRequest::Acknowledge(process) => {
-                let body = self
-                    .bodies
-                    .read_limited_body(body, request::MAX_SMALL_BODY_BYTES)
-                    .await?;
-                let generation = request::parse_acknowledged_generation(&body)?;
-                engine
-                    .acknowledge_purges(&process, generation)
-                    .map_err(|_| {
-                        ProblemDetails::new(
-                            StatusCode::CONFLICT,
-                            "no purge has this generation yet",
-                        )
-                    })?;
-                Ok(response::empty_response(StatusCode::NO_CONTENT))
-            }
-            OwnerHttpRequest::ShowBlock {
-                namespace,
-                sighting,
-            } => {
-                engine.record_shown_block(&namespace, sighting);
-                Ok(response::empty_response(StatusCode::NO_CONTENT))
-            }
-            OwnerHttpRequest::Events(process) => {
-                let (stream, waker) = engine.open_process_event_stream(&process).map_err(|_| {
-                    ProblemDetails::new(
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        "too many processes are connected",
-                    )
-                })?;
-                let stream = OwnerEventStream::new(Arc::clone(engine), stream, waker);
-                Ok(response::event_stream_response(stream))
+                let scope = bodies.read_limited_body(body, request::MAX_PURGE_BYTES);
+                response::purge_response(self.operations.purge_by_json(&scope.await?).await?)
             }
             OwnerHttpRequest::Frames => {
-                let body = self
-                    .bodies
-                    .read_limited_body(body, MAX_CALLOUT_BYTES)
-                    .await?;
-                let answer = answer_callout(&self.operations, &self.polled, &body).await?;
-                Ok(response::frames_response(answer))
+                let callout = bodies.read_limited_body(body, MAX_CALLOUT_BYTES).await?;
+                let answer = answer_callout(&self.operations, &self.polled, &callout).await?;
+                response::frames_response(answer)
             }
-            OwnerHttpRequest::Status(format) => Ok(response::status_response(
-                format,
-                self.operations.format_status(format),
-            )),
-        }
+            OwnerHttpRequest::Status(format) => {
+                response::status_response(format, self.operations.format_status(format))
+            }
+        })
     }
 }
 

@@ -370,7 +370,7 @@ impl Client<'_> {
                     DirectLookup::Missing(token) => return self.fetch(token),
                     DirectLookup::Unanswered(token) => {
                         shared.flights.follow_own_flight(&token, waiter).unwrap();
-                        let sent = link.lookup_at_owner(key, token, &SPACE, true, false, now());
+                        let sent = link.lookup_at_owner(key, token, true, false, now());
                         if let Err(token) = sent {
                             shared.flights.remove_follower(&key, waiter);
                             return self.fetch(token);

@@ -380,14 +380,12 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
         let missing = answer(&look_up(&socket, &format!("bb{n:062x}")));
         assert!(missing.starts_with("HTTP/1.1 404 "));
     }
-    let events = send(
-        &socket,
-        "GET /v1/events?process=a HTTP/1.1\r\nhost: o\r\n\r\n",
-    );
-    let mut received = String::new();
-    while !received.contains("event: lease") {
-        received += &answer(&events);
-    }
+    let mut client = FrameClient::open(&socket, "a");
+    let lease = client.receive_until(|message| match message {
+        OwnerMessage::SendLease { .. } => Some(()),
+        _ => None,
+    });
+    assert_eq!(lease, Some(()));
 
     gate.open();
     for read in &reads {

@@ -130,6 +130,20 @@ def defended(known):
 
 
 class Imports(unittest.TestCase):
+    def test_files_are_declared_as_modules(self):
+        undeclared = []
+        for folder in CRATES.values():
+            for path in (ROOT / folder).rglob("*.rs"):
+                if path.stem in ("lib", "main", "mod"):
+                    continue
+                # by the file of its folder, or by a neighbour with #[path]
+                others = [file for file in path.parent.glob("*.rs") if file != path]
+                others = [*others, *path.parent.parent.glob(f"{path.parent.name}.rs")]
+                declared = re.compile(rf"^\s*(?:pub(?:\(.*\))? )?mod {path.stem};|path = \"{path.name}\"", re.M)
+                if not any(declared.search(file.read_text()) for file in others):
+                    undeclared.append(str(path.relative_to(ROOT)))
+        self.assertEqual(undeclared, [])
+
     def test_files_import_each_other_in_a_circle_only_for_a_reason_in_a_comment(self):
         known = modules()
         found = [sorted(str(known[module].relative_to(ROOT)) for module in circle) for circle in circles(imports())]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from daemon import CACHED, Daemon, Events
+from daemon import CACHED, Daemon
+from frames import Session
 
 
 def pytest_sessionstart(session):
@@ -34,16 +35,14 @@ def owner(request, start_daemon):
 
 
 @pytest.fixture
-def listen():
-    """Opens event streams, which are closed at the end."""
-    streams = []
+def join():
+    """Opens sessions, which are closed at the end."""
+    sessions = []
 
-    def listen(daemon, process):
-        stream = Events(daemon, process)
-        streams.append(stream)
-        stream.next("hello")
-        return stream
+    def join(daemon, process):
+        sessions.append(Session(daemon, process))
+        return sessions[-1]
 
-    yield listen
-    for stream in streams:
-        stream.close()
+    yield join
+    for session in sessions:
+        session.close()

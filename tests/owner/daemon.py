@@ -1,12 +1,10 @@
 """sszip-cached under test, and clients of it that share no code with it."""
 
-import contextlib
 import hashlib
 import http.client
 import json
 import os
 import pathlib
-import queue
 import signal
 import socket
 import subprocess
@@ -50,69 +48,6 @@ class Answer:
 
     def json(self):
         return json.loads(self.body)
-
-
-class Events:
-    """A process's event stream, read by a thread."""
-
-    def __init__(self, daemon, process):
-        self.process = process
-        self.daemon = daemon
-        self.until = 0
-        self.generation = None
-        self._events = queue.Queue()
-        self._client = Client(daemon.socket)
-        self._client.request("GET", f"/v1/events?process={process}")
-        self._response = self._client.getresponse()
-        assert self._response.status == 200, self._response.read()
-        assert self._response.getheader("content-type") == "text/event-stream"
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self):
-        name = None
-        try:
-            while line := self._response.readline():
-                line = line.decode().rstrip("\n")
-                if line.startswith("event: "):
-                    name = line.removeprefix("event: ")
-                elif line.startswith("data: "):
-                    self._events.put((name, line.removeprefix("data: ")))
-        except (OSError, ValueError, http.client.HTTPException, AttributeError):
-            pass
-        self._events.put(None)
-
-    def next(self, *names):
-        """Returns the next event with one of these names, and records send leases before it."""
-        end = time.monotonic() + GUARD_SECONDS
-        while time.monotonic() < end:
-            event = self._events.get(timeout=GUARD_SECONDS)
-            if event is None:
-                raise EOFError("the stream has ended")
-            name, data = event
-            if name in ("hello", "lease"):
-                data = json.loads(data)
-                self.until = data["until"]
-                self.generation = data["generation"]
-            elif name == "purge":
-                data = json.loads(data)
-            if name in names:
-                return name, data
-        raise TimeoutError(names)
-
-    def ended(self):
-        with contextlib.suppress(EOFError):
-            while True:
-                self.next()
-        return True
-
-    def acknowledge(self, generation):
-        path = f"/v1/acknowledgements?process={self.process}"
-        return self.daemon.request("POST", path, str(generation))
-
-    def close(self):
-        with contextlib.suppress(OSError):
-            self._client.sock and self._client.sock.shutdown(socket.SHUT_RDWR)
-        self._client.close()
 
 
 def _lines(settings):
@@ -195,8 +130,8 @@ class Daemon:
     def generation(self):
         return self.status()["generation"]
 
-    def get(self, n, query=""):
-        return self.request("GET", f"/v1/entries/{key(n)}{query}")
+    def get(self, n):
+        return self.request("GET", f"/v1/entries/{key(n)}")
 
     def put(self, n, body=b"body", **fields):
         """Puts an entry. The headers are named without sszip-; None omits one."""
@@ -212,13 +147,6 @@ class Daemon:
     def begin_purge(self, **scope):
         """Starts a purge in a thread, whose `wait` returns the response."""
         return Later(lambda: self.purge(**scope))
-
-    def lease(self, n, process, query=""):
-        answer = self.get(n, f"?lease={process}{query}")
-        return answer.fields.get("sszip-lease")
-
-    def release(self, n, process):
-        return self.request("DELETE", f"/v1/leases/{key(n)}?process={process}")
 
 
 class Later(threading.Thread):

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from daemon import NAMESPACE, key
-from frames import PREFACE, Connection, Session, frame, hello, lookup, show_block
+from daemon import NAMESPACE
+from frames import PREFACE, Connection, Session, applied, frame, hello, lookup, show_block
 from node import Node
 
 
@@ -100,7 +100,7 @@ def test_every_kind_of_node_is_followed(start_node, start_daemon):
     assert daemon.log_text().count("follows the chain") < 3 * len(HOWS)
 
 
-def test_replaced_final_blocks_are_purged(followed):
+def test_replaced_final_blocks_are_purged(followed, join):
     node, daemon = followed
     node.change({"extend": 1})
     wait_for(daemon, head=201)
@@ -108,9 +108,10 @@ def test_replaced_final_blocks_are_purged(followed):
     wait_for(daemon, head=210)
     node.change({"finalize": 206})
     wait_for(daemon, final=206)
-    entry = {"namespace": namespace(daemon), "method": "eth_getBlockByNumber"}
+    a = join(daemon, "a")
     for block in (203, 204, 206):
-        daemon.put(block, block=block, **entry)
+        a.store(block, namespace=namespace(daemon), method="eth_getBlockByNumber", block=block)
+        assert a.lookup(block).name == "found"
     generation = daemon.generation
     node.change({"reorg": {"depth": 7, "length": 9}})
     wait_for(daemon, state="following", head=212, final=206)
@@ -168,12 +169,13 @@ def test_wrong_chain_is_rejected_until_the_namespace_is_purged(followed):
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_recorded_mark_and_identity_are_checked_after_a_restart(followed, end):
+def test_recorded_mark_and_identity_are_checked_after_a_restart(followed, join, end):
     node, daemon = followed
     last = node.chain()["finalized"]["number"]
     # a mark is flushed together with later writes
-    daemon.put(1, namespace=namespace(daemon), block=last)
-    daemon.put(1, namespace=namespace(daemon), block=last)
+    a = join(daemon, "a")
+    for _ in range(2):
+        a.store(1, namespace=namespace(daemon), block=last)
     # the store works in the background
     daemon.wait_for(lambda: daemon.status()["stores"]["done"] >= 1, "the entry to be stored")
     assert daemon.purge(namespace=NAMESPACE).status == 200
@@ -238,40 +240,6 @@ def test_error_of_a_node_stays_one_line_of_the_log(start_daemon):
     assert not [letter for letter in text if letter != "\n" and not letter.isprintable()]
 
 
-def chain_headers(daemon, known=None):
-    """The chain headers of a response: the number, and the state unless the client knows it."""
-    fields = {"sszip-namespace": namespace(daemon)}
-    if known is not None:
-        fields["sszip-chain-known"] = str(known)
-    answer = daemon.request("GET", f"/v1/entries/{key(1)}", fields=fields)
-    assert answer.status == 404
-    state = answer.fields.get("sszip-chain-state")
-    return int(answer.fields["sszip-chain"]), state and json.loads(state)
-
-
-def test_responses_report_chain_states_that_the_client_does_not_know(followed, listen):
-    node, daemon = followed
-    number, state = chain_headers(daemon)
-    # the state in the event stream
-    _, published = listen(daemon, "a").next("chain")
-    assert state == json.loads(published)
-    assert state["head"] == 200 and state["known"] and state["namespace"] == namespace(daemon)
-    assert chain_headers(daemon, number) == (number, None)
-    assert chain_headers(daemon, number - 1) == (number, state)
-    node.change({"extend": 1})
-    wait_for(daemon, head=201)
-    later, state = chain_headers(daemon, number)
-    assert later > number and state["head"] == 201
-    # an entry that shows a newer head changes the state, too
-    put = daemon.put(7, **{"class": "tip", "namespace": namespace(daemon), "epoch": state["epoch"], "height": 202})
-    assert put.status == 201 and int(put.fields["sszip-chain"]) > later
-    assert json.loads(put.fields["sszip-chain-state"])["seen"] == 202
-    # an owner after this one starts with a higher number
-    daemon.stop()
-    daemon.start()
-    assert chain_headers(daemon)[0] > int(put.fields["sszip-chain"])
-
-
 def test_sessions_receive_chain_states_before_all_replies(followed):
     node, daemon = followed
     a, b = Session(daemon, "a"), Session(daemon, "b")
@@ -300,22 +268,24 @@ def test_sessions_receive_chain_states_before_all_replies(followed):
         early = Connection(daemon, PREFACE + frame(hello("c", next(Session.attempts)), lookup(1, 9)))
         names = [one.name for one in early.receive_frame()]
     assert names == ["welcome", "chain", "send_lease", "missing"]
-    for session in (a, b, early):
+    # the epochs of an owner after this one are higher
+    daemon.stop()
+    daemon.start()
+    later = Session(daemon, "a")
+    assert json.loads(later.next("chain").body)["epoch"] > state["epoch"]
+    for session in (a, b, early, later):
         session.close()
 
 
-def test_chain_state_header_stays_short(start_node, start_daemon):
+def test_chain_state_stays_short(start_node, start_daemon, join):
     node = start_node("--seed", "3", "--chain-slot-ms", "25", "--chain-reorgs", "0.3")
     daemon = start_daemon(heads=[head(node)])
     wait_for(daemon, state="following")
-    longest = 0
     until = node.chain()["head"]["number"] + 150
-
-    def has_grown():
-        nonlocal longest
-        answer = daemon.request("GET", f"/v1/entries/{key(1)}", fields={"sszip-namespace": namespace(daemon)})
-        longest = max(longest, len(answer.fields["sszip-chain-state"]))
-        return (chains(daemon)[NAME]["head"] or 0) > until
-
-    daemon.wait_for(has_grown, "the chain to grow")
+    session, longest, height = join(daemon, "a"), 0, 0
+    while height <= until:
+        event = session.next("chain")
+        session.send(applied(event.number, 0))
+        longest = max(longest, len(event.body))
+        height = json.loads(event.body)["head"] or 0
     assert 500 < longest < 2_048

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 
 import pytest
 
@@ -111,6 +112,22 @@ def test_poll_ends_after_its_time_or_when_another_comes(owner):
     assert event.name == "purge"
     a.poll(applied=event.number, wait=0)
     assert later.wait().status == 200
+
+
+def test_poll_whose_client_disconnects_keeps_no_session(owner):
+    a, b = PolledSession(owner, "a", lookup(1, 35)), Session(owner, "b")
+    assert b.request_lease(35) == "pending"
+    body = PREFACE + envelope(1, "a", a.session, wait=60_000)
+    before = owner.status()["waits"]
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(owner.socket))
+    client.sendall(b"POST /v2/frames HTTP/1.1\r\nhost: o\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    owner.wait_for(lambda: owner.status()["waits"] > before, "the poll")
+    client.close()
+    owner.wait_for(lambda: owner.status()["waits"] == before, "the end of the poll")
+    assert b.next("given_up").key == key(35)
+    assert is_refused(a.poll())
+    b.close()
 
 
 def test_polls_acknowledge_purges(owner):

@@ -10,7 +10,6 @@ from frames import (
     PREFACE,
     REASONS,
     Connection,
-    Session,
     applied,
     frame,
     goodbye,
@@ -25,20 +24,6 @@ from frames import (
 
 OTHER = "7b" * 16
 SETTINGS = {"memory": "64m"}
-
-
-@pytest.fixture
-def join():
-    """Opens sessions, which are closed at the end."""
-    sessions = []
-
-    def join(daemon, process):
-        sessions.append(Session(daemon, process))
-        return sessions[-1]
-
-    yield join
-    for session in sessions:
-        session.close()
 
 
 def wait_for_processes(owner, condition):
@@ -87,16 +72,33 @@ def test_first_process_that_misses_leads_and_the_others_are_notified(owner, join
     assert c.request_lease(11) == "granted"
 
 
-def test_leases_are_shared_with_processes_that_use_http(owner, join, listen):
-    a, b = join(owner, "a"), listen(owner, "b")
+def test_entry_that_another_process_stores_ends_the_lease(owner, join):
+    a, b, c = join(owner, "a"), join(owner, "b"), join(owner, "c")
     assert a.request_lease(20) == "granted"
-    assert owner.lease(20, "b") == "pending"
-    a.store(20)
-    assert b.next("filled", "given-up") == ("filled", key(20))
-    assert owner.lease(21, "b") == "granted"
+    assert b.request_lease(20) == "pending"
+    c.store(20, generation=owner.generation)
+    assert (event := b.next("filled", "given_up")).name == "filled" and event.key == key(20)
+    # by HTTP, without a lease
+    assert b.request_lease(21) == "granted"
     assert a.request_lease(21) == "pending"
-    assert owner.put(21, process="b").status == 201
-    assert a.next("filled", "given_up").key == key(21)
+    assert owner.put(21).status == 201
+    assert (event := a.next("filled", "given_up")).name == "filled" and event.key == key(21)
+
+
+def test_waiters_are_notified_of_each_stored_key(owner, join):
+    leader, waiters = join(owner, "leader"), [join(owner, f"w{n}") for n in range(20)]
+    keys = range(900, 920)
+    for n in keys:
+        assert leader.request_lease(n) == "granted"
+        for waiter in waiters:
+            assert waiter.request_lease(n) == "pending"
+    for n in keys:
+        leader.store(n, generation=owner.generation)
+    for waiter in waiters:
+        events = [waiter.next("filled", "given_up") for _ in keys]
+        assert [(one.name, one.number, one.key) for one in events] == [
+            ("filled", number, key(n)) for number, n in enumerate(keys, 1)
+        ]
 
 
 def test_lease_expires_after_its_duration(owner, join):
@@ -233,6 +235,23 @@ def test_purge_waits_for_acknowledgements(owner, join):
     assert all(lease.after == 1 for lease in leases)
 
 
+def test_acknowledgement_of_the_last_of_several_purges_covers_all(owner, join):
+    a, b = join(owner, "a"), join(owner, "b")
+    known = owner.generation
+    purges = [owner.begin_purge(key=key(430)) for _ in range(5)]
+    for session in (a, b):
+        while not any(one.name == "purge" and one.number == 5 for one in session.received):
+            session.received += session.receive_frame()
+        events = {one.number: one.generation for one in session.received if one.name == "purge"}
+        assert events == {number: known + number for number in range(1, 6)}
+        # a send lease names the last event before it, and no purge that is later
+        for lease in [one for one in session.received if one.name == "send_lease"]:
+            assert lease.generation == known + lease.after
+    a.send(applied(5, known + 5))
+    b.send(applied(0, known + 5))
+    assert sorted(later.wait().json()["generation"] for later in purges)[-1] == known + 5
+
+
 def test_process_that_does_not_acknowledge_delays_a_purge_until_its_send_lease_has_ended(owner, join):
     a, b = join(owner, "a"), join(owner, "b")
     later = owner.begin_purge(key=key(410))
@@ -245,7 +264,21 @@ def test_process_that_does_not_acknowledge_delays_a_purge_until_its_send_lease_h
     until = max([b.lease.until, *(one.until for one in before)])
     assert later.wait().status == 200
     assert later.at > until
+    # the process is still connected, and the next purge waits again
+    later = owner.begin_purge(key=key(410))
+    until = b.next("purge") and max(one.until for one in b.received if one.name == "send_lease" and one.after == 1)
+    assert later.wait().status == 200
+    assert later.at > until
     assert "b" in owner.status()["processes"]
+
+
+def test_purge_waits_for_the_send_lease_of_a_process_that_has_gone(owner, join):
+    a = join(owner, "a")
+    a.close()
+    wait_for_processes(owner, lambda names: "a" not in names)
+    later = owner.begin_purge(everything=True)
+    assert later.wait().status == 200
+    assert later.at > a.lease.until
 
 
 def test_purge_by_frames_is_acknowledged_by_its_own_process(owner, join):
@@ -360,6 +393,8 @@ INVALID = {
     "unknown purge": [applied(0, 2**60)],
     "longer than declared": [store(1, b"x" * 300_000, 0, 1)[0], message(0x0A, b"", 1, b"x" * 40_000)],
     "no keys": [message(0x03, b"", 1)],
+    "too many keys": [message(0x03, b"", 1, bytes(32 * 1_001))],
+    "part of a key": [message(0x03, b"", 1, bytes(33))],
 }
 
 

@@ -24,7 +24,7 @@ def test_clean_stop_keeps_storable_entries(start_daemon):
     bodies = {n: os.urandom(random.Random(n).randrange(20_000)) for n in range(200)}
     classes = {n: ("immutable", "resource", "unfinalized", "tip")[n % 4] for n in bodies}
     for n, body in bodies.items():
-        assert owner.put(n, body, method="eth_call", block=n, **{"class": classes[n]}).status == 201
+        assert owner.put(n, body, method="eth_call", **{"class": classes[n]}).status == 201
     purged = owner.begin_purge(key=key(0)).wait().json()["generation"]
     for signal_number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
         owner.stop(signal_number)

@@ -63,7 +63,7 @@ pub async fn follow_chain(
                 .owner
                 .apply_chain_change(&chain.namespace, ChainChange::Final(None));
             engine.owner.set_chain_identity(&chain.namespace, None);
-            engine.wake_lookups_and_streams();
+            engine.wake_sessions();
         }
         sleep(RETRY_PAUSE).await;
     }
@@ -188,11 +188,11 @@ impl ChainFollower {
             self.steps.apply_or_defer_tracker_step(step);
         }
         // no process waits for the disk before it is notified
-        self.engine.wake_lookups_and_streams();
+        self.engine.wake_sessions();
         self.steps.run_deferred_tracker_steps().await;
         self.steps
             .publish_recorded_chain_identity(tracker.confirmed_identity());
-        self.engine.wake_lookups_and_streams();
+        self.engine.wake_sessions();
         let next = FollowedChainStatus {
             state: tracker.tracker_state(),
             head: tracker.newest_known_block().map(|head| head.number),

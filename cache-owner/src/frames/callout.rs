@@ -174,7 +174,7 @@ fn handle_messages(
         callout.0.end_locked_session(state);
     }
     // late replies of this answer, and events of other sessions
-    operations.engine.wake_lookups_and_streams();
+    operations.engine.wake_sessions();
     answer
 }
 

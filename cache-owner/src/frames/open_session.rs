@@ -46,14 +46,14 @@ impl OpenSession {
         let waker = Arc::<EventWaker>::default();
         let session = {
             // locked first: no event of the session comes before its waker
-            let mut wakers = lock_ignoring_poison(&engine.streams);
+            let mut wakers = lock_ignoring_poison(&engine.wakers);
             let session = engine
                 .owner
                 .open_session(request, operations.max_entry(), now)?;
-            wakers.insert(session.stream(), Arc::clone(&waker));
+            wakers.insert(session.id(), Arc::clone(&waker));
             session
         };
-        engine.wake_lookups_and_streams();
+        engine.wake_sessions();
         Ok(Self {
             operations: Arc::clone(operations),
             session,
@@ -130,7 +130,7 @@ impl OpenSession {
         engine.alarm.wake_if_later_than(lease_end);
         match std::mem::take(&mut self.has_acknowledged) {
             true => engine.process_due_leases_and_purges(),
-            false => engine.wake_lookups_and_streams(),
+            false => engine.wake_sessions(),
         }
     }
 }
@@ -144,8 +144,76 @@ impl fmt::Debug for OpenSession {
 impl Drop for OpenSession {
     fn drop(&mut self) {
         let engine = &self.operations.engine;
-        lock_ignoring_poison(&engine.streams).remove(&self.session.stream());
+        lock_ignoring_poison(&engine.wakers).remove(&self.session.id());
         engine.owner.close_session(&self.session, read_clocks());
-        engine.wake_lookups_and_streams();
+        engine.wake_sessions();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use sszip_core::cache::owner::processes::OwnerClientName;
+    use sszip_core::cache::owner::Owner;
+    use tokio::task::yield_now;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::deadline_alarm::MAX_TICK_MS;
+    use crate::engine::OwnerRequestExecutor;
+    use crate::log::LogFunction;
+    use crate::open_store::create_store_opener;
+
+    /// Looks a key up that nothing has, so that the session gets its lease.
+    fn request_lease(open: &mut OpenSession, number: u32, lease: u32) {
+        let mut key = [7; 32];
+        key[..4].copy_from_slice(&number.to_le_bytes());
+        let lookup = ProcessMessage::Lookup {
+            id: number,
+            key,
+            lease: Some(lease),
+        };
+        open.receive_message(lookup, read_clocks()).unwrap();
+        open.finish_messages(&mut SessionTasks::default());
+    }
+
+    #[test]
+    fn timer_task_waits_on_while_leases_with_later_ends_are_granted() {
+        let folder = tempfile::tempdir().unwrap();
+        let log: LogFunction = Arc::new(|_, _| {});
+        let mut open = create_store_opener(&folder.path().join("store"), 64 << 20, log);
+        let owner = Owner::new(open(read_clocks()).unwrap(), 1 << 20, read_clocks());
+        let engine = Arc::new(OwnerRequestExecutor::new(Arc::new(owner), Vec::new(), None));
+        let operations = Arc::new(OwnerOperations::new(Arc::clone(&engine), 1 << 20));
+        let request = SessionRequest {
+            process: OwnerClientName::new("a").unwrap(),
+            attempt: 1,
+            clock: read_clocks().monotonic,
+            polls: false,
+        };
+        let mut open = OpenSession::open(&operations, &request, read_clocks()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let timed = Arc::clone(&engine);
+            tokio::spawn(async move { timed.run_lease_and_purge_timer().await });
+            yield_now().await;
+            let started = Instant::now();
+            for number in 0..1_000 {
+                request_lease(&mut open, number, 60_000);
+                yield_now().await;
+            }
+            assert_eq!(engine.owner.owner_status_json()["leases"], 1_000);
+            let ticks = started.elapsed().as_millis() / u128::from(MAX_TICK_MS) + 1;
+            let waits = engine.alarm.wait_count.load(Ordering::Relaxed);
+            assert!(u128::from(waits) <= 1 + ticks, "{waits} waits");
+            // an earlier end wakes the task
+            request_lease(&mut open, 1_000, 1);
+            yield_now().await;
+            assert!(engine.alarm.wait_count.load(Ordering::Relaxed) > waits);
+        });
     }
 }

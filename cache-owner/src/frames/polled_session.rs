@@ -77,10 +77,7 @@ impl PolledSessions {
         now: ClockReading,
     ) -> Result<ActiveCallout, RefusalReason> {
         let open = OpenSession::open(operations, request, now)?;
-        let number = operations
-            .engine
-            .owner
-            .session_number(open.session.stream());
+        let number = operations.engine.owner.session_number(open.session.id());
         let session = Arc::new(PolledSession {
             process: request.process.clone(),
             state: Mutex::new(PolledSessionState {

@@ -10,7 +10,6 @@ use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionLookup};
 use sszip_core::cache::owner::state::OwnerHit;
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::message_body::MessageBody;
-use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::CacheKey;
 use sszip_core::status::StatusReportFormat;
 use tokio::task::{JoinError, JoinSet};
@@ -18,7 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::clock::read_clocks;
 use crate::engine::{OwnerRequestExecutor, INLINE_CHECK_BYTES};
 use crate::operations::OwnerOperations;
-use crate::request::{ProblemDetails, PutRequest, MAX_SMALL_BODY_BYTES};
+use crate::request::{ProblemDetails, MAX_PURGE_BYTES};
 use crate::response;
 
 /// Maximum number of lookups that one task reads from the store, one after the other.
@@ -125,11 +124,10 @@ impl SessionTasks {
                     });
                 }
                 OwnerTask::StoreLong(store, body) => {
-                    let put = put_request(*store, process);
-                    let engine = Arc::clone(engine);
+                    let (engine, process) = (Arc::clone(engine), process.clone());
                     self.running.spawn(async move {
                         // a refused entry has ended its lease, and no reply waits for it
-                        drop(engine.put_entry(put, body).await);
+                        drop(engine.store_entry(Some(process), *store, body).await);
                         Vec::new()
                     });
                 }
@@ -217,26 +215,13 @@ fn checked_entry(
     })
 }
 
-fn put_request(store: StoreRequest, process: &OwnerClientName) -> PutRequest {
-    PutRequest {
-        key: store.key,
-        about: store.about,
-        fresh: store.fresh,
-        age: store.age,
-        process: Some(process.clone()),
-        if_final: store.if_final,
-    }
-}
-
 /// Purges the entries in the scope of a JSON object.
 async fn purge(operations: &OwnerOperations, id: u32, scope: MessageBody) -> CompletedTask {
     let purged = match scope.into_joined_bytes() {
-        Some(scope) if scope.len() <= MAX_SMALL_BODY_BYTES => {
-            operations.purge_by_json(&scope).await
-        }
+        Some(scope) if scope.len() <= MAX_PURGE_BYTES => operations.purge_by_json(&scope).await,
         Some(_) => Err(ProblemDetails::new(
             StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body is longer than {MAX_SMALL_BODY_BYTES} bytes"),
+            format!("the body is longer than {MAX_PURGE_BYTES} bytes"),
         )),
         None => Err(ProblemDetails::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -324,7 +324,7 @@ impl SimulatedWorld {
                 sandbox.link.start_callouts();
                 if sandbox
                     .link
-                    .lookup_batch_at_owner(keys, &SPACE, waiter(name), self.now)
+                    .lookup_batch_at_owner(keys, waiter(name), self.now)
                 {
                     sandbox.batches.insert(name, began);
                 }
@@ -437,7 +437,7 @@ impl SimulatedWorld {
             source: EntrySource::Flight,
             had_lease,
             generation: link.purge_generation(),
-            mark: link.dispatch_mark(&SPACE, now),
+            mark: link.dispatch_mark(&SPACE),
         };
         let (coalesces, in_vain) = (name % 5 > 0, name % 7 == 0);
         if !coalesces && !link.is_owner_reachable() {
@@ -449,9 +449,7 @@ impl SimulatedWorld {
                 client.source = EntrySource::OwnLookup;
                 let waiter = waiter(name);
                 shared.flights.follow_own_flight(&token, waiter).unwrap();
-                if let Err(token) =
-                    link.lookup_at_owner(key, token, &SPACE, coalesces, in_vain, now)
-                {
+                if let Err(token) = link.lookup_at_owner(key, token, coalesces, in_vain, now) {
                     shared.flights.remove_follower(&key, waiter);
                     if coalesces {
                         return self.fetch_from_node(at, of, Some(token));
@@ -488,7 +486,7 @@ impl SimulatedWorld {
     /// Fetches a key from the node, as an exchange does after a miss.
     fn fetch_from_node(&mut self, at: usize, of: u8, token: Option<FlightLeadership>) {
         let sandbox = &mut self.sandboxes[at];
-        let mark = sandbox.link.dispatch_mark(&SPACE, self.now);
+        let mark = sandbox.link.dispatch_mark(&SPACE);
         let is_known = mark.is_some_and(|mark| mark.is_known);
         let (class, height) = match entry_kind(of) {
             EntryKind::Config => (LifetimeClass::Config, None),

@@ -189,7 +189,8 @@ async fn accept_unix(
     }
 }
 
-/// Prints the error and pauses, so that a lack of descriptors does not keep a processor busy.
+/// Prints the error and pauses, so that a lack of descriptors does not keep a processor busy. A
+/// connection that the peer has aborted needs neither.
 async fn pause_after_accept_error(error: &io::Error) {
     if error.kind() != ErrorKind::ConnectionAborted {
         eprintln!("replay-node: accept: {error}");

@@ -17,7 +17,6 @@
 //! | [`entry`]               | entries: parts of batches, serialization, recompression |
 //! | [`process`]             | state that the exchanges of a process share             |
 //! | [`link`]                | owner client: connections of a process to the owner     |
-//! | [`owner_event`]         | events that the owner sends to processes                |
 //! | [`owner_protocol`]      | frames and messages between a process and the owner     |
 //! | `owner`                 | rules of the owner process (feature `store`)            |
 //! | `store`                 | entries on disk (feature `store`)                       |
@@ -54,7 +53,6 @@ pub mod freshness;
 pub mod link;
 #[cfg(feature = "store")]
 pub mod owner;
-pub mod owner_event;
 pub mod owner_protocol;
 pub mod process;
 pub mod reason;

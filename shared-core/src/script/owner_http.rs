@@ -15,13 +15,12 @@ pub fn lookup_request(key: &CacheKey) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nhost: sszip\r\n\r\n").into_bytes()
 }
 
-/// Returns the request of a process that stores an entry. `None`: it has expired at `now`, or memory
+/// Returns the request that stores an entry. `None`: it has expired at `now`, or memory
 /// is refused.
 pub fn store_request(
     key: &CacheKey,
     entry: &CacheEntry,
     about: &StoredEntryAttributes,
-    process: &str,
     now: u64,
 ) -> Option<Vec<u8>> {
     let about_entry = entry.response_metadata();
@@ -33,7 +32,7 @@ pub fn store_request(
     let mut head = format!(
         "PUT {target} HTTP/1.1\r\nhost: sszip\r\ncontent-length: {length}\r\n\
          sszip-generation: {}\r\nsszip-fresh: {fresh}\r\nsszip-age: {age}\r\n\
-         sszip-class: {}\r\nsszip-namespace: {}\r\nsszip-process: {process}\r\n",
+         sszip-class: {}\r\nsszip-namespace: {}\r\n",
         about.generation,
         about.class.name(),
         const_hex::encode(about.namespace),
@@ -143,7 +142,7 @@ mod tests {
             meta,
         );
         let about = StoredEntryAttributes::attributes_for_entry(&entry, [1; 16], method, 3)?;
-        store_request(&[0xab; 32], &entry, &about, "w-1", 1000)
+        store_request(&[0xab; 32], &entry, &about, 1000)
     }
 
     #[test]
@@ -158,7 +157,7 @@ mod tests {
         let expected = format!(
             "PUT /v1/entries/{} HTTP/1.1\r\nhost: sszip\r\ncontent-length: {}\r\n\
              sszip-generation: 3\r\nsszip-fresh: 4000\r\nsszip-age: 1000\r\n\
-             sszip-class: resource\r\nsszip-namespace: {}\r\nsszip-process: w-1\r\n\
+             sszip-class: resource\r\nsszip-namespace: {}\r\n\
              sszip-method: eth_chainId\r\n\r\n",
             "ab".repeat(32),
             body.len(),

@@ -22,9 +22,6 @@ use crate::memory;
 /// Namespace of all stored values, as an operator purges it.
 pub const STORED_VALUES_NAMESPACE: &str = "sszip.lua";
 
-/// Process name with which values are stored: no process has a lease for them.
-const SCRIPT_PROCESS_NAME: &str = "lua";
-
 /// Hash key that separates the keys of values from the keys of responses.
 const VALUE_HASH_KEY: &[u8; 32] = b"sszip: values that scripts keep.";
 
@@ -124,7 +121,7 @@ pub fn set_stored_value(
         owner.purge_generation(),
     )
     .ok_or(ScriptValueStoreError::Memory)?;
-    let text = owner_http::store_request(&key, &entry, &about, SCRIPT_PROCESS_NAME, now);
+    let text = owner_http::store_request(&key, &entry, &about, now);
     text.map(Some).ok_or(ScriptValueStoreError::Memory)
 }
 

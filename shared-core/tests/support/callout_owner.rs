@@ -101,7 +101,7 @@ impl CalloutOwner {
             polled.run_tasks(owner, now);
         }
         owner.end_leases_and_complete_purges(now);
-        owner.take_notifications();
+        owner.take_notified_sessions();
         for polled in self.sessions.values_mut() {
             polled.complete_purges(owner);
             let is_due = |poll: &mut WaitingPoll| {
@@ -133,7 +133,7 @@ impl CalloutOwner {
         let request = envelope.take_session_request().unwrap();
         match self.owner.open_session(&request, MAX_ENTRY, now) {
             Ok(session) => {
-                envelope.session = self.owner.session_number(session.stream());
+                envelope.session = self.owner.session_number(session.id());
                 assert_eq!(envelope.applied, 0);
                 let polled = PolledSession {
                     session,
@@ -304,7 +304,7 @@ impl PolledSession {
             OwnerTask::StoreLong(store, body) => {
                 let process = session.process().clone();
                 // a refused entry has ended its lease
-                let stored = owner.store_session_entry(&process, *store, body, now);
+                let stored = owner.store_fetched_entry(Some(&process), *store, body, now);
                 stored.into_iter().map(OwnerTask::FinishStore).collect()
             }
             OwnerTask::FinishStore(stored) if stored.is_to_be_stored => {

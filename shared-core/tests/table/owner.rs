@@ -16,7 +16,7 @@ use sszip_core::cache::process::flights::{FlightLeadership, FlightOutcome};
 use sszip_core::cache::process::owner_client::{DirectLookup, OwnerAdminReply, OwnerClient};
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::process::ProcessCacheState;
-use sszip_core::cache::{CacheKey, CacheNamespace};
+use sszip_core::cache::CacheKey;
 
 /// The client of an owner that is a thread of the test.
 #[derive(Debug)]
@@ -229,7 +229,6 @@ impl OwnerClient for InProcessOwner {
         &self,
         key: CacheKey,
         token: FlightLeadership,
-        _namespace: &CacheNamespace,
         leases: bool,
         _skips_wait: bool,
         now: u64,
@@ -243,7 +242,6 @@ impl OwnerClient for InProcessOwner {
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
-        _: &CacheNamespace,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool {

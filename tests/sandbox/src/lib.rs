@@ -188,8 +188,7 @@ fn check_owner_callouts() -> Option<bool> {
             return None;
         };
         shared.flights.follow_own_flight(&token, waiter)?;
-        link.lookup_at_owner(key, token, &[2; 16], true, false, now)
-            .ok()?;
+        link.lookup_at_owner(key, token, true, false, now).ok()?;
         link.next_callout(&shared, now)
     };
     let answer = |callout: &OwnerCallout, messages: &[OwnerMessage]| {

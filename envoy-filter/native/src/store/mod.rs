@@ -164,7 +164,8 @@ impl StoreUsageRegistry {
         Ok(())
     }
 
-    /// Adds the head sources and the entry limit of a configuration, for as long as all of `of` live.
+    /// Adds the head sources and the entry limit of a configuration, for as long as all of `of`
+    /// live.
     fn add_claim(&mut self, validated: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
         if validated.follows.iter().next().is_some() {
             let mut of: Vec<_> = of.iter().map(|lifetime| lifetime.0).collect();

@@ -1,4 +1,4 @@
-//! Sessions of processes that send frames, next to those that send HTTP.
+//! Sessions of processes that send frames, next to HTTP requests.
 
 use arbitrary::Arbitrary;
 use sszip_core::cache::class::LifetimeClass;
@@ -235,7 +235,7 @@ impl SessionModel {
                 }
                 OwnerTask::StoreLong(store, body) => {
                     let process = self.session.process().clone();
-                    let _ = owner.store_session_entry(&process, *store, body, now);
+                    let _ = owner.store_fetched_entry(Some(&process), *store, body, now);
                 }
                 OwnerTask::Purge { id, .. } | OwnerTask::Status { id } => {
                     owner.complete_admin_request(&mut self.session, id, 200, vec![b' '; 9]);

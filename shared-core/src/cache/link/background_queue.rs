@@ -1,5 +1,4 @@
-//! The background queue: entries to be stored and leases to be released, for which no request
-//! waits.
+//! The background queue: entries to be stored and leases to be released, for which nobody waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +7,6 @@ use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
-use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::CacheKey;
 
 /// Maximum number of queued entries; beyond it the oldest are dropped.
@@ -27,29 +25,28 @@ pub(super) struct QueuedStore {
     pub(super) entry: Arc<CacheEntry>,
     pub(super) about: Box<StoredEntryAttributes>,
     pub(super) if_final: Option<FinalityUpgrade>,
-}
-
-/// A long entry that is being sent in several messages.
-#[derive(Debug)]
-pub(super) struct StoreInParts {
-    /// Number that all messages of the entry have.
-    pub(super) id: u32,
-    pub(super) key: CacheKey,
-    pub(super) body: MessageBody,
-    /// Number of bytes that were sent.
-    pub(super) sent: usize,
-}
-
-/// An entry in the queue, with the memory that it took when it was queued.
-#[derive(Debug)]
-struct WeightedStore {
-    store: QueuedStore,
+    /// Memory that the entry took when it was queued.
     weight: u64,
 }
 
-impl WeightedStore {
+impl QueuedStore {
+    pub(super) fn new(
+        key: CacheKey,
+        entry: Arc<CacheEntry>,
+        about: Box<StoredEntryAttributes>,
+        if_final: Option<FinalityUpgrade>,
+    ) -> Self {
+        Self {
+            key,
+            weight: entry.memory_weight(),
+            entry,
+            about,
+            if_final,
+        }
+    }
+
     /// Whether the entry may be longer than the body of one message.
-    fn is_long(&self) -> bool {
+    pub(super) fn is_long(&self) -> bool {
         self.weight > MAX_BODY_BYTES as u64
     }
 }
@@ -60,7 +57,7 @@ pub(super) struct BackgroundQueue {
     /// Maximum number of bytes of entries.
     max_bytes: u64,
     bytes: u64,
-    stores: VecDeque<WeightedStore>,
+    stores: VecDeque<QueuedStore>,
     /// Number of long entries among them.
     long_stores: usize,
     /// Releases are sent first, because other processes may wait for them.
@@ -82,16 +79,14 @@ impl Default for BackgroundQueue {
 impl BackgroundQueue {
     /// Queues an entry. Entries for which there is no room leave their leases to be released.
     pub(super) fn push_store(&mut self, store: QueuedStore) {
-        let weight = store.entry.memory_weight();
-        if weight > self.max_bytes || self.stores.try_reserve(1).is_err() {
+        if store.weight > self.max_bytes || self.stores.try_reserve(1).is_err() {
             return self.push_release(store.key);
         }
-        self.bytes += weight;
-        let store = WeightedStore { store, weight };
+        self.bytes += store.weight;
         self.long_stores += usize::from(store.is_long());
         self.stores.push_back(store);
         while self.stores.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
-            match self.pop_store() {
+            match self.pop_store(|_| true) {
                 Some(oldest) => self.push_release(oldest.key),
                 None => break,
             }
@@ -105,16 +100,16 @@ impl BackgroundQueue {
         }
     }
 
-    /// Takes the oldest entry.
-    pub(super) fn pop_store(&mut self) -> Option<QueuedStore> {
-        self.remove_store(0)
-    }
-
-    fn remove_store(&mut self, at: usize) -> Option<QueuedStore> {
-        let removed = self.stores.remove(at)?;
-        self.bytes -= removed.weight;
-        self.long_stores -= usize::from(removed.is_long());
-        Some(removed.store)
+    /// Takes the oldest entry that `is_wanted`.
+    pub(super) fn pop_store(
+        &mut self,
+        is_wanted: impl FnMut(&QueuedStore) -> bool,
+    ) -> Option<QueuedStore> {
+        let at = self.stores.iter().position(is_wanted)?;
+        let store = self.stores.remove(at)?;
+        self.bytes -= store.weight;
+        self.long_stores -= usize::from(store.is_long());
+        Some(store)
     }
 
     /// Takes the oldest release.
@@ -122,7 +117,7 @@ impl BackgroundQueue {
         self.releases.pop_front()
     }
 
-    /// Whether an entry is long enough for a callout of its own.
+    /// Whether an entry is so long that a callout has nothing else.
     pub(super) fn has_long_stores(&self) -> bool {
         self.long_stores > 0
     }
@@ -130,15 +125,6 @@ impl BackgroundQueue {
     /// Whether an entry shares a callout with other messages.
     pub(super) fn has_short_stores(&self) -> bool {
         self.stores.len() > self.long_stores
-    }
-
-    /// Takes the oldest entry that shares a callout with other messages, or that does not.
-    pub(super) fn pop_store_of_length(&mut self, wants_long: bool) -> Option<QueuedStore> {
-        let at = self
-            .stores
-            .iter()
-            .position(|store| store.is_long() == wants_long)?;
-        self.remove_store(at)
     }
 
     /// Whether releases are queued.
@@ -177,19 +163,14 @@ mod tests {
             EntryMetadata::default(),
         ));
         let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
-        QueuedStore {
-            key: [n; 32],
-            about: Box::new(about),
-            entry,
-            if_final: None,
-        }
+        QueuedStore::new([n; 32], entry, Box::new(about), None)
     }
 
     /// Returns the first bytes of the keys: of releases, and of entries.
     fn drain(queue: &mut BackgroundQueue) -> (Vec<u8>, Vec<u8>) {
         let releases = std::iter::from_fn(|| queue.pop_release()).map(|key| key[0]);
         let releases = releases.collect();
-        let stores = std::iter::from_fn(|| queue.pop_store()).map(|store| store.key[0]);
+        let stores = std::iter::from_fn(|| queue.pop_store(|_| true)).map(|store| store.key[0]);
         (releases, stores.collect())
     }
 

@@ -9,9 +9,9 @@
 
 use std::sync::atomic::Ordering;
 
+use super::background_queue::QueuedStore;
 pub use super::callout_transport::CalloutId;
 use super::connection::ConnectionState;
-use super::request_messages::BulkStore;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::callout_envelope::{
     decode_callout_answer, encode_callout_body, CalloutRole,
@@ -263,15 +263,17 @@ impl OwnerLink {
 
     fn take_bulk_callout(&self, state: &mut LinkState, now: u64) -> Option<OwnerCallout> {
         while state.wants_bulk_callout() {
-            let BulkStore { key, frame } = state.take_bulk_store(now)?;
+            let mut store = state.take_store(QueuedStore::is_long, now)?;
+            let frame = OutgoingFrame::for_callout();
+            let frame = frame.and_then(|mut frame| store.append_all(&mut frame).then_some(frame));
             let body =
                 frame.and_then(|frame| self.encode_callout(state, CalloutRole::Bulk, Some(&frame)));
             let Some(body) = body else {
-                state.background.push_release(key);
+                state.background.push_release(store.key);
                 continue;
             };
             let id = state.callouts.next_id();
-            state.callouts.bulk = Some((id, key));
+            state.callouts.bulk = Some((id, store.key));
             return Some(OwnerCallout {
                 id,
                 body,

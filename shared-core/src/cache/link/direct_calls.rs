@@ -7,16 +7,14 @@ use std::sync::Arc;
 
 use super::direct_owner::{DirectOwner, DirectReply, DirectSession};
 use super::found_entries::{decode_received_entry, insert_received_entry, ReceivedEntry};
+use super::outgoing_store::store_request;
 use super::request_messages::LEASE_MS;
 use super::OwnerLink;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
-use crate::cache::entry::wire::EncodedEntry;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
-use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::owner_message::LeaseReply;
-use crate::cache::owner_protocol::process_message::StoreRequest;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
 use crate::cache::process::ProcessCacheState;
@@ -116,31 +114,14 @@ impl OwnerLink {
         let Some((owner, session)) = self.direct.open_session() else {
             return Some(about);
         };
-        let now = owner.monotonic_ms();
-        let metadata = entry.response_metadata();
-        let fresh = metadata.expires_at.checked_sub(now);
-        let (Some(fresh), Some(body)) = (fresh, EncodedEntry::from_entry(entry)) else {
-            // it has expired, or memory is refused
+        let request = store_request(key, entry, about, if_final, owner.monotonic_ms());
+        let Some(request) = request else {
             self.release_lease(key);
             return None;
         };
-        let body = MessageBody::from(body);
-        let length = body.byte_length();
         // a longer entry is sent in parts: its copy would delay the other requests of this thread
-        if length > MAX_BODY_BYTES {
-            return Some(about);
-        }
-        let request = StoreRequest {
-            id: 0,
-            key,
-            about,
-            fresh,
-            age: now.saturating_sub(metadata.requested_at),
-            if_final,
-            total: length as u64,
-            entry: body,
-        };
-        match owner.store(session, &request) {
+        let is_short = request.total <= MAX_BODY_BYTES as u64;
+        match is_short && owner.store(session, &request) {
             true => None,
             false => Some(request.about),
         }

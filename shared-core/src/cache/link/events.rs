@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use super::found_entries::resolve_lookup_as_miss;
 use super::jobs::OwnerJob;
 use super::owner_health::OwnerReachability;
 use super::session::{SessionLoss, SessionStage, SessionState};
@@ -223,7 +222,7 @@ impl OwnerLink {
         state.partial_replies.drop_all_bodies().for_each(drop);
         state.breaker.record_reply();
         for (_, lookup) in std::mem::take(&mut state.pending) {
-            resolve_lookup_as_miss(shared, lookup.token, lookup.leases, |_| {});
+            self.end_lookup_as_miss(state, shared, lookup);
         }
         let jobs: Vec<_> = state.jobs.remove_all_jobs().collect();
         for open in jobs {
@@ -263,12 +262,7 @@ impl OwnerLink {
         job: OwnerJob,
     ) {
         match job {
-            OwnerJob::Lookup(lookup) => {
-                let background = &mut state.background;
-                resolve_lookup_as_miss(shared, lookup.token, lookup.leases, |key| {
-                    background.push_release(key);
-                });
-            }
+            OwnerJob::Lookup(lookup) => self.end_lookup_as_miss(state, shared, lookup),
             OwnerJob::BatchLookup { waiter, .. } | OwnerJob::Status { waiter } => {
                 shared.wake_waiters([waiter]);
             }

@@ -1,10 +1,9 @@
-//! Entries that the owner has sent, and the ends of lookups.
+//! Entries that the owner has sent.
 
 use std::sync::Arc;
 
 use crate::cache::chain::NamespaceChains;
 use crate::cache::entry::{wire, CacheEntry};
-use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::ProcessCacheState;
 use crate::cache::resource::other_format_key;
 use crate::cache::CacheKey;
@@ -74,42 +73,5 @@ pub(super) fn insert_received_entry(
 ) {
     if let Some(hot) = shared.hot_tier() {
         hot.insert_newest(*key, entry);
-    }
-}
-
-/// Ends a lookup without an entry: the node is queried. Passes the keys of leases that no request
-/// needs any more to `release`.
-pub(super) fn resolve_lookup_as_miss(
-    shared: &ProcessCacheState,
-    token: FlightLeadership,
-    leases: bool,
-    release: impl FnMut(CacheKey),
-) {
-    if leases {
-        shared.wake_waiters(shared.flights.hand_over_leadership(token));
-        shared.wake_waiters(shared.flights.take_released_batches());
-    } else {
-        shared.wake_waiters(
-            shared
-                .flights
-                .finish_flight(token, FlightOutcome::NotShareable),
-        );
-    }
-    shared
-        .flights
-        .take_returnable_leases()
-        .into_iter()
-        .for_each(release);
-}
-
-/// Handles a lease that was granted after its lookup had timed out: it belongs to the flight of the
-/// key, or is released.
-pub(super) fn keep_or_release_late_lease(
-    shared: &ProcessCacheState,
-    key: CacheKey,
-    release: impl FnOnce(CacheKey),
-) {
-    if !shared.flights.record_flight_lease(&key) {
-        release(key);
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Sans-I/O: the host opens one connection to the owner and carries the bytes, or makes callouts. All
 //! messages are frames; the requests of one iteration of an event loop share a frame and a system
-//! call, and those that gather during a callout share the next one. A lookup leads the flight of its key until the owner replies, so that all requests
-//! for the key wait for one reply; an entry that was found is stored in the hot tier. A failure or a
-//! timeout fails open: the request is sent to the node. The modules:
+//! call, and those that gather during a callout share the next one. A lookup leads the flight of its
+//! key until the owner replies, so that all requests for the key wait for one reply; an entry that was
+//! found is stored in the hot tier. A failure or a timeout fails open: the request is sent to the
+//! node. The modules:
 //!
 //! | module            | concern                                                        |
 //! |-------------------|----------------------------------------------------------------|
@@ -18,6 +19,7 @@
 //! | `requests`        | requests of the exchanges: the trait `OwnerClient`             |
 //! | `jobs`            | requests without a reply, and their timeouts                   |
 //! | `background_queue`| entries to be stored and leases to be released                 |
+//! | `outgoing_store`  | entries as messages that store them                            |
 //! | `sending`         | requests as messages of the next frame                         |
 //! | `replies`         | the owner's replies to lookups                                 |
 //! | `found_entries`   | entries that the owner has sent                                |
@@ -34,6 +36,7 @@ pub mod direct_owner;
 mod events;
 mod found_entries;
 mod jobs;
+mod outgoing_store;
 mod owner_health;
 mod purge;
 mod replies;
@@ -47,12 +50,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use self::background_queue::{BackgroundQueue, StoreInParts};
+use self::background_queue::BackgroundQueue;
 use self::callout_transport::CalloutTransport;
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
 use self::direct_owner::DirectSession;
 use self::jobs::{LookupJob, OwnerJobTable, PartialReply};
+use self::outgoing_store::OutgoingStore;
 use self::owner_health::OwnerHealth;
 pub use self::owner_health::OwnerHealthChange;
 pub use self::purge::{
@@ -139,7 +143,7 @@ struct LinkState {
     /// Requests to the owner on which no request waits.
     background: BackgroundQueue,
     /// A long entry that is being sent.
-    store_in_parts: Option<StoreInParts>,
+    store_in_parts: Option<OutgoingStore>,
     /// Long replies that are being received.
     partial_replies: BodyAssembler<PartialReply>,
     unclaimed: UnclaimedOwnerReplies,

@@ -11,7 +11,7 @@ pub use crate::cache::process::owner_client::OwnerAdminReply;
 #[error("{0}")]
 pub struct PurgeQueryError(String);
 
-/// Returns the reply to a purge that cannot be sent, because no owner is reachable.
+/// Returns the reply to a purge that was sent to no owner.
 pub(super) fn unreachable_reply() -> OwnerAdminReply {
     let detail = "nothing was purged: the cache's owner does not respond; repeat the request";
     (503, problem_document(503, detail).into())
@@ -22,8 +22,8 @@ pub fn problem_document(status: u16, detail: &str) -> String {
     json!({ "status": status, "detail": detail }).to_string()
 }
 
-/// Sends the purge that a query selects with `send`, which returns whether memory was available.
-/// Returns the reply if the purge was not sent.
+/// Requests the purge that a query describes with `send`, which returns `false` if memory is refused.
+/// Returns the reply if it is known at once.
 pub(super) fn send_purge_from_query(
     query: &[u8],
     own: Option<&[u8]>,

@@ -1,10 +1,11 @@
 //! The owner's replies to lookups, purges and status queries.
 
-use super::found_entries::{accept_received_entry, keep_or_release_late_lease, ReceivedEntry};
+use super::found_entries::{accept_received_entry, ReceivedEntry};
 use super::jobs::{LookupJob, OwnerJob, PartialReply};
 use super::session::SessionLoss;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::body_assembler::AssemblyProgress;
+use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::owner_message::{FoundEntry, LeaseReply, OwnerMessage};
 use crate::cache::process::flights::FlightOutcome;
 use crate::cache::process::owner_client::OwnerClient;
@@ -39,43 +40,14 @@ impl OwnerLink {
             OwnerMessage::Found {
                 id,
                 generation,
-                entry:
-                    FoundEntry {
-                        fresh,
-                        age,
-                        total,
-                        bytes,
-                    },
-            } => {
-                let partial = PartialReply::Found {
-                    id,
-                    generation,
-                    fresh,
-                    age,
-                };
-                (partial, bytes, total)
-            }
+                entry,
+            } => begin_found_reply(id, generation, None, entry),
             OwnerMessage::BatchFound {
                 id,
                 generation,
                 key,
-                entry:
-                    FoundEntry {
-                        fresh,
-                        age,
-                        total,
-                        bytes,
-                    },
-            } => {
-                let partial = PartialReply::BatchFound {
-                    id,
-                    generation,
-                    key,
-                    fresh,
-                    age,
-                };
-                (partial, bytes, total)
-            }
+                entry,
+            } => begin_found_reply(id, generation, Some(key), entry),
             OwnerMessage::AdminReply {
                 id,
                 status,
@@ -139,38 +111,15 @@ impl OwnerLink {
             PartialReply::Found {
                 id,
                 generation,
-                fresh,
-                age,
-            } => {
-                let Some((lookup, due)) = take_lookup(state, id) else {
-                    return;
-                };
-                // it may be what was purged in the meantime
-                if generation < self.purge_generation() {
-                    return self.queue_lookup(state, shared, lookup, due);
-                }
-                let received = body.map(|bytes| ReceivedEntry { bytes, fresh, age });
-                let entry = received.and_then(|received| {
-                    accept_received_entry(shared, &self.chains, &lookup.key, received, now)
-                });
-                match entry {
-                    Some(entry) => {
-                        let answer = FlightOutcome::Answer(entry);
-                        shared.wake_waiters(shared.flights.finish_flight(lookup.token, answer));
-                    }
-                    None => self.end_lookup_as_miss(state, shared, lookup),
-                }
-            }
-            PartialReply::BatchFound {
-                id,
-                generation,
                 key,
                 fresh,
                 age,
             } => {
-                if let Some(bytes) = body {
-                    let received = ReceivedEntry { bytes, fresh, age };
-                    self.handle_batch_entry(state, shared, (id, generation), &key, received, now);
+                let received = body.map(|bytes| ReceivedEntry { bytes, fresh, age });
+                let reply = (id, generation);
+                match key {
+                    Some(key) => self.handle_batch_entry(state, shared, reply, &key, received, now),
+                    None => self.handle_found(state, shared, reply, received, now),
                 }
             }
             PartialReply::Admin { id, status } => {
@@ -193,6 +142,33 @@ impl OwnerLink {
         }
     }
 
+    fn handle_found(
+        &self,
+        state: &mut LinkState,
+        shared: &ProcessCacheState,
+        (id, generation): (u32, u64),
+        received: Option<ReceivedEntry>,
+        now: u64,
+    ) {
+        let Some((lookup, due)) = take_lookup(state, id) else {
+            return;
+        };
+        // it may be what was purged in the meantime
+        if generation < self.purge_generation() {
+            return self.queue_lookup(state, shared, lookup, due);
+        }
+        let entry = received.and_then(|received| {
+            accept_received_entry(shared, &self.chains, &lookup.key, received, now)
+        });
+        match entry {
+            Some(entry) => {
+                let answer = FlightOutcome::Answer(entry);
+                shared.wake_waiters(shared.flights.finish_flight(lookup.token, answer));
+            }
+            None => self.end_lookup_as_miss(state, shared, lookup),
+        }
+    }
+
     fn handle_missing(
         &self,
         state: &mut LinkState,
@@ -204,9 +180,9 @@ impl OwnerLink {
         if let Some(OwnerJob::TimedOut(key)) = state.jobs.open_job(id).map(|open| &open.job) {
             let key = *key;
             state.jobs.remove_job(id);
-            if is_granted {
-                let background = &mut state.background;
-                keep_or_release_late_lease(shared, key, |key| background.push_release(key));
+            // it belongs to the flight of the key, if there is one
+            if is_granted && !shared.flights.record_flight_lease(&key) {
+                state.background.push_release(key);
             }
             return;
         }
@@ -237,9 +213,12 @@ impl OwnerLink {
         shared: &ProcessCacheState,
         (id, generation): (u32, u64),
         key: &CacheKey,
-        received: ReceivedEntry,
+        received: Option<ReceivedEntry>,
         now: u64,
     ) {
+        let Some(received) = received else {
+            return;
+        };
         let known = self.purge_generation();
         let Some(open) = state.jobs.open_job(id) else {
             return;
@@ -280,6 +259,29 @@ impl OwnerLink {
             shared.wake_waiters([waiter]);
         }
     }
+}
+
+/// Returns a reply with an entry without its first part, that part, and the length of the whole.
+fn begin_found_reply(
+    id: u32,
+    generation: u64,
+    key: Option<CacheKey>,
+    entry: FoundEntry,
+) -> (PartialReply, MessageBody, u64) {
+    let FoundEntry {
+        fresh,
+        age,
+        total,
+        bytes,
+    } = entry;
+    let reply = PartialReply::Found {
+        id,
+        generation,
+        key,
+        fresh,
+        age,
+    };
+    (reply, bytes, total)
 }
 
 /// Removes a lookup that was replied to. Returns it with the time at which it would have failed, or

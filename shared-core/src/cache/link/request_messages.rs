@@ -1,16 +1,14 @@
 //! Requests as messages of the next frame.
 
-use super::background_queue::{QueuedStore, StoreInParts};
+use super::background_queue::QueuedStore;
 use super::jobs::{LookupJob, OwnerJob};
+use super::outgoing_store::OutgoingStore;
 use super::{LinkState, OwnerLink};
-use crate::cache::entry::wire::EncodedEntry;
-use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
-use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest, StoreRequest};
+use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest};
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::ProcessCacheState;
-use crate::cache::CacheKey;
 use crate::time_constants::purge_timeout;
 
 /// Duration of the requested leases in milliseconds: some calls take a node that long. A lease ends
@@ -64,7 +62,6 @@ impl OwnerLink {
             self.append_jobs(state, shared, &mut frame, now);
         }
         if state.session.is_open() {
-            append_part(state, &mut frame);
             append_stores(state, &mut frame, now);
         }
         (frame.message_count() > 0).then_some(frame)
@@ -152,72 +149,35 @@ impl OwnerLink {
         self.append_jobs(state, shared, &mut frame, now);
         state.jobs.restore_unsent_jobs(delayed);
         while state.session.is_open() && frame.has_room() {
-            let Some(store) = state.background.pop_store_of_length(false) else {
+            let Some(mut store) = state.take_store(|store| !store.is_long(), now) else {
                 break;
             };
-            append_whole_store(state, &mut frame, store, now);
+            if !store.append_all(&mut frame) {
+                state.background.push_release(store.key);
+            }
         }
         (frame.message_count() > 0).then_some(frame)
     }
 }
 
-/// A long entry that is sent in a callout of its own.
-pub(super) struct BulkStore {
-    pub(super) key: CacheKey,
-    /// Messages of the entry; `None`: it has expired, or memory is refused.
-    pub(super) frame: Option<OutgoingFrame>,
-}
-
 impl LinkState {
-    /// Takes the oldest long entry.
-    pub(super) fn take_bulk_store(&mut self, now: u64) -> Option<BulkStore> {
-        let store = self.background.pop_store_of_length(true)?;
-        let key = store.key;
-        let frame = OutgoingFrame::for_callout().and_then(|mut frame| {
-            let messages = store_message(store, self.jobs.next_id(), now)?;
-            append_messages_of_store(&mut frame, messages).then_some(frame)
-        });
-        Some(BulkStore { key, frame })
-    }
-}
-
-/// Appends all parts of an entry. The lease of one that can't be sent is released.
-fn append_whole_store(
-    state: &mut LinkState,
-    frame: &mut OutgoingFrame,
-    store: QueuedStore,
-    now: u64,
-) {
-    let key = store.key;
-    let messages = store_message(store, state.jobs.next_id(), now);
-    if !messages.is_some_and(|messages| append_messages_of_store(frame, messages)) {
-        state.background.push_release(key);
-    }
-}
-
-fn append_messages_of_store(
-    frame: &mut OutgoingFrame,
-    (first, in_parts): (ProcessMessage, Option<StoreInParts>),
-) -> bool {
-    let mut is_appended = LinkState::append(frame, &first);
-    if let Some(mut store) = in_parts {
-        let total = store.body.byte_length();
-        while is_appended && store.sent < total {
-            let end = total.min(store.sent + MAX_BODY_BYTES);
-            let part = store.body.slice_body(store.sent..end);
-            is_appended = part.is_some_and(|bytes| {
-                LinkState::append(
-                    frame,
-                    &ProcessMessage::Chunk {
-                        id: store.id,
-                        bytes,
-                    },
-                )
-            });
-            store.sent = end;
+    /// Takes the oldest entry to be stored that `is_wanted`. The leases of those that have expired
+    /// are released.
+    pub(super) fn take_store(
+        &mut self,
+        is_wanted: impl Fn(&QueuedStore) -> bool,
+        now: u64,
+    ) -> Option<OutgoingStore> {
+        loop {
+            let store = self.background.pop_store(&is_wanted)?;
+            let key = store.key;
+            let outgoing = OutgoingStore::new(store, self.jobs.next_id(), now);
+            if outgoing.is_some() {
+                return outgoing;
+            }
+            self.background.push_release(key);
         }
     }
-    is_appended
 }
 
 fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {
@@ -252,83 +212,20 @@ fn append_releases(state: &mut LinkState, frame: &mut OutgoingFrame) {
     }
 }
 
-/// Appends the entries to be stored, up to the first one that has to be sent in parts. If an entry
-/// can't be sent, its lease is released.
+/// Appends the entries to be stored, until one is so long that it is sent in parts: each frame has one
+/// part, so that requests go between them. The lease of an entry that can't be sent is released, and
+/// the owner drops what it has of it.
 fn append_stores(state: &mut LinkState, frame: &mut OutgoingFrame, now: u64) {
-    while frame.has_room() && state.store_in_parts.is_none() {
-        let Some(store) = state.background.pop_store() else {
+    while frame.has_room() {
+        let begun = state.store_in_parts.take();
+        let Some(mut store) = begun.or_else(|| state.take_store(|_| true, now)) else {
             return;
         };
-        let key = store.key;
-        let id = state.jobs.next_id();
-        let is_appended = store_message(store, id, now).is_some_and(|(message, in_parts)| {
-            state.store_in_parts = in_parts;
-            LinkState::append(frame, &message)
-        });
-        if !is_appended {
-            state.store_in_parts = None;
-            state.background.push_release(key);
+        if !store.append_next(frame) {
+            state.background.push_release(store.key);
+        } else if !store.is_sent() {
+            state.store_in_parts = Some(store);
+            return;
         }
-    }
-}
-
-/// Returns the message that stores an entry, and what has to follow it. Returns `None` if the entry
-/// has expired, or memory is refused.
-fn store_message(
-    store: QueuedStore,
-    id: u32,
-    now: u64,
-) -> Option<(ProcessMessage, Option<StoreInParts>)> {
-    let about_entry = store.entry.response_metadata();
-    let fresh = about_entry.expires_at.checked_sub(now)?;
-    let age = now.saturating_sub(about_entry.requested_at);
-    let body = MessageBody::from(EncodedEntry::from_entry(&store.entry)?);
-    let total = body.byte_length();
-    let (id, entry, in_parts) = if total <= MAX_BODY_BYTES {
-        (0, body, None)
-    } else {
-        let first = body.slice_body(0..MAX_BODY_BYTES)?;
-        let rest = StoreInParts {
-            id,
-            key: store.key,
-            body,
-            sent: MAX_BODY_BYTES,
-        };
-        (id, first, Some(rest))
-    };
-    let message = ProcessMessage::Store(Box::new(StoreRequest {
-        id,
-        key: store.key,
-        about: *store.about,
-        fresh,
-        age,
-        if_final: store.if_final,
-        total: total as u64,
-        entry,
-    }));
-    Some((message, in_parts))
-}
-
-/// Appends the next part of a long entry. Each frame has one, so that requests go between them.
-fn append_part(state: &mut LinkState, frame: &mut OutgoingFrame) {
-    if !frame.has_room() {
-        return;
-    }
-    let Some(store) = &mut state.store_in_parts else {
-        return;
-    };
-    let end = store.body.byte_length().min(store.sent + MAX_BODY_BYTES);
-    let part = store.body.slice_body(store.sent..end);
-    let id = store.id;
-    let is_appended =
-        part.is_some_and(|bytes| LinkState::append(frame, &ProcessMessage::Chunk { id, bytes }));
-    store.sent = end;
-    if !is_appended {
-        // the owner drops what it has of the entry when the lease is released
-        let key = store.key;
-        state.store_in_parts = None;
-        state.background.push_release(key);
-    } else if end == store.body.byte_length() {
-        state.store_in_parts = None;
     }
 }

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::background_queue::QueuedStore;
-use super::found_entries::resolve_lookup_as_miss;
 use super::jobs::{LookupJob, OwnerJob};
 use super::{purge, LinkState, OwnerAdminReply, OwnerLink, STATUS_TIMEOUT_MS};
 use crate::cache::chain::{NamespaceChains, ShownBlock};
@@ -12,7 +11,7 @@ use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
-use crate::cache::process::flights::FlightLeadership;
+use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
@@ -43,7 +42,6 @@ impl OwnerClient for OwnerLink {
         &self,
         key: CacheKey,
         token: FlightLeadership,
-        _namespace: &CacheNamespace,
         leases: bool,
         skips_wait: bool,
         now: u64,
@@ -75,7 +73,6 @@ impl OwnerClient for OwnerLink {
     fn lookup_batch_at_owner(
         &self,
         mut keys: Vec<CacheKey>,
-        _: &CacheNamespace,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool {
@@ -120,12 +117,8 @@ impl OwnerClient for OwnerLink {
         };
         let mut state = lock_ignoring_poison(&self.state);
         if state.session.is_open() {
-            state.background.push_store(QueuedStore {
-                key,
-                entry,
-                about: Box::new(about),
-                if_final,
-            });
+            let store = QueuedStore::new(key, entry, Box::new(about), if_final);
+            state.background.push_store(store);
             self.wake_driver();
         }
     }
@@ -240,17 +233,25 @@ impl OwnerLink {
         }
     }
 
-    /// Ends a lookup without an entry.
+    /// Ends a lookup without an entry: the node is queried. Leases that nobody needs any more are
+    /// released.
     pub(super) fn end_lookup_as_miss(
         &self,
         state: &mut LinkState,
         shared: &ProcessCacheState,
         lookup: LookupJob,
     ) {
-        let background = &mut state.background;
-        resolve_lookup_as_miss(shared, lookup.token, lookup.leases, |key| {
-            background.push_release(key);
-        });
+        let flights = &shared.flights;
+        if lookup.leases {
+            shared.wake_waiters(flights.hand_over_leadership(lookup.token));
+            shared.wake_waiters(flights.take_released_batches());
+        } else {
+            let outcome = FlightOutcome::NotShareable;
+            shared.wake_waiters(flights.finish_flight(lookup.token, outcome));
+        }
+        for key in flights.take_returnable_leases() {
+            state.background.push_release(key);
+        }
     }
 }
 

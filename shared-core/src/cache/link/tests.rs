@@ -301,7 +301,7 @@ impl LinkTestHost {
                     .unwrap();
                 if let Err(token) = self
                     .link()
-                    .lookup_at_owner(KEY, token, &SPACE, leases, false, self.now)
+                    .lookup_at_owner(KEY, token, leases, false, self.now)
                 {
                     self.shared.hand_over_flight(token);
                 }
@@ -323,7 +323,7 @@ impl LinkTestHost {
                 .follow_own_flight(&token, test_waiter(usize::from(n)))
                 .unwrap();
             self.link()
-                .lookup_at_owner([n; 32], token, &SPACE, true, false, self.now)
+                .lookup_at_owner([n; 32], token, true, false, self.now)
                 .unwrap();
         }
         self.run();
@@ -331,9 +331,7 @@ impl LinkTestHost {
 
     fn look_up_batch(&mut self, keys: &[CacheKey], waiter: usize) {
         let (keys, waiter) = (keys.to_vec(), test_waiter(waiter));
-        assert!(self
-            .link()
-            .lookup_batch_at_owner(keys, &SPACE, waiter, self.now));
+        assert!(self.link().lookup_batch_at_owner(keys, waiter, self.now));
         self.run();
     }
 

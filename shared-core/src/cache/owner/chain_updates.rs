@@ -7,7 +7,7 @@ use super::state::OwnerTables;
 use super::tracker::ChainIdentity;
 use crate::cache::chain::{ChainChange, ChainState, HeightUnit, ShownBlock};
 use crate::cache::entry::store_attributes::PurgeScope;
-use crate::cache::owner_event::OwnerEvent;
+use crate::cache::owner_protocol::owner_message::SessionEvent;
 use crate::cache::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
@@ -151,43 +151,22 @@ impl Owner {
         }
     }
 
-    /// Returns the state of a chain as it was last published to all processes, and its number,
-    /// which grows with each publication and beyond the numbers of an earlier owner. `None` if the
-    /// chain is not followed.
-    pub fn published_chain_state(&self, namespace: &CacheNamespace) -> Option<(u64, ChainState)> {
-        let chain = self.chains.get(namespace)?;
-        // first: a change in the meantime has another number
-        let number = lock_ignoring_poison(&self.shared)
-            .published_numbers
-            .get(namespace)
-            .copied()?;
-        Some((number, chain.copy_chain_state()))
-    }
-
     /// Returns the highest head that the node of a chain, or a response to a client, has shown;
     /// `None` if the chain is not followed.
     pub fn highest_head_of_chain(&self, namespace: &CacheNamespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.copy_chain_state().seen)
     }
 
-    /// Queues the present state of a chain for the event streams of all processes, under a new
-    /// number.
+    /// Queues the present state of a chain for all processes.
     pub(super) fn queue_chain_state_event(
         &self,
         shared: &mut OwnerTables,
         namespace: &CacheNamespace,
     ) {
         if let Some(chain) = self.chains.get(namespace) {
-            let state = Box::new(chain.copy_chain_state());
-            // epochs of owners differ, and count microseconds
-            let number = shared
-                .published_numbers
-                .entry(*namespace)
-                .or_insert(state.epoch);
-            *number += 1;
-            shared.processes.publish_event_to_all(&OwnerEvent::Chain {
+            shared.processes.publish_event_to_all(&SessionEvent::Chain {
                 namespace: *namespace,
-                state,
+                state: Box::new(chain.copy_chain_state()),
             });
         }
     }

@@ -6,9 +6,8 @@
 //! CPU is left to a message.
 
 use super::clock::ClockReading;
-use super::leases::LeaseDecision;
 use super::processes::OwnerClientName;
-use super::session_lookups::INLINE_CHECK_BYTES;
+use super::session_lookups::CheckedHit;
 use super::session_tasks::StoredSessionEntry;
 use super::state::{Owner, OwnerHit, OwnerMemoryLookupResult, OwnerTables};
 use crate::cache::owner_protocol::owner_message::LeaseReply;
@@ -49,7 +48,14 @@ impl Owner {
     ) -> Option<DirectLookupReply> {
         let generation = self.owner_store.purge_generation();
         let hit = match self.lookup_without_disk_wait(key, now) {
-            OwnerMemoryLookupResult::Found(hit) => self.checked_hit(key, hit)?,
+            OwnerMemoryLookupResult::Found(hit) => match self.check_short_hit(key, hit) {
+                CheckedHit::Valid(hit) => Some(hit),
+                CheckedHit::Invalid => None,
+                CheckedHit::Unchecked(hit) => {
+                    return_store_write(Some(&hit));
+                    return None;
+                }
+            },
             OwnerMemoryLookupResult::Missing => None,
             OwnerMemoryLookupResult::QueryStore => return None,
         };
@@ -61,34 +67,12 @@ impl Owner {
         let found = match (hit, lease) {
             (Some(hit), _) => Ok(hit),
             (None, None) => Err(LeaseReply::NoLease),
-            (None, Some(time)) => {
-                match self.acquire_lease_locked(&mut shared, key, &process, time, now) {
-                    Ok(LeaseDecision::Granted) => Err(LeaseReply::Granted),
-                    Ok(LeaseDecision::Pending) => Err(LeaseReply::Pending),
-                    Ok(LeaseDecision::Full) => Err(LeaseReply::Full),
-                    Err(hit) if hit.kept.length_if_unchecked().is_none() => Ok(hit),
-                    // the next lookup finds the entry and checks it
-                    Err(_) => Err(LeaseReply::NoLease),
-                }
-            }
+            (None, Some(time)) => match self.acquire_lease(&mut shared, key, &process, time, now) {
+                Ok(lease) => Err(lease),
+                Err(hit) => Ok(hit),
+            },
         };
         Some(DirectLookupReply { generation, found })
-    }
-
-    /// Returns the form of a found entry that may be sent; the inner `None` if the entry is invalid.
-    /// Returns `None` if the check takes too long for a direct call.
-    fn checked_hit(&self, key: &CacheKey, mut hit: OwnerHit) -> Option<Option<OwnerHit>> {
-        match hit.kept.length_if_unchecked() {
-            Some(length) if length > INLINE_CHECK_BYTES => {
-                return_store_write(Some(&hit));
-                None
-            }
-            Some(_) => Some(self.check_entry_strictly(key, &hit.kept).map(|checked| {
-                hit.kept = checked;
-                hit
-            })),
-            None => Some(Some(hit)),
-        }
     }
 
     /// Stores an entry that the process of the session with this number has fetched, and ends its
@@ -107,7 +91,7 @@ impl Owner {
         let Some(process) = process.filter(|_| self.memory_fits_entry(body.len())) else {
             return DirectStoreResult::NotHandled;
         };
-        match self.store_session_entry(&process, store, body, now) {
+        match self.store_fetched_entry(Some(&process), store, body, now) {
             Ok(stored) => DirectStoreResult::Stored(stored),
             Err(_) => DirectStoreResult::Refused,
         }

@@ -15,19 +15,8 @@ use std::collections::hash_map::Entry;
 use std::collections::BTreeSet;
 
 use super::processes::OwnerClientName;
+use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::CacheKey;
-
-/// The owner's decision about a process that missed a key: it fetches the key with a lease, waits
-/// for the holder of the lease, or fetches without one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseDecision {
-    /// Fetch from the node; then put the entry, or release the lease.
-    Granted,
-    /// Wait for an event: another process fetches from the node.
-    Pending,
-    /// Fetch from the node without a lease: the maximum number of leases is reached.
-    Full,
-}
 
 /// The key of a lease that has ended, and the processes to notify because they wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +63,11 @@ impl LeaseTable {
         key: CacheKey,
         process: &OwnerClientName,
         ends: u64,
-    ) -> LeaseDecision {
+    ) -> LeaseReply {
         let most = self.most;
         let count = self.leases.len();
         match self.leases.entry(key) {
-            Entry::Vacant(_) if count >= most => return LeaseDecision::Full,
+            Entry::Vacant(_) if count >= most => return LeaseReply::Full,
             Entry::Vacant(vacant) => {
                 vacant.insert(GrantedLease {
                     holder: process.clone(),
@@ -92,14 +81,14 @@ impl LeaseTable {
                     if !lease.waiters.contains(process) {
                         lease.waiters.push(process.clone());
                     }
-                    return LeaseDecision::Pending;
+                    return LeaseReply::Pending;
                 }
                 self.ends.remove(&(lease.ends, key));
                 lease.ends = ends;
             }
         }
         self.ends.insert((ends, key));
-        LeaseDecision::Granted
+        LeaseReply::Granted
     }
 
     /// Ends the lease of `key` if `process` has it, and returns the processes to notify.
@@ -175,15 +164,15 @@ mod tests {
         let mut leases = LeaseTable::new(1);
         assert_eq!(
             leases.acquire_lease(KEY, &name("a"), 100),
-            LeaseDecision::Granted
+            LeaseReply::Granted
         );
         assert_eq!(
             leases.acquire_lease([8; 32], &name("a"), 100),
-            LeaseDecision::Full
+            LeaseReply::Full
         );
         assert_eq!(
             leases.acquire_lease(KEY, &name("b"), 100),
-            LeaseDecision::Pending
+            LeaseReply::Pending
         );
     }
 
@@ -232,15 +221,15 @@ mod tests {
                             let lease = leases.acquire_lease([key; 32], &process(index), now + time);
                             match model.get_mut(&key) {
                                 None => {
-                                    prop_assert_eq!(lease, LeaseDecision::Granted);
+                                    prop_assert_eq!(lease, LeaseReply::Granted);
                                     model.insert(key, (index, now + time, vec![]));
                                 }
                                 Some((holder, ends, _)) if *holder == index => {
-                                    prop_assert_eq!(lease, LeaseDecision::Granted);
+                                    prop_assert_eq!(lease, LeaseReply::Granted);
                                     *ends = now + time;
                                 }
                                 Some((_, _, waiters)) => {
-                                    prop_assert_eq!(lease, LeaseDecision::Pending);
+                                    prop_assert_eq!(lease, LeaseReply::Pending);
                                     if !waiters.contains(&index) {
                                         waiters.push(index);
                                     }

@@ -17,7 +17,7 @@ pub(super) struct PolledReplies {
 /// A reply with its chunks, which are sent in one frame.
 #[derive(Debug)]
 pub(super) struct PolledReply {
-    messages: Vec<OwnerMessage>,
+    pub(super) messages: Vec<OwnerMessage>,
     pub(super) body_bytes: usize,
 }
 
@@ -93,27 +93,23 @@ pub(super) fn append_reply(
     Ok(())
 }
 
-/// Appends the late reply with a number, which is complete or absent.
+/// Appends the late reply with a number, which consists of `messages` messages, or nothing of it if
+/// it does not fit.
 pub(super) fn append_late_reply(
     polled: Option<&PolledReplies>,
     number: u64,
+    messages: u16,
     frame: &mut OutgoingFrame,
 ) -> Result<(), SessionFrameEnd> {
-    let late = polled.into_iter().flat_map(|polled| &polled.late);
-    let reply = late
-        .filter(|(late, _)| *late == number)
-        .map(|(_, reply)| reply)
-        .next();
-    let (count, body_bytes) =
-        reply.map_or((0, 0), |reply| (reply.messages.len(), reply.body_bytes));
-    if !frame.has_room_for(count + 1, body_bytes) {
+    let mut late = polled.into_iter().flat_map(|polled| &polled.late);
+    let reply = late.find(|(late, _)| *late == number);
+    let body_bytes = reply.map_or(0, |(_, reply)| reply.body_bytes);
+    if !frame.has_room_for(usize::from(messages) + 1, body_bytes) {
         return Err(SessionFrameEnd::Full);
     }
-    let event = SessionEvent::LateReply {
-        messages: u16::try_from(count).unwrap_or(u16::MAX),
-    };
+    let event = SessionEvent::LateReply { messages };
     OwnerMessage::Event { number, event }.append_to_frame(frame)?;
-    for message in reply.iter().flat_map(|reply| &reply.messages) {
+    for message in reply.iter().flat_map(|(_, reply)| &reply.messages) {
         message.append_to_frame(frame)?;
     }
     Ok(())

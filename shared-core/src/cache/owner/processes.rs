@@ -1,47 +1,34 @@
-//! The processes with an event stream or a session: their queued events, their send leases, and the
-//! completion of purges.
+//! The processes with a session: their queued events, their send leases, and the completion of
+//! purges.
 //!
-//! A send lease starts when its event is *taken* for sending, never when it is queued: a process
-//! that reads nothing receives no lease, so a purge waits for it for at most [`memory_lease`],
-//! whatever is queued in between.
+//! A send lease starts when its message is *taken* for sending: a process that reads nothing
+//! receives no lease, so a purge waits for it for at most [`memory_lease`], whatever is queued in
+//! between.
 
 use crate::hash_keys::HashMap;
 use std::collections::BTreeMap;
 
 use super::event_queue::OwnerEventQueue;
-pub use super::event_queue::QueuedEvent;
-use crate::cache::owner_event::OwnerEvent;
 pub use crate::cache::owner_protocol::client_name::OwnerClientName;
+use crate::cache::owner_protocol::owner_message::SessionEvent;
 use crate::cache::CacheKey;
 use crate::time_constants::{memory_lease, memory_lease_renewal, predecessor_lease};
 
-/// Maximum number of events that a stream may lag behind. Beyond it the stream is closed: the
-/// `hello` of the process's next stream shows what it has missed.
+/// Maximum number of events of a session that are not acknowledged. Beyond it the session is closed.
 const MAX_QUEUED_EVENTS: usize = 16_384;
 
 /// Maximum number of processes at a time.
 const MAX_PROCESSES: usize = 1_024;
 
-/// The identity of one event stream from the owner to a process; identities are not reused.
+/// The identity of a session of the owner; identities are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerEventStreamId(u64);
+pub struct OwnerSessionId(u64);
 
-impl OwnerEventStreamId {
-    /// Number of the stream among all streams of this owner, from 0 on.
-    pub fn stream_number(self) -> u64 {
+impl OwnerSessionId {
+    /// Number of the session among all sessions of this owner, from 0 on.
+    pub(super) fn index(self) -> u64 {
         self.0
     }
-}
-
-/// The next action of the owner's server on the event stream of one process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnerEventStreamAction {
-    /// Send this event, and call again.
-    Event(OwnerEvent),
-    /// Send nothing before this time (monotonic milliseconds), unless the stream is woken.
-    Idle(u64),
-    /// Close the stream: a newer one has replaced it, or it lags too far behind.
-    Close,
 }
 
 /// A send lease of a session.
@@ -55,7 +42,7 @@ pub struct GrantedSendLease {
     pub generation: u64,
 }
 
-/// The error of an event stream that is refused because too many processes are connected.
+/// The error of a session that is refused because too many processes are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyProcesses;
 
@@ -68,21 +55,20 @@ pub struct NoSuchPurge;
 #[derive(Debug, Default)]
 pub struct ProcessTable {
     by_name: HashMap<OwnerClientName, KnownProcess>,
-    streams: HashMap<OwnerEventStreamId, OwnerClientName>,
-    next_stream: u64,
-    woken: Vec<OwnerEventStreamId>,
+    sessions: HashMap<OwnerSessionId, OwnerClientName>,
+    next_session: u64,
+    woken: Vec<OwnerSessionId>,
     purge_generation: u64,
     /// End of the time in which processes may have a send lease of an earlier owner.
     grace: u64,
     purges: BTreeMap<u64, PendingPurge>,
 }
 
-/// A connected or recently connected process: its stream, its queued events and its send lease.
+/// A connected or recently connected process: its session, its queued events and its send lease.
 #[derive(Debug, Default)]
 struct KnownProcess {
-    stream: Option<OwnerEventStreamId>,
-    greeted: bool,
-    /// Number of the last session request; 0 before the first.
+    session: Option<OwnerSessionId>,
+    /// Number of the last session request.
     attempt: u32,
     queue: OwnerEventQueue,
     /// Time at which the next send lease is due.
@@ -130,94 +116,53 @@ impl ProcessTable {
         self.purge_generation
     }
 
-    /// Opens an event stream for a process, and closes its present one.
+    /// Opens a session for a process with the number of its request, and closes its present one.
     ///
     /// # Errors
     /// [`TooManyProcesses`].
-    pub fn open_process_event_stream(
+    pub fn open_session(
         &mut self,
         name: &OwnerClientName,
+        attempt: u32,
         now: u64,
-    ) -> Result<OwnerEventStreamId, TooManyProcesses> {
+    ) -> Result<OwnerSessionId, TooManyProcesses> {
         self.remove_processes_past_lease(now);
         if self.by_name.len() >= MAX_PROCESSES && !self.by_name.contains_key(name) {
             return Err(TooManyProcesses);
         }
-        let stream = OwnerEventStreamId(self.next_stream);
-        self.next_stream += 1;
+        let session = OwnerSessionId(self.next_session);
+        self.next_session += 1;
         let process = self.by_name.entry(name.clone()).or_insert(KnownProcess {
             due: now,
             ..KnownProcess::default()
         });
-        let former = process.stream.replace(stream);
-        process.greeted = false;
+        let former = process.session.replace(session);
+        process.attempt = attempt;
         process.queue = OwnerEventQueue::default();
         if let Some(former) = former {
-            self.streams.remove(&former);
+            self.sessions.remove(&former);
             self.woken.push(former);
         }
-        self.streams.insert(stream, name.clone());
-        Ok(stream)
+        self.sessions.insert(session, name.clone());
+        Ok(session)
     }
 
-    /// Whether a process is connected: it has an open event stream.
+    /// Whether a process is connected: it has an open session.
     pub fn is_process_connected(&self, name: &OwnerClientName) -> bool {
         self.by_name
             .get(name)
-            .is_some_and(|process| process.stream.is_some())
+            .is_some_and(|process| process.session.is_some())
     }
 
-    /// Closes an event stream that has ended, and returns its process unless that has a newer
-    /// stream. The send lease continues: the process may not have noticed.
-    pub fn close_process_event_stream(
-        &mut self,
-        stream: OwnerEventStreamId,
-    ) -> Option<OwnerClientName> {
-        let name = self.streams.remove(&stream)?;
+    /// Closes a session that has ended, and returns its process unless that has a newer session.
+    /// The send lease continues: the process may not have noticed.
+    pub fn close_session(&mut self, session: OwnerSessionId) -> Option<OwnerClientName> {
+        let name = self.sessions.remove(&session)?;
         if let Some(process) = self.by_name.get_mut(&name) {
-            process.stream = None;
+            process.session = None;
             process.queue = OwnerEventQueue::default();
         }
         Some(name)
-    }
-
-    /// Takes the next action on a process's event stream: an event to send, `hello` and renewed
-    /// send leases included, the time to wait, or the end.
-    pub fn next_event_stream_action(
-        &mut self,
-        stream: OwnerEventStreamId,
-        now: u64,
-    ) -> OwnerEventStreamAction {
-        let generation = self.purge_generation;
-        let Some(process) = self
-            .streams
-            .get(&stream)
-            .and_then(|name| self.by_name.get_mut(name))
-        else {
-            return OwnerEventStreamAction::Close;
-        };
-        if process.queue.event_count() > MAX_QUEUED_EVENTS {
-            return OwnerEventStreamAction::Close;
-        }
-        if process.greeted {
-            if let Some(event) = process.queue.pop_first_event() {
-                return OwnerEventStreamAction::Event(event);
-            }
-            if now < process.due {
-                return OwnerEventStreamAction::Idle(process.due);
-            }
-        }
-        let until = now.saturating_add(memory_lease());
-        process.until = until;
-        process.due = now.saturating_add(memory_lease_renewal());
-        OwnerEventStreamAction::Event(if process.greeted {
-            OwnerEvent::Lease { generation, until }
-        } else {
-            process.greeted = true;
-            // the generation in `hello` covers it
-            process.queue.remove_purges();
-            OwnerEvent::Hello { generation, until }
-        })
     }
 
     /// Whether a session request of a process is newer than the last one that was accepted. An
@@ -228,28 +173,17 @@ impl ProcessTable {
             .is_none_or(|process| attempt > process.attempt)
     }
 
-    /// Makes an event stream that was just opened the one of a session: its events are numbered,
-    /// and stay queued until they are acknowledged.
-    pub fn begin_session(&mut self, stream: OwnerEventStreamId, attempt: u32) {
-        if let Some(process) = self.process_of_stream(stream) {
-            process.greeted = true;
-            process.attempt = attempt;
-        }
-    }
-
     /// Whether a session is open: no newer one has replaced it, and its process acknowledges its
     /// events.
-    pub fn is_session_open(&self, session: OwnerEventStreamId) -> bool {
-        self.streams
-            .get(&session)
-            .and_then(|name| self.by_name.get(name))
+    pub fn is_session_open(&self, session: OwnerSessionId) -> bool {
+        self.process_of_session(session)
             .is_some_and(|process| process.queue.event_count() <= MAX_QUEUED_EVENTS)
     }
 
-    /// Returns the name of the process whose open session has this stream number.
-    pub(super) fn process_of_open_session(&self, stream_number: u64) -> Option<OwnerClientName> {
-        let session = OwnerEventStreamId(stream_number);
-        let name = self.streams.get(&session)?;
+    /// Returns the name of the process whose open session has this index.
+    pub(super) fn process_of_open_session(&self, index: u64) -> Option<OwnerClientName> {
+        let session = OwnerSessionId(index);
+        let name = self.sessions.get(&session)?;
         self.is_session_open(session).then(|| name.clone())
     }
 
@@ -257,25 +191,26 @@ impl ProcessTable {
     /// with its number.
     pub fn session_event_after(
         &self,
-        session: OwnerEventStreamId,
+        session: OwnerSessionId,
         number: u64,
-    ) -> Option<(u64, QueuedEvent)> {
-        let process = self.by_name.get(self.streams.get(&session)?)?;
-        let (number, event) = process.queue.event_after(number)?;
+    ) -> Option<(u64, SessionEvent)> {
+        let (number, event) = self
+            .process_of_session(session)?
+            .queue
+            .event_after(number)?;
         Some((number, event.clone()))
     }
 
     /// Whether a session has events after that number.
-    pub fn has_event_after(&self, session: OwnerEventStreamId, number: u64) -> bool {
-        let process = self.streams.get(&session);
-        let process = process.and_then(|name| self.by_name.get(name));
-        process.is_some_and(|process| process.queue.last_number() > number)
+    pub fn has_event_after(&self, session: OwnerSessionId, number: u64) -> bool {
+        self.process_of_session(session)
+            .is_some_and(|process| process.queue.last_number() > number)
     }
 
     /// Removes the events of a session up to `number`, which are in effect in its process, and
     /// acknowledges the purges among them. Returns `false` if there was no such event.
-    pub fn acknowledge_session_events(&mut self, session: OwnerEventStreamId, number: u64) -> bool {
-        let Some(name) = self.streams.get(&session) else {
+    pub fn acknowledge_session_events(&mut self, session: OwnerSessionId, number: u64) -> bool {
+        let Some(name) = self.sessions.get(&session) else {
             return true;
         };
         let Some(process) = self.by_name.get_mut(name) else {
@@ -290,34 +225,36 @@ impl ProcessTable {
         true
     }
 
-    /// Queues a reply among the events of a session, and returns its number; `None` if the session
-    /// was closed or is too far behind.
-    pub fn queue_late_reply(&mut self, session: OwnerEventStreamId) -> Option<u64> {
-        let process = self.process_of_stream(session)?;
+    /// Queues a late reply that consists of `messages` messages among the events of a session, and
+    /// returns its number; `None` if the session was closed or is too far behind.
+    pub fn queue_late_reply(&mut self, session: OwnerSessionId, messages: usize) -> Option<u64> {
+        let process = self.process_of_session_mut(session)?;
         if process.queue.event_count() > MAX_QUEUED_EVENTS {
             return None;
         }
-        process.queue.push_event(QueuedEvent::LateReply);
+        let messages = u16::try_from(messages).unwrap_or(u16::MAX);
+        process
+            .queue
+            .push_event(SessionEvent::LateReply { messages });
         let number = process.queue.last_number();
         self.woken.push(session);
         Some(number)
     }
 
     /// Time at which the next send lease of a session is due, in monotonic milliseconds.
-    pub fn next_send_lease_due(&self, session: OwnerEventStreamId) -> Option<u64> {
-        let process = self.by_name.get(self.streams.get(&session)?)?;
-        Some(process.due)
+    pub fn next_send_lease_due(&self, session: OwnerSessionId) -> Option<u64> {
+        Some(self.process_of_session(session)?.due)
     }
 
     /// Grants a send lease to the process of a session, which begins now. The lease names the last
     /// event of the session, which has to be in effect before the process uses the lease.
     pub fn grant_send_lease(
         &mut self,
-        session: OwnerEventStreamId,
+        session: OwnerSessionId,
         now: u64,
     ) -> Option<GrantedSendLease> {
         let generation = self.purge_generation;
-        let process = self.process_of_stream(session)?;
+        let process = self.process_of_session_mut(session)?;
         process.until = now.saturating_add(memory_lease());
         process.due = now.saturating_add(memory_lease_renewal());
         Some(GrantedSendLease {
@@ -327,22 +264,26 @@ impl ProcessTable {
         })
     }
 
-    fn process_of_stream(&mut self, stream: OwnerEventStreamId) -> Option<&mut KnownProcess> {
-        self.by_name.get_mut(self.streams.get(&stream)?)
+    fn process_of_session(&self, session: OwnerSessionId) -> Option<&KnownProcess> {
+        self.by_name.get(self.sessions.get(&session)?)
     }
 
-    /// Queues an event for one process, if it has an event stream.
-    pub fn queue_event_for_process(&mut self, name: &OwnerClientName, event: OwnerEvent) {
+    fn process_of_session_mut(&mut self, session: OwnerSessionId) -> Option<&mut KnownProcess> {
+        self.by_name.get_mut(self.sessions.get(&session)?)
+    }
+
+    /// Queues an event for one process, if it has a session.
+    pub fn queue_event_for_process(&mut self, name: &OwnerClientName, event: SessionEvent) {
         let Some(process) = self.by_name.get_mut(name) else {
             return;
         };
-        let Some(stream) = process.stream else {
+        let Some(session) = process.session else {
             return;
         };
         // one event more than allowed marks the excess
         if process.queue.event_count() <= MAX_QUEUED_EVENTS {
-            process.queue.push_event(QueuedEvent::Owner(event));
-            self.woken.push(stream);
+            process.queue.push_event(event);
+            self.woken.push(session);
         }
     }
 
@@ -363,12 +304,12 @@ impl ProcessTable {
                 untils,
             },
         );
-        self.publish_event_to_all(&OwnerEvent::Purge { generation, key });
+        self.publish_event_to_all(&SessionEvent::Purge { generation, key });
     }
 
-    /// Queues an event for every process that has an event stream.
-    pub fn publish_event_to_all(&mut self, event: &OwnerEvent) {
-        let names: Vec<OwnerClientName> = self.streams.values().cloned().collect();
+    /// Queues an event for every process that has a session.
+    pub fn publish_event_to_all(&mut self, event: &SessionEvent) {
+        let names: Vec<OwnerClientName> = self.sessions.values().cloned().collect();
         for name in names {
             self.queue_event_for_process(&name, event.clone());
         }
@@ -414,15 +355,15 @@ impl ProcessTable {
             .min()
     }
 
-    /// Takes the event streams on which events were queued since the last call, so that the server
-    /// wakes them.
-    pub fn take_notified_streams(&mut self) -> Vec<OwnerEventStreamId> {
+    /// Takes the sessions for which events were queued since the last call, so that the server wakes
+    /// them.
+    pub fn take_notified_sessions(&mut self) -> Vec<OwnerSessionId> {
         std::mem::take(&mut self.woken)
     }
 
-    /// Returns the names of the processes that have an event stream, in no order.
+    /// Returns the names of the processes that have a session, in no order.
     pub fn connected_process_names(&self) -> impl Iterator<Item = &OwnerClientName> {
-        self.streams.values()
+        self.sessions.values()
     }
 
     /// Whether some process may still send entries that a purge covers, as of the last
@@ -436,10 +377,10 @@ impl ProcessTable {
         self.purges.len()
     }
 
-    /// Removes processes without a stream whose send lease has ended.
+    /// Removes processes without a session whose send lease has ended.
     fn remove_processes_past_lease(&mut self, now: u64) {
         self.by_name
-            .retain(|_, process| process.stream.is_some() || process.until >= now);
+            .retain(|_, process| process.session.is_some() || process.until >= now);
     }
 }
 
@@ -462,66 +403,13 @@ mod tests {
         OwnerClientName::new(name).unwrap()
     }
 
-    /// Takes all events that a stream is to send now.
-    fn drain(
-        processes: &mut ProcessTable,
-        stream: OwnerEventStreamId,
-        now: u64,
-    ) -> Vec<OwnerEvent> {
-        let mut events = Vec::new();
-        while let OwnerEventStreamAction::Event(event) =
-            processes.next_event_stream_action(stream, now)
-        {
-            events.push(event);
-        }
-        events
-    }
-
-    fn hello(generation: u64, until: u64) -> OwnerEvent {
-        OwnerEvent::Hello { generation, until }
-    }
-
-    fn lease(generation: u64, until: u64) -> OwnerEvent {
-        OwnerEvent::Lease { generation, until }
-    }
-
     const TIME: u64 = 1_000;
-    const EVERY: u64 = 250;
 
     /// A time after the grace period of the start.
     const START: u64 = 10_000;
 
     fn started() -> ProcessTable {
         ProcessTable::new(5, START - TIME - 1)
-    }
-
-    #[test]
-    fn stream_starts_with_hello_and_renews_send_leases() {
-        let mut processes = started();
-        let stream = processes
-            .open_process_event_stream(&name("a"), START)
-            .unwrap();
-        assert_eq!(
-            drain(&mut processes, stream, START),
-            [hello(5, START + TIME)]
-        );
-        assert_eq!(
-            processes.next_event_stream_action(stream, START),
-            OwnerEventStreamAction::Idle(START + EVERY)
-        );
-        assert_eq!(
-            drain(&mut processes, stream, START + EVERY),
-            [lease(5, START + EVERY + TIME)]
-        );
-        processes.queue_event_for_process(&name("a"), OwnerEvent::Filled([1; 32]));
-        assert_eq!(processes.take_notified_streams(), [stream]);
-        assert_eq!(
-            drain(&mut processes, stream, START + 2 * EVERY),
-            [
-                OwnerEvent::Filled([1; 32]),
-                lease(5, START + 2 * EVERY + TIME)
-            ]
-        );
     }
 
     #[test]
@@ -542,57 +430,29 @@ mod tests {
     }
 
     #[test]
-    fn older_stream_of_a_process_is_closed_by_a_newer_one() {
+    fn session_that_acknowledges_nothing_is_closed_when_its_queue_is_full() {
         let mut processes = started();
-        let old = processes
-            .open_process_event_stream(&name("a"), START)
-            .unwrap();
-        let new = processes
-            .open_process_event_stream(&name("a"), START + 1)
-            .unwrap();
-        assert_eq!(processes.take_notified_streams(), [old]);
-        assert_eq!(
-            processes.next_event_stream_action(old, START + 1),
-            OwnerEventStreamAction::Close
-        );
-        assert_eq!(processes.close_process_event_stream(old), None);
-        assert_eq!(
-            drain(&mut processes, new, START + 1),
-            [hello(5, START + 1 + TIME)]
-        );
-    }
-
-    #[test]
-    fn stream_that_is_not_read_is_closed_when_its_queue_is_full() {
-        let mut processes = started();
-        let stream = processes
-            .open_process_event_stream(&name("a"), START)
-            .unwrap();
-        drain(&mut processes, stream, START);
-        for _ in 0..2 * MAX_QUEUED_EVENTS {
-            processes.queue_event_for_process(&name("a"), OwnerEvent::Filled([1; 32]));
+        let session = processes.open_session(&name("a"), 1, START).unwrap();
+        for _ in 0..MAX_QUEUED_EVENTS {
+            processes.queue_event_for_process(&name("a"), SessionEvent::Filled([1; 32]));
         }
-        assert_eq!(
-            processes.next_event_stream_action(stream, START),
-            OwnerEventStreamAction::Close
-        );
+        assert!(processes.is_session_open(session));
+        processes.queue_event_for_process(&name("a"), SessionEvent::Filled([1; 32]));
+        assert!(!processes.is_session_open(session));
+        assert_eq!(processes.queue_late_reply(session, 1), None);
+        assert_eq!(processes.take_notified_sessions().last(), Some(&session));
     }
 
     #[test]
     fn number_of_processes_is_limited() {
         let mut processes = started();
         for n in 0..MAX_PROCESSES {
-            processes
-                .open_process_event_stream(&name(&format!("p{n}")), START)
-                .unwrap();
+            let process = name(&format!("p{n}"));
+            processes.open_session(&process, 1, START).unwrap();
         }
-        assert_eq!(
-            processes.open_process_event_stream(&name("q"), START),
-            Err(TooManyProcesses)
-        );
-        assert!(processes
-            .open_process_event_stream(&name("p7"), START)
-            .is_ok());
+        let refused = processes.open_session(&name("q"), 1, START);
+        assert_eq!(refused, Err(TooManyProcesses));
+        assert!(processes.open_session(&name("p7"), 2, START).is_ok());
     }
 
     mod sequences {
@@ -604,9 +464,10 @@ mod tests {
         enum ProcessStep {
             Arrive(u8),
             Leave(u8),
-            /// The process reads one event, and applies it.
+            /// The process reads one event and applies it, or a send lease.
             Read(u8),
-            Acknowledge(u8),
+            /// The process acknowledges its last event, or a generation.
+            Acknowledge(u8, bool),
             Purge,
             Pass(u64),
         }
@@ -617,7 +478,7 @@ mod tests {
                 2 => process.clone().prop_map(ProcessStep::Arrive),
                 1 => process.clone().prop_map(ProcessStep::Leave),
                 6 => process.clone().prop_map(ProcessStep::Read),
-                4 => process.prop_map(ProcessStep::Acknowledge),
+                4 => (process, any::<bool>()).prop_map(|(process, by_event)| ProcessStep::Acknowledge(process, by_event)),
                 2 => Just(ProcessStep::Purge),
                 4 => (1..400u64).prop_map(ProcessStep::Pass),
             ]
@@ -625,9 +486,11 @@ mod tests {
 
         /// A process that follows the protocol: it may send its entries during its send lease, and
         /// removes them at a purge.
-        #[derive(Default)]
+        #[derive(Clone, Copy, Default)]
         struct ProcessModel {
-            stream: Option<OwnerEventStreamId>,
+            session: Option<OwnerSessionId>,
+            /// Number of the last event that is in effect.
+            applied: u64,
             until: u64,
             knows: u64,
         }
@@ -643,38 +506,53 @@ mod tests {
                 // purges that are not complete, and the end of each process's send lease
                 let mut begun: Vec<(u64, [u64; 3])> = Vec::new();
                 let mut generation = 5;
+                let mut attempt = 0;
                 for step in steps {
                     match step {
                         ProcessStep::Arrive(n) => {
-                            let stream = processes.open_process_event_stream(&name(&format!("p{n}")), now).unwrap();
-                            models[n as usize].stream = Some(stream);
+                            attempt += 1;
+                            let session = processes.open_session(&name(&format!("p{n}")), attempt, now).unwrap();
+                            let model = &mut models[n as usize];
+                            model.session = Some(session);
+                            model.applied = 0;
+                            // as of the message that the session is open
+                            model.knows = generation;
                         }
                         ProcessStep::Leave(n) => {
-                            if let Some(stream) = models[n as usize].stream.take() {
-                                processes.close_process_event_stream(stream);
+                            if let Some(session) = models[n as usize].session.take() {
+                                processes.close_session(session);
                             }
                         }
                         ProcessStep::Read(n) => {
                             let model = &mut models[n as usize];
-                            let Some(stream) = model.stream else { continue };
-                            match processes.next_event_stream_action(stream, now) {
-                                OwnerEventStreamAction::Event(OwnerEvent::Hello { generation, until } | OwnerEvent::Lease { generation, until }) => {
+                            let Some(session) = model.session else { continue };
+                            match processes.session_event_after(session, model.applied) {
+                                Some((number, SessionEvent::Purge { generation, .. })) => {
+                                    prop_assert!(generation > model.knows && number == model.applied + 1);
                                     model.knows = generation;
-                                    model.until = until;
+                                    model.applied = number;
                                 }
-                                OwnerEventStreamAction::Event(OwnerEvent::Purge { generation, .. }) => {
-                                    prop_assert!(generation > model.knows);
-                                    model.knows = generation;
+                                Some(other) => prop_assert!(false, "{other:?}"),
+                                None => {
+                                    let lease = processes.grant_send_lease(session, now).unwrap();
+                                    prop_assert_eq!((lease.after, lease.generation), (model.applied, model.knows));
+                                    model.until = lease.until;
                                 }
-                                OwnerEventStreamAction::Event(_) | OwnerEventStreamAction::Idle(_) => {}
-                                OwnerEventStreamAction::Close => prop_assert!(false),
                             }
                         }
-                        ProcessStep::Acknowledge(n) => {
+                        ProcessStep::Acknowledge(n, by_event) => {
                             let process = name(&format!("p{n}"));
-                            let knows = models[n as usize].knows;
+                            let ProcessModel { session, applied, knows, .. } = models[n as usize];
                             prop_assert_eq!(processes.acknowledge_purges(&process, generation + 1), Err(NoSuchPurge));
-                            processes.acknowledge_purges(&process, knows).unwrap();
+                            match session {
+                                Some(session) if by_event => {
+                                    prop_assert!(!processes.acknowledge_session_events(session, applied + 1000));
+                                    prop_assert!(processes.acknowledge_session_events(session, applied));
+                                    // purges of before the session have no events in it
+                                    if applied == 0 { continue }
+                                }
+                                _ => processes.acknowledge_purges(&process, knows).unwrap(),
+                            }
                             for (_, untils) in begun.iter_mut().filter(|(purge, _)| *purge <= knows) {
                                 untils[n as usize] = 0;
                             }

@@ -2,7 +2,7 @@
 //!
 //! Sans-I/O: a server decodes the messages of a process, passes them to
 //! [`Owner::receive_message`], runs the tasks that it returns, and sends the frames of
-//! [`Owner::take_session_frame`]. A process has one session or one event stream at a time.
+//! [`Owner::take_session_frame`]. A process has one session at a time.
 //!
 //! Three rules make the order of frames irrelevant: a reply has the generation from before the
 //! lookup; events are numbered, and stay queued until they are acknowledged; a send lease names the
@@ -13,12 +13,10 @@ use std::collections::VecDeque;
 use super::clock::ClockReading;
 use super::polled_replies::{append_late_reply, body_length, PolledReplies, SessionFrameEnd};
 use super::processes::{
-    GrantedSendLease, OwnerClientName, OwnerEventStreamId, ProcessTable, QueuedEvent,
-    TooManyProcesses,
+    GrantedSendLease, OwnerClientName, OwnerSessionId, ProcessTable, TooManyProcesses,
 };
 use super::state::Owner;
 use crate::bytes::SharedBytes;
-use crate::cache::owner_event::OwnerEvent;
 use crate::cache::owner_protocol::body_assembler::BodyAssembler;
 use crate::cache::owner_protocol::frame::{MAX_BODY_BYTES, MAX_CALLOUT_FRAME_BYTES};
 use crate::cache::owner_protocol::message_body::MessageBody;
@@ -46,7 +44,7 @@ const ENTRY_HEAD_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct OwnerSession {
     process: OwnerClientName,
-    stream: OwnerEventStreamId,
+    id: OwnerSessionId,
     /// The first message of the session, until it is put into a frame.
     welcome: Option<OwnerMessage>,
     /// Whether the states of all chains and a send lease were put into frames: the process must
@@ -75,9 +73,9 @@ impl OwnerSession {
         &self.process
     }
 
-    /// Identity of the session, as [`OwnerWakeups`](super::state::OwnerWakeups) names it.
-    pub fn stream(&self) -> OwnerEventStreamId {
-        self.stream
+    /// Identity of the session.
+    pub fn id(&self) -> OwnerSessionId {
+        self.id
     }
 
     /// Number of the last event that was put into a frame: the cursor of a connection.
@@ -255,18 +253,6 @@ fn split_body(id: u32, bytes: SharedBytes) -> (MessageBody, Vec<OwnerMessage>) {
     (part(0).unwrap_or_default(), chunks.collect())
 }
 
-/// Returns the event of a session for an event of the owner; `None` for the events that only an
-/// event stream has.
-fn session_event(event: OwnerEvent) -> Option<SessionEvent> {
-    match event {
-        OwnerEvent::Hello { .. } | OwnerEvent::Lease { .. } => None,
-        OwnerEvent::Filled(key) => Some(SessionEvent::Filled(key)),
-        OwnerEvent::LeaseReleased(key) => Some(SessionEvent::LeaseReleased(key)),
-        OwnerEvent::Chain { namespace, state } => Some(SessionEvent::Chain { namespace, state }),
-        OwnerEvent::Purge { generation, key } => Some(SessionEvent::Purge { generation, key }),
-    }
-}
-
 impl Owner {
     /// Opens a session for a process, and closes its present one. `max_entry` is the configured
     /// maximum length of an entry in bytes. The first frame has the states of all chains.
@@ -290,15 +276,28 @@ impl Owner {
         {
             return Err(RefusalReason::UnknownSession);
         }
-        let stream = self
-            .open_event_stream_locked(&mut shared, &request.process, now)
-            .map_err(|TooManyProcesses| RefusalReason::TooManyProcesses)?;
-        shared.processes.begin_session(stream, request.attempt);
+        let ended = match shared.processes.is_process_connected(&request.process) {
+            true => shared.leases.release_process_leases(&request.process),
+            false => Vec::new(),
+        };
+        let opened =
+            shared
+                .processes
+                .open_session(&request.process, request.attempt, now.monotonic);
+        self.notify_lease_waiters(&mut shared, ended, now);
+        let id = opened.map_err(|TooManyProcesses| RefusalReason::TooManyProcesses)?;
+        for (namespace, chain) in self.chains.snapshot_chains() {
+            let state = Box::new(chain.copy_chain_state());
+            let event = SessionEvent::Chain { namespace, state };
+            shared
+                .processes
+                .queue_event_for_process(&request.process, event);
+        }
         Ok(OwnerSession {
             process: request.process.clone(),
-            stream,
+            id,
             welcome: Some(OwnerMessage::Welcome {
-                session: self.session_number(stream),
+                session: self.session_number(id),
                 generation: shared.processes.purge_generation(),
                 event: 0,
             }),
@@ -317,13 +316,16 @@ impl Owner {
     /// Closes a session, and releases the leases of its process, unless a newer session has replaced
     /// it. The send lease continues: the process may not have noticed.
     pub fn close_session(&self, session: &OwnerSession, now: ClockReading) {
-        self.close_process_event_stream(session.stream, now);
+        let mut shared = lock_ignoring_poison(&self.shared);
+        if let Some(process) = shared.processes.close_session(session.id) {
+            let ended = shared.leases.release_process_leases(&process);
+            self.notify_lease_waiters(&mut shared, ended, now);
+        }
     }
 
     /// Number of the session with this identity, which no session of another owner has.
-    pub fn session_number(&self, stream: OwnerEventStreamId) -> u64 {
-        self.first_session_number
-            .saturating_add(stream.stream_number())
+    pub fn session_number(&self, id: OwnerSessionId) -> u64 {
+        self.first_session_number.saturating_add(id.index())
     }
 
     /// Time at which the next send lease of a session is due, in monotonic milliseconds; `None` if
@@ -331,7 +333,7 @@ impl Owner {
     pub fn next_send_lease_due(&self, session: &OwnerSession) -> Option<u64> {
         lock_ignoring_poison(&self.shared)
             .processes
-            .next_send_lease_due(session.stream)
+            .next_send_lease_due(session.id)
     }
 
     /// Takes the next frame of a session: replies, then events after the number `from`, then a send
@@ -402,26 +404,22 @@ impl Owner {
     ) -> Result<(), SessionFrameEnd> {
         let mut shared = lock_ignoring_poison(&self.shared);
         let processes = &mut shared.processes;
-        if !processes.is_session_open(session.stream) {
+        if !processes.is_session_open(session.id) {
             return Err(SessionFrameEnd::Ended);
         }
         session.sent_event = from;
         while let Some((number, event)) =
-            processes.session_event_after(session.stream, session.sent_event)
+            processes.session_event_after(session.id, session.sent_event)
         {
             match event {
-                QueuedEvent::Owner(event) => {
-                    if let Some(event) = session_event(event) {
-                        OwnerMessage::Event { number, event }.append_to_frame(frame)?;
-                    }
+                SessionEvent::LateReply { messages } => {
+                    append_late_reply(session.polled.as_ref(), number, messages, frame)?;
                 }
-                QueuedEvent::LateReply => {
-                    append_late_reply(session.polled.as_ref(), number, frame)?;
-                }
+                event => OwnerMessage::Event { number, event }.append_to_frame(frame)?,
             }
             session.sent_event = number;
         }
-        let due = processes.next_send_lease_due(session.stream);
+        let due = processes.next_send_lease_due(session.id);
         if !always && due.is_none_or(|due| now.monotonic < due) {
             return Ok(());
         }
@@ -436,7 +434,7 @@ pub(super) fn append_send_lease(
     frame: &mut OutgoingFrame,
     now: ClockReading,
 ) -> Result<(), SessionFrameEnd> {
-    let lease = processes.grant_send_lease(session.stream, now.monotonic);
+    let lease = processes.grant_send_lease(session.id, now.monotonic);
     if let Some(GrantedSendLease {
         until,
         after,

@@ -1,7 +1,6 @@
 //! The lookups of sessions: replies from memory, leases, and the tasks that complete the others.
 
 use super::clock::ClockReading;
-use super::leases::LeaseDecision;
 use super::session::{EncodedHit, OwnerSession};
 use super::session_tasks::{open_task, OwnerTask, SessionLookup};
 use super::state::{Owner, OwnerHit, OwnerMemoryLookupResult};
@@ -10,7 +9,17 @@ use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
 
 /// Total decompressed bytes of unchecked entries that are read strictly before a message returns.
-pub(super) const INLINE_CHECK_BYTES: u64 = 32 << 10;
+const INLINE_CHECK_BYTES: u64 = 32 << 10;
+
+/// An entry in memory, before it is sent.
+pub(super) enum CheckedHit {
+    /// A valid entry, which may be sent.
+    Valid(OwnerHit),
+    /// Bytes that are no response.
+    Invalid,
+    /// A long entry, whose check would delay other messages.
+    Unchecked(OwnerHit),
+}
 
 impl Owner {
     /// Looks a key up. Returns the task that completes the lookup, if it needs one.
@@ -20,39 +29,36 @@ impl Owner {
         lookup: SessionLookup,
         now: ClockReading,
     ) -> Vec<OwnerTask> {
-        match self.lookup_without_disk_wait(&lookup.key, now) {
-            OwnerMemoryLookupResult::Found(hit) => self.reply_or_check(session, lookup, hit, now),
-            OwnerMemoryLookupResult::Missing => {
-                let task = self.reply_to_miss(session, lookup, now);
-                task.into_iter().collect()
+        let checked = match self.lookup_without_disk_wait(&lookup.key, now) {
+            OwnerMemoryLookupResult::Found(hit) => self.check_short_hit(&lookup.key, hit),
+            OwnerMemoryLookupResult::Missing => CheckedHit::Invalid,
+            OwnerMemoryLookupResult::QueryStore => {
+                return open_task(session, OwnerTask::ReadStore(lookup));
             }
-            OwnerMemoryLookupResult::QueryStore => open_task(session, OwnerTask::ReadStore(lookup)),
-        }
-    }
-
-    /// Replies with an entry, or returns the task to check it first.
-    fn reply_or_check(
-        &self,
-        session: &mut OwnerSession,
-        lookup: SessionLookup,
-        mut hit: OwnerHit,
-        now: ClockReading,
-    ) -> Vec<OwnerTask> {
-        match hit.kept.length_if_unchecked() {
-            Some(length) if length > INLINE_CHECK_BYTES => {
+        };
+        let task = match checked {
+            CheckedHit::Valid(hit) => reply_to_hit(session, lookup, hit, now),
+            CheckedHit::Invalid => self.reply_to_miss(session, lookup, now),
+            CheckedHit::Unchecked(hit) => {
                 return open_task(session, OwnerTask::CheckEntry(lookup, hit));
             }
-            Some(_) => match self.check_entry_strictly(&lookup.key, &hit.kept) {
-                Some(checked) => hit.kept = checked,
-                None => {
-                    let task = self.reply_to_miss(session, lookup, now);
-                    return task.into_iter().collect();
-                }
-            },
-            None => {}
-        }
-        let task = reply_to_hit(session, lookup, hit, now);
+        };
         task.into_iter().collect()
+    }
+
+    /// Reads an unchecked entry strictly if it is short.
+    pub(super) fn check_short_hit(&self, key: &CacheKey, mut hit: OwnerHit) -> CheckedHit {
+        match hit.kept.length_if_unchecked() {
+            None => CheckedHit::Valid(hit),
+            Some(length) if length > INLINE_CHECK_BYTES => CheckedHit::Unchecked(hit),
+            Some(_) => match self.check_entry_strictly(key, &hit.kept) {
+                Some(checked) => {
+                    hit.kept = checked;
+                    CheckedHit::Valid(hit)
+                }
+                None => CheckedHit::Invalid,
+            },
+        }
     }
 
     /// Completes the task of a lookup with the entry that was read and checked, or without one.
@@ -83,18 +89,10 @@ impl Owner {
     ) -> Option<OwnerTask> {
         let lease = match lookup.lease {
             None => LeaseReply::NoLease,
-            Some(time) => {
-                match self.acquire_session_lease(&lookup.key, session, time, now) {
-                    Ok(LeaseDecision::Granted) => LeaseReply::Granted,
-                    Ok(LeaseDecision::Pending) => LeaseReply::Pending,
-                    Ok(LeaseDecision::Full) => LeaseReply::Full,
-                    Err(hit) if hit.kept.length_if_unchecked().is_none() => {
-                        return reply_to_hit(session, lookup, hit, now);
-                    }
-                    // the next lookup finds the entry and checks it
-                    Err(_) => LeaseReply::NoLease,
-                }
-            }
+            Some(time) => match self.acquire_session_lease(&lookup.key, session, time, now) {
+                Ok(lease) => lease,
+                Err(hit) => return reply_to_hit(session, lookup, hit, now),
+            },
         };
         session.queue_reply(OwnerMessage::Missing {
             id: lookup.id,
@@ -112,11 +110,11 @@ impl Owner {
         session: &OwnerSession,
         time: u64,
         now: ClockReading,
-    ) -> Result<LeaseDecision, OwnerHit> {
+    ) -> Result<LeaseReply, OwnerHit> {
         let shared = &mut lock_ignoring_poison(&self.shared);
-        match shared.processes.is_session_open(session.stream()) {
-            true => self.acquire_lease_locked(shared, key, session.process(), time, now),
-            false => Ok(LeaseDecision::Full),
+        match shared.processes.is_session_open(session.id()) {
+            true => self.acquire_lease(shared, key, session.process(), time, now),
+            false => Ok(LeaseReply::Full),
         }
     }
 

@@ -43,10 +43,10 @@ impl OwnerSession {
 }
 
 impl Owner {
-    /// Numbers the new replies of a session that polls among its events. The session's waker is
-    /// among the [notifications](Self::take_notifications) afterwards.
+    /// Numbers the new replies of a session that polls among its events. The session is
+    /// [notified](Self::take_notified_sessions) afterwards.
     pub(super) fn number_late_replies(&self, session: &mut OwnerSession) {
-        let stream = session.stream();
+        let id = session.id();
         let Some(polled) = &mut session.polled else {
             return;
         };
@@ -56,7 +56,8 @@ impl Owner {
         let mut shared = lock_ignoring_poison(&self.shared);
         for reply in polled.new.drain(..) {
             // a session that was closed has no process that would read it
-            if let Some(number) = shared.processes.queue_late_reply(stream) {
+            let count = reply.messages.len();
+            if let Some(number) = shared.processes.queue_late_reply(id, count) {
                 polled.late.push_back((number, reply));
             }
         }
@@ -123,8 +124,7 @@ impl Owner {
     pub fn has_output_after(&self, session: &OwnerSession, applied: u64) -> bool {
         let shared = lock_ignoring_poison(&self.shared);
         let processes = &shared.processes;
-        !processes.is_session_open(session.stream())
-            || processes.has_event_after(session.stream(), applied)
+        !processes.is_session_open(session.id()) || processes.has_event_after(session.id(), applied)
     }
 
     fn append_next_send_lease(
@@ -134,7 +134,7 @@ impl Owner {
         now: ClockReading,
     ) -> Result<(), SessionFrameEnd> {
         let mut shared = lock_ignoring_poison(&self.shared);
-        if !shared.processes.is_session_open(session.stream()) {
+        if !shared.processes.is_session_open(session.id()) {
             return Err(SessionFrameEnd::Ended);
         }
         append_send_lease(&mut shared.processes, session, frame, now)

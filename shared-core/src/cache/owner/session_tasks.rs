@@ -79,7 +79,7 @@ pub enum OwnerTask {
         /// Entries that were found in memory.
         found: Vec<(CacheKey, OwnerHit)>,
     },
-    /// Store an entry for which memory has no room ([`Owner::store_session_entry`]).
+    /// Store an entry for which memory has no room ([`Owner::store_fetched_entry`]).
     StoreLong(Box<StoreRequest>, Vec<u8>),
     /// Continue with an entry that was stored in memory.
     FinishStore(StoredSessionEntry),
@@ -115,7 +115,7 @@ pub struct StoredSessionEntry {
 impl Owner {
     /// Handles a message of a process. Replies that are known now are in the session's output.
     /// Returns the tasks that the message needs. Other sessions may have new events afterwards
-    /// ([`take_notifications`](Self::take_notifications)), and purges may be complete.
+    /// ([`take_notified_sessions`](Self::take_notified_sessions)), and purges may be complete.
     ///
     /// # Errors
     /// [`SessionEnd`]: the session has to be [closed](Self::close_session).
@@ -194,7 +194,7 @@ impl Owner {
     ) -> Result<(), SessionEnd> {
         let is_known = lock_ignoring_poison(&self.shared)
             .processes
-            .acknowledge_session_events(session.stream(), event);
+            .acknowledge_session_events(session.id(), event);
         if !is_known {
             return Err(SessionEnd::UnknownEvent);
         }
@@ -207,7 +207,7 @@ impl Owner {
     fn release_session_lease(&self, session: &OwnerSession, key: &CacheKey, now: ClockReading) {
         let is_open = lock_ignoring_poison(&self.shared)
             .processes
-            .is_session_open(session.stream());
+            .is_session_open(session.id());
         if is_open {
             self.release_lease(key, session.process(), now);
         }
@@ -261,7 +261,7 @@ impl Owner {
                 Ok(Vec::new())
             }
             AssemblyProgress::Complete(store, body) if self.memory_fits_entry(body.len()) => {
-                let stored = self.store_session_entry(session.process(), store, body, now);
+                let stored = self.store_fetched_entry(Some(session.process()), store, body, now);
                 Ok(stored.into_iter().map(OwnerTask::FinishStore).collect())
             }
             // no reply waits for it: it is no open task
@@ -271,21 +271,29 @@ impl Owner {
         }
     }
 
-    /// Stores an entry that a process has fetched, and ends its lease. May wait for a disk if memory
-    /// [has no room](Self::memory_fits_entry) for the entry.
+    /// Stores an entry, whose `body` is opaque, and ends the lease of the process that has fetched
+    /// it; the bytes in `store` are ignored. May wait for a disk if memory [has no
+    /// room](Self::memory_fits_entry) for the entry.
     ///
     /// # Errors
     /// [`EntryRejection`]. The lease of the process ends nevertheless.
-    pub fn store_session_entry(
+    pub fn store_fetched_entry(
         &self,
-        process: &OwnerClientName,
+        process: Option<&OwnerClientName>,
         store: StoreRequest,
         body: Vec<u8>,
         now: ClockReading,
     ) -> Result<StoredSessionEntry, EntryRejection> {
+        let has_room = self.memory_fits_entry(body.len());
         let entry = self.new_memory_entry(store.about, body, store.fresh, now);
-        let entry = Arc::new(entry.with_age(store.age));
-        let is_to_be_stored = self.put_fetched_entry(&store.key, &entry, Some(process), now)?;
+        let mut entry = Arc::new(entry.with_age(store.age));
+        if !has_room && entry.length_if_unchecked().is_some() {
+            // it is sent from the disk each time, and no request waits now
+            entry = self
+                .check_entry_strictly(&store.key, &entry)
+                .unwrap_or(entry);
+        }
+        let is_to_be_stored = self.put_fetched_entry(&store.key, &entry, process, now)?;
         Ok(StoredSessionEntry {
             key: store.key,
             entry,

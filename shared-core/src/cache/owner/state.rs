@@ -15,15 +15,12 @@ use super::clock::ClockReading;
 use super::disk::{
     DiskEntry, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreWriteRejection,
 };
-use super::leases::{EndedLease, LeaseDecision, LeaseTable};
+use super::leases::{EndedLease, LeaseTable};
 use super::memory_tier::{OwnerMemory, OwnerMemoryEntry};
-use super::processes::{
-    NoSuchPurge, OwnerClientName, OwnerEventStreamAction, OwnerEventStreamId, ProcessTable,
-    TooManyProcesses,
-};
+use super::processes::{OwnerClientName, OwnerSessionId, ProcessTable};
 use crate::cache::chain::NamespaceChains;
 use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
-use crate::cache::owner_event::OwnerEvent;
+use crate::cache::owner_protocol::owner_message::{LeaseReply, SessionEvent};
 use crate::cache::resource::other_format_key;
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::{lock_ignoring_poison, read_ignoring_poison};
@@ -50,16 +47,6 @@ pub struct OwnerHit {
     pub kept: Arc<OwnerMemoryEntry>,
     /// Whether the caller must call [`Owner::write_to_store`] with the entry, once it is sent.
     pub is_to_be_stored: bool,
-}
-
-/// The event streams with new events and the leases that have ended, whose waiting requests the
-/// server has to wake.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnerWakeups {
-    /// Event streams with new events.
-    pub streams: Vec<OwnerEventStreamId>,
-    /// Ended leases for which a process without a stream received "pending" and may wait.
-    pub leases: Vec<CacheKey>,
 }
 
 /// The result of a lookup in the owner's memory, which does not wait for a disk.
@@ -101,14 +88,10 @@ pub(super) struct OwnerCounters {
     pub(super) saved: AtomicU64,
 }
 
-/// The leases, processes and chain numbers of an owner, behind one lock.
+/// The leases and processes of an owner, behind one lock.
 #[derive(Debug)]
 pub(super) struct OwnerTables {
-    leases: LeaseTable,
-    /// Ended leases that other processes may wait for.
-    ended: Vec<CacheKey>,
-    /// The number of the last published state of each chain.
-    pub(super) published_numbers: HashMap<CacheNamespace, u64>,
+    pub(super) leases: LeaseTable,
     pub(super) processes: ProcessTable,
 }
 
@@ -147,8 +130,6 @@ impl Owner {
             memory: OwnerMemory::new(memory),
             shared: Mutex::new(OwnerTables {
                 leases: LeaseTable::new(MAX_LEASES),
-                ended: Vec::new(),
-                published_numbers: HashMap::default(),
                 processes: ProcessTable::new(generation, now.monotonic),
             }),
             effect: RwLock::new(()),
@@ -246,44 +227,51 @@ impl Owner {
     ///
     /// # Errors
     /// The entry, if it was filled in the meantime: no lease is needed.
-    pub fn acquire_lease(
-        &self,
-        key: &CacheKey,
-        process: &OwnerClientName,
-        time: u64,
-        now: ClockReading,
-    ) -> Result<LeaseDecision, OwnerHit> {
-        let shared = &mut lock_ignoring_poison(&self.shared);
-        self.acquire_lease_locked(shared, key, process, time, now)
-    }
-
-    /// Requests a lease while the tables are locked.
-    pub(super) fn acquire_lease_locked(
+    pub(super) fn acquire_lease(
         &self,
         shared: &mut OwnerTables,
         key: &CacheKey,
         process: &OwnerClientName,
         time: u64,
         now: ClockReading,
-    ) -> Result<LeaseDecision, OwnerHit> {
+    ) -> Result<LeaseReply, OwnerHit> {
         // a fill inserts its entry before it ends the lease
         if let Some(entry) = self.get_from_memory(key, now) {
+            if entry.length_if_unchecked().is_some() {
+                // the next lookup finds the entry and checks it
+                return Ok(LeaseReply::NoLease);
+            }
             return Err(OwnerHit {
                 kept: entry,
                 is_to_be_stored: false,
             });
         }
         let ended = shared.leases.expire_leases(now.monotonic);
-        shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        self.notify_lease_waiters(shared, ended, now);
         let ends = now.monotonic.saturating_add(time);
         Ok(shared.leases.acquire_lease(*key, process, ends))
     }
 
     /// Ends the lease of `key` that `process` has and does not use, so that another process may
     /// fetch.
-    pub fn release_lease(&self, key: &CacheKey, process: &OwnerClientName, now: ClockReading) {
+    pub(super) fn release_lease(
+        &self,
+        key: &CacheKey,
+        process: &OwnerClientName,
+        now: ClockReading,
+    ) {
         let mut shared = lock_ignoring_poison(&self.shared);
         let ended = shared.leases.release_key_lease(key, process);
+        self.notify_lease_waiters(&mut shared, ended, now);
+    }
+
+    /// Notifies the processes that wait for ended leases whether the entry is present.
+    pub(super) fn notify_lease_waiters(
+        &self,
+        shared: &mut OwnerTables,
+        ended: impl IntoIterator<Item = EndedLease>,
+        now: ClockReading,
+    ) {
         shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
     }
 
@@ -305,14 +293,14 @@ impl Owner {
     }
 
     /// Whether an entry of `length` bytes fits into memory, so that
-    /// [`put_fetched_entry`](Self::put_fetched_entry) does not wait for a disk.
+    /// [`store_fetched_entry`](Self::store_fetched_entry) does not wait for a disk.
     pub fn memory_fits_entry(&self, length: usize) -> bool {
         self.memory.fits_entry(length)
     }
 
     /// Creates an entry for [`put_fetched_entry`](Self::put_fetched_entry) that is fresh for
     /// `fresh` milliseconds from `now` on.
-    pub fn new_memory_entry(
+    pub(super) fn new_memory_entry(
         &self,
         about: StoredEntryAttributes,
         body: Vec<u8>,
@@ -328,7 +316,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`EntryRejection`]. A lease of `process` ends nevertheless.
-    pub fn put_fetched_entry(
+    pub(super) fn put_fetched_entry(
         &self,
         key: &CacheKey,
         entry: &Arc<OwnerMemoryEntry>,
@@ -475,20 +463,6 @@ impl Owner {
         }
     }
 
-    /// Records that all purges up to `generation` are in effect in a process.
-    ///
-    /// # Errors
-    /// [`NoSuchPurge`].
-    pub fn acknowledge_purges(
-        &self,
-        process: &OwnerClientName,
-        generation: u64,
-    ) -> Result<(), NoSuchPurge> {
-        lock_ignoring_poison(&self.shared)
-            .processes
-            .acknowledge_purges(process, generation)
-    }
-
     /// Records that the owner is reachable from `now` on, and was not before.
     pub fn record_owner_listening_start(&self, now: ClockReading) {
         lock_ignoring_poison(&self.shared)
@@ -496,71 +470,11 @@ impl Owner {
             .record_owner_listening_start(now.monotonic);
     }
 
-    /// Opens an event stream for a process.
-    ///
-    /// # Errors
-    /// [`TooManyProcesses`].
-    pub fn open_process_event_stream(
-        &self,
-        process: &OwnerClientName,
-        now: ClockReading,
-    ) -> Result<OwnerEventStreamId, TooManyProcesses> {
-        self.open_event_stream_locked(&mut lock_ignoring_poison(&self.shared), process, now)
-    }
-
-    /// Opens an event stream for a process while the tables are locked, and queues the states of
-    /// all chains.
-    pub(super) fn open_event_stream_locked(
-        &self,
-        shared: &mut OwnerTables,
-        process: &OwnerClientName,
-        now: ClockReading,
-    ) -> Result<OwnerEventStreamId, TooManyProcesses> {
-        let ended = match shared.processes.is_process_connected(process) {
-            true => shared.leases.release_process_leases(process),
-            false => Vec::new(),
-        };
-        let stream = shared
-            .processes
-            .open_process_event_stream(process, now.monotonic);
-        for (namespace, chain) in self.chains.snapshot_chains() {
-            let state = Box::new(chain.copy_chain_state());
-            shared
-                .processes
-                .queue_event_for_process(process, OwnerEvent::Chain { namespace, state });
-        }
-        shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
-        stream
-    }
-
-    /// Closes an event stream, and releases the leases of its process.
-    pub fn close_process_event_stream(&self, stream: OwnerEventStreamId, now: ClockReading) {
-        let mut shared = lock_ignoring_poison(&self.shared);
-        if let Some(process) = shared.processes.close_process_event_stream(stream) {
-            let ended = shared.leases.release_process_leases(&process);
-            shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
-        }
-    }
-
-    /// Takes the next action on the event stream of a process, see
-    /// [`ProcessTable::next_event_stream_action`].
-    pub fn next_event_stream_action(
-        &self,
-        stream: OwnerEventStreamId,
-        now: ClockReading,
-    ) -> OwnerEventStreamAction {
+    /// Takes the sessions with events that were queued since the last call.
+    pub fn take_notified_sessions(&self) -> Vec<OwnerSessionId> {
         lock_ignoring_poison(&self.shared)
             .processes
-            .next_event_stream_action(stream, now.monotonic)
-    }
-
-    /// Takes the event streams and leases for which something has happened since the last call.
-    pub fn take_notifications(&self) -> OwnerWakeups {
-        let mut shared = lock_ignoring_poison(&self.shared);
-        OwnerWakeups {
-            streams: shared.processes.take_notified_streams(),
-            leases: std::mem::take(&mut shared.ended),
-        }
+            .take_notified_sessions()
     }
 
     /// Ends leases and completes purges that are due at `now` or were acknowledged, and returns the
@@ -568,7 +482,7 @@ impl Owner {
     pub fn end_leases_and_complete_purges(&self, now: ClockReading) -> Vec<u64> {
         let mut shared = lock_ignoring_poison(&self.shared);
         let ended = shared.leases.expire_leases(now.monotonic);
-        shared.notify_lease_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        self.notify_lease_waiters(&mut shared, ended, now);
         shared.processes.take_completed_purges(now.monotonic)
     }
 
@@ -679,12 +593,9 @@ impl OwnerTables {
         is_there: impl Fn(&CacheKey) -> bool,
     ) {
         for EndedLease { key, waiters } in ended {
-            if !waiters.is_empty() {
-                self.ended.push(key);
-            }
             let event = match is_there(&key) {
-                true => OwnerEvent::Filled(key),
-                false => OwnerEvent::LeaseReleased(key),
+                true => SessionEvent::Filled(key),
+                false => SessionEvent::LeaseReleased(key),
             };
             for waiter in waiters {
                 self.processes

@@ -195,8 +195,8 @@ impl HotTier {
         self.get_valid_slot(key).map(|slot| slot.entry)
     }
 
-    /// Returns the slot of `key`. A slot that was inserted before the tier was cleared is removed;
-    /// it has no result, like a denied one.
+    /// Returns the slot of `key`; `None` if it is denied or was invalidated with all others. An
+    /// invalid slot is removed.
     fn get_valid_slot(&self, key: &CacheKey) -> Option<WeighedEntry> {
         let slot = self.cache.get(&PrehashedKey(*key))?;
         if slot.age != self.age.load(Ordering::Acquire) {

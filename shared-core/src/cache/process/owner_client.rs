@@ -59,9 +59,9 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         DirectLookup::Unanswered(token)
     }
 
-    /// Looks up the entry of one key at the owner, for the flight of `token` in this namespace. All
-    /// followers of `token`'s flight are woken: with the entry, or one of them to lead (if
-    /// `leases`), or all to send requests of their own. With `skips_wait` the lookup does not wait for
+    /// Looks up the entry of one key at the owner, for the flight of `token`. All followers of the
+    /// flight are woken: with the entry, or one of them to lead (if `leases`), or all to send
+    /// requests of their own. With `skips_wait` the lookup does not wait for
     /// a fetch of another process. `now` is in milliseconds of the lookups' clock, here and below.
     ///
     /// # Errors
@@ -70,19 +70,17 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         &self,
         key: CacheKey,
         token: FlightLeadership,
-        namespace: &CacheNamespace,
         leases: bool,
         skips_wait: bool,
         now: u64,
     ) -> Result<(), FlightLeadership>;
 
-    /// Looks up several keys of a namespace at the owner for one batch, without a lease. `waiter`
+    /// Looks up several keys at the owner for one batch, without a lease. `waiter`
     /// is woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the
     /// owner is not reachable now.
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
-        namespace: &CacheNamespace,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool;
@@ -123,7 +121,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
 
     /// Returns the dispatch mark of a request that is sent to the node, or `None` if the chain of
     /// the namespace is not followed.
-    fn dispatch_mark(&self, namespace: &CacheNamespace, _now: u64) -> Option<DispatchMark> {
+    fn dispatch_mark(&self, namespace: &CacheNamespace) -> Option<DispatchMark> {
         Some(
             self.followed_chains()
                 .get(namespace)?
@@ -147,7 +145,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         now: u64,
     ) -> Option<OwnerAdminReply>;
 
-    /// Queries the owner's status (docs/owner-protocol.md, `/v1/status`). `waiter` is woken and
+    /// Queries the owner's status (docs/owner-protocol.md, HTTP). `waiter` is woken and
     /// [claims](Self::claim_admin_reply) the reply. Returns `false` if the owner is not reachable
     /// now.
     fn query_owner_status(&self, _waiter: WaitingRequestId, _now: u64) -> bool {

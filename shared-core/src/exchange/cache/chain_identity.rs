@@ -119,7 +119,6 @@ impl Exchange {
         is_namespace_suspended(
             shared,
             &truncated_blake3(self.request_vary_key(lookup).namespace_key_bytes()),
-            lookup.now,
         )
     }
 
@@ -173,11 +172,10 @@ impl Exchange {
 pub(in crate::exchange) fn is_namespace_suspended(
     shared: &ProcessCacheState,
     namespace: &CacheNamespace,
-    now: u64,
 ) -> bool {
     let mark = shared
         .owner_client()
-        .and_then(|owner| owner.dispatch_mark(namespace, now));
+        .and_then(|owner| owner.dispatch_mark(namespace));
     mark.is_some_and(|mark| mark.is_wrong) || shared.identities.is_namespace_suspended(namespace)
 }
 

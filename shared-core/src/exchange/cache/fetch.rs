@@ -94,7 +94,7 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> Box<CacheFill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        let (namespace, mark) = self.dispatch_mark(&scope, lookup.now);
+        let (namespace, mark) = self.dispatch_mark(&scope);
         let settings = FillSnapshot {
             sent_at: lookup.now,
             generation: self.route_config.process.shared.purge_generation(),

@@ -92,29 +92,27 @@ impl Exchange {
     pub(in crate::exchange) fn dispatch_mark(
         &self,
         scope: &VaryKey,
-        now: u64,
     ) -> (CacheNamespace, Option<DispatchMark>) {
         let Some(owner) = self.route_config.process.shared.owner_client() else {
             // without an owner the namespace is not used
             return Default::default();
         };
         let namespace = truncated_blake3(scope.namespace_key_bytes());
-        (namespace, owner.dispatch_mark(&namespace, now))
+        (namespace, owner.dispatch_mark(&namespace))
     }
 
-    /// Returns the identifier of the namespace, and the state that is known now.
+    /// Returns the state that is known now.
     pub(in crate::exchange) fn capture_wait_snapshot(
         &self,
         scope: &VaryKey,
         now: u64,
-    ) -> (CacheNamespace, PurgeAndChainSnapshot) {
-        let (namespace, mark) = self.dispatch_mark(scope, now);
+    ) -> PurgeAndChainSnapshot {
+        let (_, mark) = self.dispatch_mark(scope);
         let shared = &self.route_config.process.shared;
-        let since = PurgeAndChainSnapshot {
+        PurgeAndChainSnapshot {
             generation: shared.purge_generation(),
             mark,
             is_current: shared.may_send_from_memory(now),
-        };
-        (namespace, since)
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{entry, entry_with_payload, found, missing, test_waiter, KEY, RETRY, SPACE};
+use super::{entry, entry_with_payload, found, missing, test_waiter, KEY, RETRY};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::link::callouts::{CalloutId, CalloutResult};
 use crate::cache::link::{OwnerHealthChange, OwnerLink, OwnerLinkLimits};
@@ -136,10 +136,7 @@ impl CalloutTestHost {
             .flights
             .follow_own_flight(&token, waiter)
             .unwrap();
-        if let Err(token) = self
-            .link
-            .lookup_at_owner(key, token, &SPACE, true, false, self.now)
-        {
+        if let Err(token) = self.link.lookup_at_owner(key, token, true, false, self.now) {
             self.shared.hand_over_flight(token);
         }
     }

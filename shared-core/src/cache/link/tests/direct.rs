@@ -266,7 +266,7 @@ fn lookup_that_is_pending_or_not_handled_is_sent_as_a_message() {
             panic!();
         };
         host.link()
-            .lookup_at_owner(KEY, token, &SPACE, true, false, host.now)
+            .lookup_at_owner(KEY, token, true, false, host.now)
             .unwrap();
         host.run();
         let id = host.take_id();

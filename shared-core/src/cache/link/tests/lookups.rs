@@ -163,7 +163,7 @@ fn lookups_pause_at_an_owner_that_does_not_reply() {
     host.pass(249);
     assert!(!host
         .link()
-        .lookup_batch_at_owner(vec![[9; 32]], &SPACE, test_waiter(10), host.now));
+        .lookup_batch_at_owner(vec![[9; 32]], test_waiter(10), host.now));
     host.pass(1);
     // one more lookup that is late continues the pause, and a reply ends it
     host.look_up_keys(4..5);
@@ -173,7 +173,7 @@ fn lookups_pause_at_an_owner_that_does_not_reply() {
         let waiter = test_waiter(11);
         !host
             .link()
-            .lookup_batch_at_owner(vec![[9; 32]], &SPACE, waiter, host.now)
+            .lookup_batch_at_owner(vec![[9; 32]], waiter, host.now)
     };
     assert!(refused(&host));
     host.send(missing(id, LeaseReply::NoLease));
@@ -188,7 +188,7 @@ fn lookups_beyond_the_limit_are_refused() {
         let waiter = test_waiter(500);
         assert!(host
             .link()
-            .lookup_batch_at_owner(vec![key], &SPACE, waiter, host.now));
+            .lookup_batch_at_owner(vec![key], waiter, host.now));
     }
     host.look_up_for_waiter(1, true);
     assert!(host.lead(1).is_some());
@@ -337,8 +337,7 @@ fn batch_lookup_has_a_maximum_number_of_keys() {
     let mut host = LinkTestHost::connected();
     let waiter = test_waiter(6);
     let now = host.now;
-    let is_sent =
-        |host: &LinkTestHost, keys| host.link().lookup_batch_at_owner(keys, &SPACE, waiter, now);
+    let is_sent = |host: &LinkTestHost, keys| host.link().lookup_batch_at_owner(keys, waiter, now);
     assert!(!is_sent(&host, Vec::new()));
     assert!(is_sent(&host, vec![[1; 32]; 1_001]));
     host.run();

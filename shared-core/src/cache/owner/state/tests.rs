@@ -6,6 +6,7 @@ use super::super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use super::*;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
+use crate::cache::owner::session::OwnerSession;
 use crate::cache::store::StoreWriteOutageReason;
 
 mod direct;
@@ -184,22 +185,33 @@ fn found(look_up: OwnerMemoryLookupResult) -> OwnerHit {
 }
 
 fn granted(owner: &Owner, process: &str) -> bool {
-    match owner.acquire_lease(&KEY, &name(process), 1_000, at(0)) {
-        Ok(LeaseDecision::Granted) => true,
-        Ok(LeaseDecision::Pending) => false,
+    let shared = &mut owner.shared.lock().unwrap();
+    match owner.acquire_lease(shared, &KEY, &name(process), 1_000, at(0)) {
+        Ok(LeaseReply::Granted) => true,
+        Ok(LeaseReply::Pending) => false,
         other => panic!("{other:?}"),
     }
 }
 
-/// The queued events of a stream, without `hello` and send leases.
-fn queued_owner_events(owner: &Owner, stream: OwnerEventStreamId) -> Vec<OwnerEvent> {
-    let events = std::iter::from_fn(|| match owner.next_event_stream_action(stream, at(0)) {
-        OwnerEventStreamAction::Event(event) => Some(event),
-        _ => None,
-    });
+fn open_session(owner: &Owner, process: &str) -> OwnerSession {
+    let request = sessions::request(process, 1, 0);
+    let opened = owner.open_session(&request, sessions::MAX_ENTRY, at(0));
+    opened.unwrap()
+}
+
+/// Takes the events of a session, which acknowledges them.
+fn take_events(owner: &Owner, session: &mut OwnerSession) -> Vec<SessionEvent> {
+    let id = session.id();
+    let first_event = || {
+        let shared = owner.shared.lock().unwrap();
+        shared.processes.session_event_after(id, 0)
+    };
+    let mut events = Vec::new();
+    while let Some((number, event)) = first_event() {
+        events.push(event);
+        owner.acknowledge_session_events(session, number).unwrap();
+    }
     events
-        .filter(|event| !matches!(event, OwnerEvent::Hello { .. } | OwnerEvent::Lease { .. }))
-        .collect()
 }
 
 #[test]
@@ -308,7 +320,7 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
             owner.lookup_without_disk_wait(&keys[2], at(0)),
             OwnerMemoryLookupResult::Found(_)
         ));
-        assert!(owner.acquire_lease(&keys[2], &name("a"), 1, at(0)).is_ok());
+        assert!(owner.get_from_memory(&keys[2], at(0)).is_none());
         assert_eq!(
             owner.owner_status_json()["memory"]["entries"],
             2,
@@ -349,8 +361,7 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
 #[test]
 fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     let (owner, model) = owner();
-    let stream = owner.open_process_event_stream(&name("a"), at(0)).unwrap();
-    queued_owner_events(&owner, stream);
+    let mut session = open_session(&owner, "a");
     owner
         .put_fetched_entry(&KEY, &immutable_entry(5), None, at(0))
         .unwrap();
@@ -362,11 +373,11 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
         owner.lookup_without_disk_wait(&KEY, at(0)),
         OwnerMemoryLookupResult::Found(_)
     ));
-    let purge = OwnerEvent::Purge {
+    let purge = SessionEvent::Purge {
         generation: 6,
         key: Some(KEY),
     };
-    assert_eq!(queued_owner_events(&owner, stream), [purge]);
+    assert_eq!(take_events(&owner, &mut session), [purge]);
 }
 
 #[test]

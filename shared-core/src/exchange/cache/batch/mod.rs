@@ -20,7 +20,7 @@ use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::cache::vary_key::{truncated_blake3, VaryKey};
+use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
 use crate::config::{CallAccessPolicy, RouteConfig};
 use crate::exchange::cache::batch::split::{BatchElementSource, SplitBatch};
@@ -96,7 +96,7 @@ impl Exchange {
         self.looked.is_parted |= is_parted;
         if may_wait {
             let awaited = match &wakeup.of_owner {
-                None => query_owner_for_batch(&shared, &batch, judge.call_vary_key(), lookup),
+                None => query_owner_for_batch(&shared, &batch, lookup),
                 Some(_) => None,
             };
             let awaited = awaited.or_else(|| {
@@ -357,7 +357,7 @@ impl Exchange {
         for place in batch.missing_call_keys() {
             keys.push(place.as_ref()?.key);
         }
-        let (_, since) = self.capture_wait_snapshot(scope, lookup.now);
+        let since = self.capture_wait_snapshot(scope, lookup.now);
         let flights = &self.route_config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_flights(keys, waiter);
         let names = scope.vary_header_names().cloned();
@@ -707,7 +707,6 @@ impl BatchLookup<'_> {
 fn query_owner_for_batch(
     shared: &ProcessCacheState,
     batch: &BatchLookup<'_>,
-    scope: &VaryKey,
     lookup: &LookupRequest<'_>,
 ) -> Option<AwaitedResult> {
     let (waiter, owner) = (lookup.waiter?, shared.owner_client()?);
@@ -718,8 +717,7 @@ fn query_owner_for_batch(
     if lookup.bypass || keys.is_empty() {
         return None;
     }
-    let namespace = truncated_blake3(scope.namespace_key_bytes());
-    let is_sent = owner.lookup_batch_at_owner(keys, &namespace, waiter, lookup.now);
+    let is_sent = owner.lookup_batch_at_owner(keys, waiter, lookup.now);
     is_sent.then_some(AwaitedResult::Stored)
 }
 

@@ -116,16 +116,15 @@ impl CacheFill {
         }
     }
 
-    /// Whether the cache of the fill's namespace is suspended at `now`, so that the response must
-    /// not be stored.
-    pub(super) fn is_fill_namespace_suspended(&self, now: u64) -> bool {
+    /// Whether the cache of the fill's namespace is suspended, so that the response must not be
+    /// stored.
+    pub(super) fn is_fill_namespace_suspended(&self) -> bool {
         let owner = self.shared.owner_client();
         let any_wrong = owner.is_some_and(|owner| owner.followed_chains().any_wrong());
         (any_wrong || self.shared.identities.has_suspended())
             && is_namespace_suspended(
                 &self.shared,
                 &truncated_blake3(self.scope.namespace_key_bytes()),
-                now,
             )
     }
 }

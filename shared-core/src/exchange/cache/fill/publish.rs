@@ -19,7 +19,7 @@ impl CacheFill {
         if self.compared.is_some() {
             return self.report_hit_verdict(now);
         }
-        if self.is_fill_namespace_suspended(now) {
+        if self.is_fill_namespace_suspended() {
             return self.finish_unstored();
         }
         let mut landed = None;

@@ -15,7 +15,7 @@ use crate::cache::reason::Reason;
 use crate::cache::resource::other_format_key;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
-use crate::cache::{CacheKey, CacheNamespace};
+use crate::cache::CacheKey;
 use crate::exchange::cache::fill::target::FillTarget;
 use crate::exchange::cache::format_pair::have_equal_entry_values;
 use crate::exchange::cache::lookup::request::{LookupRequest, LookupTarget};
@@ -148,15 +148,13 @@ impl Exchange {
             || shared
                 .owner_client()
                 .is_some_and(OwnerClient::is_owner_reachable);
-        let (namespace, since) = self.capture_wait_snapshot(scope, lookup.now);
+        let since = self.capture_wait_snapshot(scope, lookup.now);
         let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
             return FetchDecision::Fetch(None);
         };
         // an uncacheable response is not stored by other processes either
         let skips_wait = sharing.is_some();
-        let role = join_flight(
-            shared, key, waiter, &namespace, coalesces, skips_wait, lookup.now,
-        );
+        let role = join_flight(shared, key, waiter, coalesces, skips_wait, lookup.now);
         match role {
             FlightRole::Leads(Some(token)) if trusted => {
                 // another event loop may have stored it since the hot tier was searched
@@ -377,7 +375,6 @@ fn join_flight(
     shared: &ProcessCacheState,
     key: CacheKey,
     waiter: WaitingRequestId,
-    namespace: &CacheNamespace,
     coalesces: bool,
     skips_wait: bool,
     now: u64,
@@ -395,7 +392,7 @@ fn join_flight(
             DirectLookup::Unanswered(token)
                 if shared.flights.follow_own_flight(&token, waiter).is_some() =>
             {
-                match owner.lookup_at_owner(key, token, namespace, coalesces, skips_wait, now) {
+                match owner.lookup_at_owner(key, token, coalesces, skips_wait, now) {
                     Ok(()) => return FlightRole::AwaitsOwner,
                     Err(token) => {
                         shared.flights.remove_follower(&key, waiter);

@@ -13,7 +13,7 @@ use crate::cache::owner_protocol::process_message::StoreRequest;
 fn open(owner: &Owner, process: &str) -> (OwnerSession, u64) {
     let request = request(process, 1, 0);
     let session = owner.open_session(&request, MAX_ENTRY, at(0)).unwrap();
-    let number = owner.session_number(session.stream());
+    let number = owner.session_number(session.id());
     (session, number)
 }
 
@@ -44,12 +44,12 @@ fn stored_entry_ends_the_lease_and_is_found() {
     let ((_a, one), (other, two)) = (open(&owner, "a"), open(&owner, "b"));
     assert_eq!(look_up(&owner, one), Some((5, Err(LeaseReply::Granted))));
     assert_eq!(look_up(&owner, two), Some((5, Err(LeaseReply::Pending))));
-    owner.take_notifications();
+    owner.take_notified_sessions();
     let DirectStoreResult::Stored(stored) = store(&owner, one, 5, 100) else {
         panic!();
     };
     assert!(!stored.is_to_be_stored && stored.entry.age_ms(at(0)) == 10);
-    assert_eq!(owner.take_notifications().streams, [other.stream()]);
+    assert_eq!(owner.take_notified_sessions(), [other.id()]);
     assert_eq!(look_up(&owner, two), Some((5, Ok(100))));
     // the second fill is worth a write to the disk
     let DirectStoreResult::Stored(stored) = store(&owner, one, 5, 100) else {
@@ -65,7 +65,7 @@ fn released_or_refused_entry_leaves_the_lease_to_another_process() {
         let ((_a, one), (other, two)) = (open(&owner, "a"), open(&owner, "b"));
         look_up(&owner, one);
         look_up(&owner, two);
-        owner.take_notifications();
+        owner.take_notified_sessions();
         match is_refused {
             // of a generation that does not exist
             true => assert!(matches!(
@@ -74,7 +74,7 @@ fn released_or_refused_entry_leaves_the_lease_to_another_process() {
             )),
             false => assert!(owner.release_for_session(one, &KEY, at(0))),
         }
-        assert_eq!(owner.take_notifications().streams, [other.stream()]);
+        assert_eq!(owner.take_notified_sessions(), [other.id()]);
         assert_eq!(look_up(&owner, two), Some((5, Err(LeaseReply::Granted))));
         // it is another process's lease now
         assert!(owner.release_for_session(one, &KEY, at(0)));
@@ -88,7 +88,7 @@ fn calls_of_a_session_that_was_closed_or_replaced_are_not_handled() {
     let (session, first) = open(&owner, "a");
     let replacing = request("a", 2, 0);
     let second = owner.open_session(&replacing, MAX_ENTRY, at(0)).unwrap();
-    let number = owner.session_number(second.stream());
+    let number = owner.session_number(second.id());
     let is_handled = |number| {
         let is_stored = !matches!(store(&owner, number, 5, 100), DirectStoreResult::NotHandled);
         let handled = [

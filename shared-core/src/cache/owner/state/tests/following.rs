@@ -68,9 +68,10 @@ fn replaced_entries_are_not_found() {
         [true, false, true, true]
     );
     // a replaced entry does not keep its key from being leased either
+    let shared = &mut owner.shared.lock().unwrap();
     assert!(matches!(
-        owner.acquire_lease(&[2; 32], &name("a"), 1_000, at(0)),
-        Ok(LeaseDecision::Granted)
+        owner.acquire_lease(shared, &[2; 32], &name("a"), 1_000, at(0)),
+        Ok(LeaseReply::Granted)
     ));
 }
 
@@ -133,25 +134,25 @@ fn tip_entry_below_the_head_is_refused() {
 #[test]
 fn chain_changes_are_published_to_every_process() {
     let (owner, _model) = owner();
-    let early = owner.open_process_event_stream(&name("a"), at(0)).unwrap();
-    assert!(queued_owner_events(&owner, early).is_empty());
+    let mut early = open_session(&owner, "a");
+    assert!(take_events(&owner, &mut early).is_empty());
     owner.start_following_chain(SPACE, HeightUnit::Slots, at(0));
-    let chain_event = |owner: &Owner| OwnerEvent::Chain {
+    let chain_event = |owner: &Owner| SessionEvent::Chain {
         namespace: SPACE,
         state: Box::new(state(owner)),
     };
-    assert_eq!(queued_owner_events(&owner, early), [chain_event(&owner)]);
+    assert_eq!(take_events(&owner, &mut early), [chain_event(&owner)]);
     owner.apply_chain_change(&SPACE, ChainChange::Head(100));
-    assert_eq!(queued_owner_events(&owner, early), [chain_event(&owner)]);
+    assert_eq!(take_events(&owner, &mut early), [chain_event(&owner)]);
     // an unchanged state is not published
     owner.apply_chain_change(&SPACE, ChainChange::Head(100));
     owner.apply_chain_change(&[2; 16], ChainChange::Head(100));
-    assert!(queued_owner_events(&owner, early).is_empty());
-    let late = owner.open_process_event_stream(&name("b"), at(0)).unwrap();
-    assert_eq!(queued_owner_events(&owner, late), [chain_event(&owner)]);
+    assert!(take_events(&owner, &mut early).is_empty());
+    let mut late = open_session(&owner, "b");
+    assert_eq!(take_events(&owner, &mut late), [chain_event(&owner)]);
     put(&owner, 1, LifetimeClass::Tip, 101).unwrap();
-    for stream in [early, late] {
-        assert_eq!(queued_owner_events(&owner, stream), [chain_event(&owner)]);
+    for session in [&mut early, &mut late] {
+        assert_eq!(take_events(&owner, session), [chain_event(&owner)]);
     }
     assert_eq!(state(&owner).seen, 101);
 }
@@ -280,24 +281,24 @@ fn node_identity_is_published_and_cleared_by_a_purge() {
         let state = state(&owner);
         (state.known, state.chain_id, state.genesis)
     };
-    let number = || owner.published_chain_state(&SPACE).unwrap().0;
+    let mut session = open_session(&owner, "a");
+    let mut published_states = || take_events(&owner, &mut session).len();
     assert_eq!(known(), (false, None, None));
     owner.set_chain_identity(&SPACE, identity(1, 1));
     assert_eq!(known(), (true, Some(1), Some([1; 32])));
-    let before = number();
+    published_states();
     owner.set_chain_identity(&SPACE, identity(1, 1));
     owner.clear_chain_identities(&PurgeScope::Namespace([2; 16]));
-    assert_eq!(number(), before);
+    assert_eq!(published_states(), 0);
     for (id, scope) in [
         (5, PurgeScope::Namespace(SPACE)),
         (6, PurgeScope::Everything),
     ] {
-        let before = number();
         owner.clear_chain_identities(&scope);
         assert_eq!(known(), (true, None, None));
         owner.set_chain_identity(&SPACE, identity(id, 2));
         assert_eq!(known(), (true, Some(id), Some([2; 32])));
-        assert_eq!(number(), before + 2);
+        assert_eq!(published_states(), 2);
     }
     owner.set_chain_identity(&SPACE, None);
     assert_eq!(known(), (false, None, None));

@@ -76,11 +76,11 @@ fn late_reply_is_repeated_among_the_events_until_it_is_acknowledged() {
     let task = look_up_on_disk(&owner, &mut session, 1);
     assert_eq!(answer_data(&owner, &mut session).unwrap(), [send_lease(0)]);
     assert!(!owner.has_output_after(&session, 0));
-    assert!(owner.take_notifications().streams.is_empty());
+    assert!(owner.take_notified_sessions().is_empty());
     assert!(owner
         .complete_lookup(&mut session, task, None, at(0))
         .is_none());
-    assert_eq!(owner.take_notifications().streams, [session.stream()]);
+    assert_eq!(owner.take_notified_sessions(), [session.id()]);
     owner
         .purge_entries(&PurgeScope::Key([1; 32]), || at(0))
         .unwrap();

@@ -25,11 +25,6 @@ pub(super) fn request(process: &str, attempt: u32, clock: u64) -> SessionRequest
     }
 }
 
-fn open(owner: &Owner, process: &str) -> OwnerSession {
-    let request = request(process, 1, 0);
-    owner.open_session(&request, MAX_ENTRY, at(0)).unwrap()
-}
-
 /// The messages of the next frame after the events up to `from`.
 fn take_messages_after(
     owner: &Owner,
@@ -106,11 +101,11 @@ fn event(number: u64, event: SessionEvent) -> OwnerMessage {
 #[test]
 fn first_frame_has_the_chains_and_a_send_lease_before_replies() {
     let (owner, _model) = following();
-    let mut session = open(&owner, "a");
+    let mut session = open_session(&owner, "a");
     receive(&owner, &mut session, lookup(1));
     let messages = take_messages(&owner, &mut session, 0);
     let welcome = OwnerMessage::Welcome {
-        session: owner.session_number(session.stream()),
+        session: owner.session_number(session.id()),
         generation: 5,
         event: 0,
     };
@@ -174,7 +169,7 @@ fn session_of_a_process_with_another_clock_is_refused() {
 #[test]
 fn waiting_process_receives_a_numbered_event_when_the_entry_is_stored() {
     let (owner, _model) = owner();
-    let (mut leader, mut follower) = (open(&owner, "a"), open(&owner, "b"));
+    let (mut leader, mut follower) = (open_session(&owner, "a"), open_session(&owner, "b"));
     receive(&owner, &mut leader, lookup(1));
     receive(&owner, &mut follower, lookup(2));
     let replies = take_messages(&owner, &mut follower, 0);
@@ -197,7 +192,7 @@ fn waiting_process_receives_a_numbered_event_when_the_entry_is_stored() {
 #[test]
 fn events_are_repeated_until_they_are_acknowledged() {
     let (owner, _model) = owner();
-    let mut session = open(&owner, "a");
+    let mut session = open_session(&owner, "a");
     take_messages(&owner, &mut session, 0);
     for _ in 0..2 {
         owner
@@ -229,7 +224,7 @@ fn lookup_that_needs_the_disk_is_completed_by_its_task() {
     owner
         .write_to_store(&KEY, &immutable_entry(5), at(0))
         .unwrap();
-    let mut session = open(&owner, "a");
+    let mut session = open_session(&owner, "a");
     take_messages(&owner, &mut session, 0);
     let mut tasks = receive(&owner, &mut session, lookup(1));
     let Some(OwnerTask::ReadStore(task)) = tasks.pop() else {
@@ -247,7 +242,7 @@ fn lookup_that_needs_the_disk_is_completed_by_its_task() {
 fn long_entry_arrives_and_leaves_in_chunks() {
     let model = Arc::new(ModelOwnerStore::default());
     let owner = Owner::new(Box::new(model), 8 << 20, at(0));
-    let mut session = open(&owner, "a");
+    let mut session = open_session(&owner, "a");
     take_messages(&owner, &mut session, 0);
     let length = 2 * MAX_BODY_BYTES + 1;
     assert!(receive(&owner, &mut session, store(8, length, MAX_BODY_BYTES)).is_empty());
@@ -276,7 +271,7 @@ fn long_entry_arrives_and_leaves_in_chunks() {
 #[test]
 fn batch_lookup_finds_the_entries_that_are_present() {
     let (owner, _model) = owner();
-    let mut session = open(&owner, "a");
+    let mut session = open_session(&owner, "a");
     receive(&owner, &mut session, store(0, 100, 100));
     take_messages(&owner, &mut session, 0);
     let keys = vec![[1; 32], KEY, [2; 32]];
@@ -298,7 +293,7 @@ fn batch_lookup_finds_the_entries_that_are_present() {
 #[test]
 fn leases_of_a_session_end_with_it() {
     let (owner, _model) = owner();
-    let (mut leader, mut follower) = (open(&owner, "a"), open(&owner, "b"));
+    let (mut leader, mut follower) = (open_session(&owner, "a"), open_session(&owner, "b"));
     take_messages(&owner, &mut follower, 0);
     receive(&owner, &mut leader, lookup(1));
     receive(&owner, &mut follower, lookup(2));
