@@ -322,7 +322,8 @@ pub(super) struct ContainerFieldRanges<'s> {
 }
 
 impl<'s> ContainerFieldRanges<'s> {
-    /// Checks that the range has room for the fixed part of the container.
+    /// Checks that the range has room for the fixed part of the container, and that its first offset
+    /// is the end of that part.
     pub(super) fn new(
         schema: &'s Schema,
         container: &'s ContainerLayout,
