@@ -240,17 +240,17 @@ struct BlockCodeLengths {
 }
 
 impl BlockCodeLengths {
-    fn of_literals(&self) -> &[u8] {
+    fn literal_lengths(&self) -> &[u8] {
         &self.all[..self.literals]
     }
 
-    fn of_distances(&self) -> &[u8] {
+    fn distance_lengths(&self) -> &[u8] {
         &self.all[self.literals..self.literals + self.distances]
     }
 
-    /// Returns the position after the end-of-block code at the end of `stream`, of which only zero
-    /// bits are left then, fewer than eight. `None`: the code has no one bit, which would determine
-    /// its position.
+    /// Returns the position after the end-of-block code at the end of `stream`, where fewer than
+    /// eight zero bits follow it. `None`: the code has no one bit, which would determine its
+    /// position.
     fn end_of_last_block(&self, stream: &[u8]) -> Option<usize> {
         let (last, byte) = stream.iter().enumerate().rfind(|(_, byte)| **byte != 0)?;
         let after_last_one = last * 8 + 8 - byte.leading_zeros() as usize;
@@ -261,7 +261,7 @@ impl BlockCodeLengths {
 
     /// Returns the code that section 3.2.2 assigns to the end of the block.
     fn end_of_block_code(&self) -> Option<u32> {
-        let lengths = self.of_literals();
+        let lengths = self.literal_lengths();
         let own = *lengths.get(END_OF_BLOCK).filter(|length| **length > 0)?;
         // of the codes of one length, a shorter code takes as many as it can be continued by
         let preceding = lengths.iter().enumerate().filter(|(symbol, length)| {
@@ -402,17 +402,17 @@ impl DeflateBlockCodes {
 
     /// Assigns the codes of a block with codes of its own.
     fn assign_block_codes(&mut self, lengths: &BlockCodeLengths) -> Option<()> {
-        if lengths.of_literals()[END_OF_BLOCK] == 0 {
+        if lengths.literal_lengths()[END_OF_BLOCK] == 0 {
             return None;
         }
         self.literals.assign_codes(
-            lengths.of_literals(),
+            lengths.literal_lengths(),
             &LITERAL_LENGTH_SYMBOLS,
             CodeCompletenessRule::UnlessSingle,
         )?;
         self.literals.join_literal_codes();
         self.distances.assign_codes(
-            lengths.of_distances(),
+            lengths.distance_lengths(),
             &DISTANCE_SYMBOLS,
             CodeCompletenessRule::UnlessSingle,
         )

@@ -283,7 +283,7 @@ impl StreamExchange {
         for probe in self.probes.drain(..) {
             if self.root.probes.has_probe_slot() {
                 let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
-                let cluster = abi::proxy_property(CLUSTER_PROPERTY);
+                let cluster = abi::proxy_property(abi::CLUSTER_PROPERTY);
                 self.root.probes.enqueue_probe(probe, cluster, &head);
             }
         }
@@ -366,7 +366,6 @@ fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
     }
 }
 
-const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
 /// Property with the version of HTTP of a request.
 const PROTOCOL_PROPERTY: &str = "request\0protocol";
 const REQUEST_BUFFER: BufferType = BufferType::HttpRequestBody;

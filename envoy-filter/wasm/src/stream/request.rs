@@ -229,7 +229,7 @@ impl StreamExchange {
         let uncached = RouteIdentity::default();
         let (head, route, port, waiter) = match cached {
             Some(exchange) => {
-                let (head, route, port) = self.inputs.of_cached_exchange(exchange);
+                let (head, route, port) = self.inputs.cached_lookup_inputs(exchange);
                 let waiter = self.root.lookup_waiter_of_stream(self.id);
                 (head, route, port, Some(waiter))
             }

@@ -1,11 +1,11 @@
 //! The inputs of a stream's lookup, which the filter reads from the proxy once: a lookup that waits is
 //! repeated, and each call of the proxy costs as much as a small part of a hit.
 
+use proxy_wasm::types::BufferType;
 use sszip_core::exchange::Exchange;
 use sszip_envoy_carrier::lookup::RouteIdentity;
 
-use super::{CLUSTER_PROPERTY, REQUEST_BUFFER};
-use crate::abi::{self, LogLevel, SerializedMessageHead};
+use crate::abi::{self, LogLevel, SerializedMessageHead, CLUSTER_PROPERTY};
 
 const ROUTE_NAME_PROPERTY: &str = "xds\0route_name";
 const PORT_PROPERTY: &str = "destination\0port";
@@ -13,8 +13,8 @@ const PORT_PROPERTY: &str = "destination\0port";
 /// Maximum length of a body that is kept for a repeated lookup, in bytes; the proxy has longer ones.
 const MAX_KEPT_BODY: usize = 4 << 10;
 
-/// The request head, and what a lookup needs beside it. No filter changes a request that another one
-/// has stopped.
+/// The request head, and the properties of the request and its route that a lookup needs. No filter
+/// changes a request that another filter has stopped.
 #[derive(Debug, Default)]
 pub(super) struct RequestInputs {
     /// The head when the request began.
@@ -42,7 +42,7 @@ impl RequestInputs {
 
     /// Returns the head, the identity of the route of an exchange that uses the cache, and the port if
     /// it is a part of keys; warns of a route without a name.
-    pub(super) fn of_cached_exchange(
+    pub(super) fn cached_lookup_inputs(
         &mut self,
         exchange: &Exchange,
     ) -> (&SerializedMessageHead, &RouteIdentity, u16) {
@@ -62,11 +62,11 @@ impl RequestInputs {
         (&self.head, route, *port)
     }
 
-    /// Takes the body, of which the proxy has the first `length` bytes. `None` if memory is exhausted.
+    /// Takes the body, whose `length` bytes the proxy has. `None` if memory is exhausted.
     pub(super) fn take_body(&mut self, length: usize) -> Option<Vec<u8>> {
         match self.body.take() {
             Some(body) => Some(body),
-            None => abi::copy_buffer(REQUEST_BUFFER, length),
+            None => abi::copy_buffer(BufferType::HttpRequestBody, length),
         }
     }
 
