@@ -70,6 +70,7 @@ pub(crate) fn is_fault_injected_before_fork(fault: InjectedTestFault) -> bool {
     read_fault() == Some(fault)
 }
 
+/// Returns the fault that the environment variable `SSZIP_FAULT` names.
 #[cfg(feature = "faults")]
 fn read_fault() -> Option<InjectedTestFault> {
     match std::env::var("SSZIP_FAULT").as_deref() {

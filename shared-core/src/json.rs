@@ -24,6 +24,8 @@ pub fn is_closed_json(body: &[u8]) -> bool {
     false
 }
 
+/// Advances past the rest of a string, whose opening quote was read. Returns `false` if the bytes
+/// end before its closing quote.
 fn skip_json_string(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
     while let Some(byte) = bytes.next() {
         match byte {

@@ -319,6 +319,7 @@ impl ExchangeMetricsTally {
         tally
     }
 
+    /// Counts the status class of the node's response, and whether it was truncated.
     fn add_upstream_response(&mut self, answered: &ExchangeMetrics<'_>) {
         let class = answered.node_status.map(|status| usize::from(status / 100));
         if let Some(class @ 1..=5) = class {
@@ -328,6 +329,7 @@ impl ExchangeMetricsTally {
         self.add_counter(cut, answered.is_cut.into());
     }
 
+    /// Counts whether the body was compressed, and its bytes before and after.
     fn add_body_lengths(&mut self, answered: &ExchangeMetrics<'_>) {
         match answered.mode {
             ResponseMode::Hit => self.add_total_counter(UnlabelledCounter::HitBytes, answered.sent),
@@ -345,6 +347,7 @@ impl ExchangeMetricsTally {
         self.length = (answered.received > 0).then_some(answered.received);
     }
 
+    /// Counts the cache status and its reason, the calls and hits, and the calls of each method.
     fn add_cache_result(&mut self, answered: &ExchangeMetrics<'_>) {
         if answered.status != CacheStatus::None {
             self.add_counter(FIRST_STATUS_COUNTER + answered.status as usize, 1);
@@ -430,6 +433,7 @@ impl ExchangeMetricsTally {
         self.add_counter(total as usize, count);
     }
 
+    /// Records an increment; 0 is not recorded, and no increment above [`MAX_COUNTERS`] of them.
     fn add_counter(&mut self, counter: usize, count: u64) {
         if count > 0 && self.number < MAX_COUNTERS {
             self.counter_increments[self.number] = (counter as u16, count);

@@ -14,6 +14,7 @@ pub enum SupportedContentCoding {
 }
 
 impl SupportedContentCoding {
+    /// Returns the content coding with this name in any case, or `None` if sszip cannot decode it.
     fn from_coding_name(name: &[u8]) -> Option<Self> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match () {

@@ -262,8 +262,8 @@ def test_module_with_fault_injection_compresses_without_a_fault(start_nginx, ori
 
 
 @pytest.mark.parametrize("count", [1, 2000], ids=["at once", "on a thread"])
-def test_submission_reaches_the_node_as_ssz_or_json_when_a_fault_is_injected(broken, origin, count):
-    """The node receives JSON if the fault is not in the conversion."""
+def test_ssz_submission_reaches_the_node_even_if_its_conversion_to_json_fails(broken, origin, count):
+    """The node receives the unchanged SSZ if the fault is in the conversion, and JSON otherwise."""
     path, body = "/eth/v1/validator/register_validator", b"a" * 180 * count
     headers = [("Content-Type", "application/octet-stream")]
     origin.answers(answer(b"", type=None))

@@ -144,8 +144,8 @@ def test_duplicate_parameter_is_rejected(twice, tmp_path):
     assert f'"sszip_cache_path" directive has the parameter "{twice.partition("=")[0]}=" twice' in complaint(output)
 
 
-def test_published_configuration_creates_its_folder(tmp_path):
-    """Debian has no /var/cache/nginx."""
+def test_example_nginx_configuration_creates_its_cache_folder(tmp_path):
+    """configs/nginx/sszip.conf passes `nginx -t` on Debian, which has no /var/cache/nginx."""
     text = (pathlib.Path(__file__).parents[2] / "configs/nginx/sszip.conf").read_text()
     assert "sszip_cache_path /var/cache/nginx/sszip " in text
     (tmp_path / "var/log/nginx").mkdir(parents=True)

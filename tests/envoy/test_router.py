@@ -358,10 +358,13 @@ class TestOrder:
         assert response.status == 200 and b"ab" * 32 in response.body
         assert ("fwd=miss" if sender == "envoy" else "fwd=bypass") in cache_status(response)
 
-    def test_early_hints_precede_a_compressed_response(self, envoy, origin):
+    def test_early_hints_precede_a_compressed_response(self, start_envoy, origin):
+        """Envoy forwards no interim response unless `proxy_100_continue` is set."""
+        envoy = start_envoy([route("/")], http={"proxy_100_continue": True})
         origin.answers([head(103, [("Link", "</a>")]), *answer(BODY)])
         response = envoy.get("/")
         assert response.status == 200 and gunzip(response.body) == BODY
+        assert [(hint.status, hint.header("Link")) for hint in response.interim] == [(103, "</a>")]
 
     def test_ranges_conditions_and_head_are_forwarded(self, envoy, origin):
         origin.answers(

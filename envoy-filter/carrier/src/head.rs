@@ -25,7 +25,7 @@ pub trait HostMessageHead {
         self.header_value("content-length").and_then(parse_decimal)
     }
 
-    /// Returns the method of a request.
+    /// Returns the method of a request (`:method`); empty if there is none.
     fn request_method(&self) -> &[u8] {
         self.header_value(":method").unwrap_or_default()
     }
@@ -42,7 +42,7 @@ pub trait HostMessageHead {
         mark.map_or(&[], |mark| &target[mark + 1..])
     }
 
-    /// Returns the host of a request.
+    /// Returns the host of a request (`:authority`); empty if there is none.
     fn host(&self) -> &[u8] {
         self.header_value(":authority").unwrap_or_default()
     }

@@ -42,6 +42,7 @@ pub fn purge_result_line(query: &[u8], driver: &ExchangeDriver) -> Option<PurgeL
     ))
 }
 
+/// Returns the log line for a purge; a status of 500 or more makes it an error.
 fn format_purge_result(query: &[u8], status: u16, body: &[u8]) -> PurgeLogLine {
     let query = query.escape_ascii();
     let body = body.trim_ascii_end().escape_ascii();

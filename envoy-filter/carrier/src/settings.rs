@@ -106,6 +106,7 @@ impl ParsedSettings {
         Ok(parsed)
     }
 
+    /// Sets the filter setting `name` from its words. The error text is complete.
     fn set_setting<Host: HostSpecificSettings>(
         &mut self,
         name: &str,

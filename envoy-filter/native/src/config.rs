@@ -98,7 +98,9 @@ impl FilterSettings {
             _owner_use: owner_use,
             lifetime,
             nodes: ClusterCapabilities::default(),
-            background: BackgroundRequests::new(envoy.create_config_scheduler()),
+            background: BackgroundRequests::create_replacing_others(
+                envoy.create_config_scheduler(),
+            ),
         })
     }
 

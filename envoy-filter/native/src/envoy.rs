@@ -255,6 +255,8 @@ impl EnvoyStreamHandle {
         self.number_attribute(StreamAttribute::ConnectionId)
     }
 
+    /// Returns an attribute of the stream; empty: unknown. The bytes are valid during the hook
+    /// only.
     fn string_attribute(self, attribute: StreamAttribute) -> &'static [u8] {
         let mut text = EnvoyBuffer::NONE;
         // SAFETY: within a hook, during which the stream exists.
@@ -268,6 +270,7 @@ impl EnvoyStreamHandle {
         }
     }
 
+    /// Returns an attribute of the stream; 0: unknown.
     fn number_attribute(self, attribute: StreamAttribute) -> u64 {
         let mut number = 0;
         // SAFETY: within a hook.

@@ -165,6 +165,7 @@ fn headers_status(outcome: &HookOutcome) -> HeadersStatus {
     }
 }
 
+/// Returns Envoy's status for a body hook. Only [`HookOutcome::Keep`] lets Envoy buffer the piece.
 fn body_status(outcome: &HookOutcome) -> BodyStatus {
     match outcome {
         HookOutcome::Continue => BodyStatus::Continue,

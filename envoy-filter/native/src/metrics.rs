@@ -63,6 +63,7 @@ impl EnvoyMetrics {
         self.schedule_gauge_update();
     }
 
+    /// Schedules the next update of the gauges, if the filter has a scheduler.
     fn schedule_gauge_update(&self) {
         if let Some(scheduler) = &self.scheduler {
             timers::set_stream_timer(scheduler, UPDATE_GAUGES_EVENT, GAUGE_INTERVAL_MS);

@@ -57,6 +57,8 @@ pub fn queued_job_count() -> usize {
 }
 
 impl ThreadPool {
+    /// Starts one thread per concurrent job. If the system refuses a thread, the pool is smaller;
+    /// it may have none.
     fn start_pool_threads() -> Self {
         let (queue, jobs) = channel();
         let jobs = Arc::new(Mutex::new(jobs));
@@ -72,6 +74,7 @@ impl ThreadPool {
         }
     }
 
+    /// Queues a job; a pool without threads runs it at once.
     fn enqueue_job(&self, job: QueuedJob) {
         if self.threads == 0 {
             return job.run_and_report_job();
@@ -87,6 +90,7 @@ impl ThreadPool {
     }
 }
 
+/// Runs jobs until the queue is closed.
 fn run_queued_jobs(jobs: &Mutex<Receiver<QueuedJob>>) {
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();

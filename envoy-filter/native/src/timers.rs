@@ -47,6 +47,8 @@ pub fn set_stream_timer(scheduler: &Arc<EnvoyEventScheduler>, event: u64, ms: u6
 }
 
 impl StreamTimerQueue {
+    /// Starts the thread of the timers, which are never freed. Returns `None` if the system refuses
+    /// it.
     fn start_thread() -> Option<&'static Self> {
         let timers: &'static Self = Box::leak(Box::default());
         let thread = std::thread::Builder::new().name("sszip-timers".into());
@@ -54,6 +56,7 @@ impl StreamTimerQueue {
         started.is_ok().then_some(timers)
     }
 
+    /// Schedules the event of each timer that is due, and waits for the next one.
     fn run_timer_loop(&self) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

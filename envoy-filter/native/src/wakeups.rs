@@ -85,6 +85,7 @@ impl EventLoopWaker for StreamWaker {
     fn cancel_wakeup(&self, _id: usize) {}
 }
 
+/// Calls `call` with the locked table that contains the stream `id`.
 fn modify_locked_wait_shard<T>(
     id: usize,
     call: impl FnOnce(&mut HashMap<usize, StreamWaitState>) -> T,

@@ -187,7 +187,7 @@ pub fn unique_wasm_sandbox_name() -> String {
     format!("w-{:x}-{first:x}{second:016x}", read_clock(REALTIME))
 }
 
-/// Returns a random number.
+/// Returns 64 random bits of the host, or 0 if the host has none.
 pub fn random_number() -> u64 {
     let mut random = [0; 8];
     // SAFETY: the pointer and the length are the array's.
@@ -212,7 +212,7 @@ pub enum SharedDataValue {
     Unsupported,
 }
 
-/// Reads the shared data of the proxy under a key.
+/// Reads the shared data of the proxy under a key, with the version for a later write.
 pub fn read_proxy_shared_data(key: &str) -> SharedDataValue {
     let (mut value, mut length, mut version) = (null_mut(), 0, 0);
     // SAFETY: the key is a string's, and the results point at memory of their
@@ -371,6 +371,7 @@ impl<'a> Iterator for SerializedHeaderIter<'a> {
 }
 
 impl<'a> SerializedHeaderIter<'a> {
+    /// Takes `length` bytes and the NUL after them. `None`: the proxy's text is too short.
     fn take_header_text(&mut self, length: usize) -> Option<&'a [u8]> {
         let (text, rest) = self.texts.split_at_checked(length)?;
         self.texts = rest.get(1..)?;
@@ -378,11 +379,14 @@ impl<'a> SerializedHeaderIter<'a> {
     }
 }
 
+/// Reads a little-endian number, and returns it with the bytes after it.
 fn read_u32(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*number) as usize, rest))
 }
 
+/// Returns the headers in the proxy-wasm format: their number, all lengths, and the texts with a
+/// NUL each.
 fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Vec<u8> {
     let mut pairs = Vec::new();
     let number = |pairs: &mut Vec<u8>, number: usize| {

@@ -145,6 +145,8 @@ impl FilterSettings {
         settings
     }
 
+    /// Parses the settings of a route, which inherit the unset ones from the filter. Warnings are
+    /// logged.
     fn settings_for_route(&self, json: &[u8]) -> Result<Arc<RequestSettings>, String> {
         let mut host = WasmFilterSettings::default();
         let mut parsed = ParsedSettings::parse_json_settings("config", json, &mut host)?;
@@ -167,6 +169,7 @@ impl FilterSettings {
 const NO_STORE: &str = "\"cache\" needs \"cache_owner\": \"cluster:NAME\" in the filter's \
      configuration, because sszip-cached stores the entries";
 
+/// Returns the settings for requests, within the limits of a sandbox.
 fn resolve_request_settings(
     parsed: &ParsedSettings,
     sandbox: &WasmFilterConfig,

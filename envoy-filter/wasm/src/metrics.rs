@@ -61,6 +61,7 @@ impl WasmFilterMetrics {
     }
 }
 
+/// Defines the metric `sszip.NAME`, and returns its id in the proxy. `None`: the proxy refuses it.
 fn define_named_metric(kind: MetricType, name: &str) -> Option<u32> {
     abi::define_metric(kind, &format!("sszip.{name}"))
 }

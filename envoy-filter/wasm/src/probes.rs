@@ -96,6 +96,7 @@ impl ProbeQueue {
     }
 }
 
+/// Passes the head and the body of a callout's response to the driver of a probe.
 fn read_probe_response(driver: &mut ExchangeDriver, length: usize) {
     let head = SerializedMessageHead::from_proxy(MapType::HttpCallResponseHeaders);
     let now = abi::read_host_clocks();

@@ -85,7 +85,7 @@ pub struct FilterRoot {
 }
 
 impl SdkRootContext {
-    /// Creates the state of a root context.
+    /// Creates the state of a root context, and adds its event loop to the process.
     pub fn new(id: u32) -> Self {
         let process = ProcessResources::default();
         let woken = Arc::<WokenRequestQueue>::default();

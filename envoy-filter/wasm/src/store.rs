@@ -84,6 +84,8 @@ impl FilterOwnerLink {
         self.log_health_change(now);
     }
 
+    /// Sends a request to the owner's cluster, and returns the id of the callout. `None`: the proxy
+    /// refuses it.
     fn make_callout(&self, callout: &OwnerCallout) -> Option<u32> {
         let headers = vec![
             (":method", "POST"),
@@ -126,7 +128,7 @@ impl FilterOwnerLink {
         self.link.take_queued_mark()
     }
 
-    /// Whether callouts are due.
+    /// Whether the link has callouts to make at `now`, in milliseconds.
     pub fn has_due_callouts(&self, now: u64) -> bool {
         self.link.has_callouts(now)
     }
@@ -136,6 +138,7 @@ impl FilterOwnerLink {
         self.link.ms_until_next_callout(now)
     }
 
+    /// Logs a change of the owner's health, if there is one.
     fn log_health_change(&self, now: u64) {
         let Some(change) = self.link.take_owner_health_change(now) else {
             return;

@@ -51,7 +51,7 @@ impl SharedBodySlices {
         }
     }
 
-    /// Returns the body as one slice.
+    /// Returns the body as one slice; several slices are copied.
     pub fn to_single_slice(&self) -> Bytes {
         match self.slices.as_slice() {
             [] => Bytes::new(),

@@ -60,6 +60,8 @@ pub fn canonical_params_key(params: Option<&RawValue>) -> Cow<'_, [u8]> {
     Cow::Owned(key)
 }
 
+/// Appends the canonical form of a value. A value that is nested deeper than `depth`, or cannot be
+/// read, is only stripped of white space.
 fn write_canonical(text: &str, depth: usize, out: &mut Vec<u8>) {
     let written = match text.as_bytes().first() {
         Some(b'{') if depth > 0 => write_object(text, depth, out),
@@ -72,6 +74,7 @@ fn write_canonical(text: &str, depth: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends an object with its members sorted by name. `None`: the text is not an object.
 fn write_object(text: &str, depth: usize, out: &mut Vec<u8>) -> Option<()> {
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
     out.push(b'{');
@@ -87,6 +90,7 @@ fn write_object(text: &str, depth: usize, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+/// Appends an array with canonical elements. `None`: the text is not an array.
 fn write_array(text: &str, depth: usize, out: &mut Vec<u8>) -> Option<()> {
     let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
     out.push(b'[');
@@ -100,6 +104,7 @@ fn write_array(text: &str, depth: usize, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+/// Appends a string in its shortest notation. `None`: the text is not a string.
 fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let decoded: String = serde_json::from_str(text).ok()?;
     out.extend_from_slice(serde_json::to_string(&decoded).ok()?.as_bytes());

@@ -75,6 +75,8 @@ impl PacedResponseBody {
         }
     }
 
+    /// Returns the next piece of at most `piece` bytes, and counts its bytes as sent. `None` at the
+    /// end.
     fn next_piece(&mut self) -> Option<Bytes> {
         if let (true, Some(made)) = (self.slices.is_empty(), &mut self.generated) {
             self.slices.extend(made.next());

@@ -180,6 +180,7 @@ pub async fn handle_request(
     Ok(response.map(Either::Left))
 }
 
+/// Responds from the table of recordings: a page, a JSON-RPC call, or a submission.
 fn respond_from_table<'a>(
     node: &'a ReplayNode,
     answers: &'a ResponseTable,
@@ -292,6 +293,8 @@ fn method_not_allowed() -> UnframedResponse<'static> {
     UnframedResponse::new("", StatusCode::METHOD_NOT_ALLOWED, text)
 }
 
+/// Returns the response to a WebSocket handshake, a 101 or a 400, and sets `upgraded` for the
+/// former.
 fn accept_upgrade(head: &request::Parts, upgraded: &AtomicBool) -> Response<NodeResponseBody> {
     let Some(response) = chain::accept_websocket(head) else {
         let text = "expected a WebSocket of version 13\n".to_owned();
@@ -322,6 +325,7 @@ fn body_too_large_response(error: &dyn std::error::Error) -> Response<NodeRespon
     plain_response(StatusCode::PAYLOAD_TOO_LARGE, TEXT, format!("{error}\n"))
 }
 
+/// Returns the response for a path without a page: a 404, or an empty 200 for `/`.
 fn unknown_page(path: &str) -> (StatusCode, UncodedResponseContent<'static>) {
     // geth responds to probes of its root with an empty 200.
     if path == "/" {

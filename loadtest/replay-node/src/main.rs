@@ -179,6 +179,8 @@ impl NodeArguments {
         Ok((defaults, by_method))
     }
 
+    /// Returns the responses of the recordings and pages on the command line, or a generated sample
+    /// if there are none. Entries that cannot be read are printed as warnings.
     fn load_responses(&self) -> io::Result<ResponseTable> {
         let named = |path: &Path, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -221,6 +223,7 @@ fn parse_preset(name: &str) -> Result<Preset, String> {
     name.parse().map_err(|unknown| format!("{unknown}"))
 }
 
+/// Parses `PATH=FILE`, where the path begins with a slash.
 fn parse_page(text: &str) -> Result<(String, PathBuf), String> {
     let (path, file) = text.split_once('=').ok_or("expected PATH=FILE")?;
     match path.starts_with('/') {
@@ -239,6 +242,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Serves until SIGTERM or SIGINT, or prints the responses if `--list` is set.
 fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
     let (defaults, by_method) = args.delivery_options_from_arguments()?;
     let simulation = args
@@ -304,6 +308,7 @@ fn run_node(args: &NodeArguments) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
+/// Prints method, params and length in bytes of each response, separated by tabs.
 fn print_responses(answers: &ResponseTable) -> io::Result<()> {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     for (method, params, size) in answers.response_size_rows() {

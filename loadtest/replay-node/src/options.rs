@@ -124,7 +124,8 @@ impl ReplayResponseOptions {
         Ok(())
     }
 
-    /// Sets one option; returns whether an option of that name exists.
+    /// Sets one option, and returns whether an option of that name exists. The error is the
+    /// expected value.
     fn set_option(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match name {
             "framing" => self.framing = Some(parse_framing(value)?),
@@ -209,6 +210,7 @@ fn parse_format(value: &str) -> Result<BodyFormat, &'static str> {
     }
 }
 
+/// Parses the change of the header that declares the fork: `off` removes it, a name replaces it.
 fn parse_fork(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     match value {
         "" => Err("off, or the name of a fork"),
@@ -217,6 +219,8 @@ fn parse_fork(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     }
 }
 
+/// Parses the change of `version` in the body: `last` moves it to the end, `off` removes it, a name
+/// replaces it.
 fn parse_version(value: &str) -> Result<DeclaredForkAlteration, &'static str> {
     match value {
         "last" => Ok(DeclaredForkAlteration::Late),
@@ -232,6 +236,7 @@ fn parse_flag(value: &str) -> Result<bool, &'static str> {
     }
 }
 
+/// Parses a number within `range`; the error is `expected`.
 fn parse_number<T: FromStr + PartialOrd>(
     value: &str,
     range: std::ops::RangeInclusive<T>,
@@ -275,6 +280,7 @@ fn parse_status(
     StatusCode::from_u16(code).map_err(|_| expected)
 }
 
+/// Parses `Name:Value`; white space around both is dropped.
 fn parse_header(value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let expected = "Name:Value";
     let (name, value) = value.split_once(':').ok_or(expected)?;

@@ -105,6 +105,7 @@ impl ReplayPage {
         }
     }
 
+    /// Returns `Eth-Consensus-Version` from the `version` of the JSON; `None` if the page has none.
     fn fork_header(&self) -> Option<(HeaderName, HeaderValue)> {
         let json = self.json.as_ref()?.body_bytes();
         let versioned: EnvelopeVersion = serde_json::from_slice(json).ok()?;
@@ -177,6 +178,7 @@ struct MediaRange<'a> {
 }
 
 impl<'a> MediaRange<'a> {
+    /// Parses a media range with its weight, which is 1 unless a valid `q` follows.
     fn parse_range(text: &'a str) -> Self {
         let mut parts = text.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();

@@ -121,6 +121,7 @@ enum RecordedFileFormat {
     Fields,
 }
 
+/// Returns the format of a file by its extension, or `None` if it is not a recording.
 fn file_kind(file: &Path) -> Option<RecordedFileFormat> {
     match file.extension()?.to_str()? {
         "json" => Some(RecordedFileFormat::Json),
@@ -152,6 +153,8 @@ fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Appends the recordings below `path`, in the order of their names, down to `depth` folders.
+/// Unreadable folders are passed to `warn`.
 fn find_files(path: PathBuf, depth: usize, files: &mut Vec<PathBuf>, warn: &mut dyn FnMut(String)) {
     if path.is_dir() {
         match sorted_entries(&path) {
@@ -173,6 +176,8 @@ fn served_path_of_file(folder: &Path, file: &Path) -> String {
     format!("/{}", below.with_extension("").display())
 }
 
+/// Adds the exchanges of a file, or the file as the page at `path` if it contains none. Invalid
+/// entries are passed to `warn`.
 fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn FnMut(String)) {
     // A byte order mark is not JSON, but some editors write one.
     let text = text.trim_start_matches('\u{feff}');
@@ -195,10 +200,13 @@ fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn
     }
 }
 
+/// Whether the entry is an object with a request, not a page.
 fn is_recorded_exchange(entry: &RawValue) -> bool {
     entry.get().starts_with('{') && serde_json::from_str::<RecordedExchange>(entry.get()).is_ok()
 }
 
+/// Adds a recorded exchange; a batch is added call by call, and must have as many responses as
+/// calls.
 fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), RecordedExchangeError> {
     // serde would read an array as a struct's members in order.
     if !text.starts_with('{') {
@@ -228,6 +236,7 @@ fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), RecordedExc
     Ok(())
 }
 
+/// Adds the response to one call. A request without a method is an error.
 fn load_pair(
     request: &RawValue,
     response: &RawValue,

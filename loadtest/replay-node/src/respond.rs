@@ -108,6 +108,8 @@ pub struct UnframedResponse<'a> {
 }
 
 impl<'a> UnframedResponse<'a> {
+    /// Creates a response without delay or headers of its own. `method`: the name by which delivery
+    /// options are chosen.
     pub fn new(
         method: impl Into<Cow<'a, str>>,
         status: StatusCode,
@@ -122,6 +124,7 @@ impl<'a> UnframedResponse<'a> {
         }
     }
 
+    /// Replaces the response by an error of the Beacon API; its headers are dropped.
     fn into_beacon_error(self, status: StatusCode, message: &str) -> Self {
         Self {
             status,
@@ -131,6 +134,7 @@ impl<'a> UnframedResponse<'a> {
         }
     }
 
+    /// Replaces the response by a problem of the Engine API; its headers are dropped.
     fn into_engine_problem(self, status: StatusCode, name: &str) -> Self {
         Self {
             status,
@@ -250,6 +254,8 @@ fn witness_generator_with_size<'a>(
     }
 }
 
+/// Builds the response with all `options` applied. Returns the error variant for a response that
+/// the HTTP library cannot send.
 pub fn build_response(
     node: &ReplayNode,
     head: &request::Parts,
@@ -332,6 +338,8 @@ pub fn build_response(
     Ok(response.map(|()| body))
 }
 
+/// Returns the body with all options that change it; it is gzipped if `encode`, and empty if not
+/// `has_body`.
 fn build_body(
     content: &UncodedResponseContent<'_>,
     has_body: bool,
@@ -381,6 +389,7 @@ fn alter_response_body(
     payload
 }
 
+/// Whether the body is gzipped under the policy, for a client with these request headers.
 fn is_gzip_applied(gzip: GzipPolicy, headers: &HeaderMap) -> bool {
     let names_gzip = |value: &HeaderValue| value.as_bytes().windows(4).any(|word| word == b"gzip");
     match gzip {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::body_slices::SharedBodySlices;
 use crate::canonical;
 use crate::page::ReplayPage;
-use crate::rpc::{CallResponseSource, ReplayLookupResult};
+use crate::rpc::{CallResponder, ReplayLookupResult};
 use crate::witness::{WitnessFormat, WitnessGenerator};
 
 /// A recorded JSON-RPC response, and the position of the id in it.
@@ -58,7 +58,8 @@ pub fn deserialize_present_member<'de, D: Deserializer<'de>>(
 }
 
 impl RecordedResponse {
-    /// Parses a recorded response.
+    /// Parses a recorded response without its white space, and locates its id. A response without
+    /// an id is an error.
     pub fn from_recorded_json(json: &str) -> Result<Self, RecordedResponseError> {
         let json = canonical::remove_white_space(json);
         // serde would read an array as a struct's members in order.
@@ -80,7 +81,7 @@ impl RecordedResponse {
         })
     }
 
-    /// Builds a response with a generated result.
+    /// Builds the response with a generated result and the id 1, which later responses replace.
     pub fn from_generated_result(result: &impl Serialize) -> Result<Self, serde_json::Error> {
         let mut whole = br#"{"jsonrpc":"2.0","id":"#.to_vec();
         let id_start = whole.len();
@@ -120,6 +121,7 @@ impl RecordedResponse {
         }
     }
 
+    /// Whether the response was recorded with this id, so that it can be sent as it is.
     fn is_recorded_id(&self, id: &str) -> bool {
         *id.as_bytes() == self.whole[self.id_start..self.id_end]
     }
@@ -179,7 +181,7 @@ impl ResponseTable {
         self.witness_generator = Some(witness);
     }
 
-    /// Returns the generator of witnesses.
+    /// Returns the generator of witnesses, if the node serves them.
     pub fn witness_generator(&self) -> Option<&WitnessGenerator> {
         self.witness_generator.as_ref()
     }
@@ -241,7 +243,7 @@ impl ResponseTable {
     }
 }
 
-impl CallResponseSource for ResponseTable {
+impl CallResponder for ResponseTable {
     fn find_response_to_call(
         &self,
         method: &str,

@@ -68,8 +68,8 @@ pub enum ReplayLookupResult<'a> {
     UnknownMethod,
 }
 
-/// A source of responses to JSON-RPC calls: the table or the simulated chain.
-pub trait CallResponseSource {
+/// A responder to JSON-RPC calls: the table of recordings or the simulated chain.
+pub trait CallResponder {
     /// Finds the response to a call, and counts the call unless the method is unknown.
     fn find_response_to_call(
         &self,
@@ -150,7 +150,7 @@ struct RpcRequestMembers<'a> {
 /// Responds to a JSON-RPC request body: a call or a batch.
 pub fn respond_to_body<'a>(
     body: &'a [u8],
-    answers: &'a impl CallResponseSource,
+    answers: &'a impl CallResponder,
     stats: &RequestCounters,
 ) -> RequestBodyReply<'a> {
     let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
@@ -171,9 +171,11 @@ pub fn respond_to_body<'a>(
     }
 }
 
+/// Responds to each call of a batch in order. A batch of notifications has an empty body; an empty
+/// batch is an error.
 fn respond_to_batch<'a>(
     text: &'a str,
-    answers: &'a impl CallResponseSource,
+    answers: &'a impl CallResponder,
     stats: &RequestCounters,
 ) -> RequestBodyReply<'a> {
     stats.count_batch();
@@ -207,7 +209,7 @@ fn respond_to_batch<'a>(
 /// Responds to one call; a notification has no response.
 fn respond_to_call<'a>(
     text: &'a str,
-    answers: &'a impl CallResponseSource,
+    answers: &'a impl CallResponder,
     stats: &RequestCounters,
 ) -> (Cow<'a, str>, Option<ReplayRpcReply<'a>>) {
     // serde would read an array as a struct's members in order.
@@ -367,7 +369,7 @@ mod tests {
     /// A source of a test, which generates results and errors.
     struct GeneratingSource;
 
-    impl CallResponseSource for GeneratingSource {
+    impl CallResponder for GeneratingSource {
         fn find_response_to_call(
             &self,
             method: &str,

@@ -98,11 +98,13 @@ fn add_converted_page_format(
     Ok(())
 }
 
+/// Returns the SSZ response of a path, whose method is GET or POST; `None` if it has none.
 fn path_route(path: &str) -> Option<SszResponseType> {
     let of = |method: &[u8]| ssz_response_type(method, path.as_bytes()).copied();
     of(b"GET").or_else(|| of(b"POST"))
 }
 
+/// Returns the type of a response in a fork; `None` if the fork has no such response.
 fn type_in_schema(
     gives: SszResponseType,
     fork: Fork,

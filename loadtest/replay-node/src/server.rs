@@ -70,6 +70,7 @@ pub enum NodeListener {
 }
 
 impl NodeListener {
+    /// Binds the address. A socket file that is left of an earlier process is removed first.
     pub fn bind_address(address: &ListenAddress) -> io::Result<Self> {
         match address {
             ListenAddress::Tcp(address) => {
@@ -149,6 +150,7 @@ pub fn start_server_workers(
     Ok(())
 }
 
+/// Accepts and serves connections until `stop` is true.
 async fn accept_tcp(listener: TcpListener, node: Arc<ReplayNode>, mut stop: watch::Receiver<bool>) {
     loop {
         let accepted = tokio::select! {
@@ -167,6 +169,7 @@ async fn accept_tcp(listener: TcpListener, node: Arc<ReplayNode>, mut stop: watc
     }
 }
 
+/// Accepts and serves connections until `stop` is true.
 async fn accept_unix(
     listener: UnixListener,
     node: Arc<ReplayNode>,
@@ -186,6 +189,8 @@ async fn accept_unix(
     }
 }
 
+/// Prints the error and pauses, so that a lack of descriptors does not keep a processor busy. A
+/// connection that the peer has aborted needs neither.
 async fn pause_after_accept_error(error: &io::Error) {
     if error.kind() != ErrorKind::ConnectionAborted {
         eprintln!("replay-node: accept: {error}");

@@ -82,6 +82,8 @@ impl RequestCounters {
         self.bytes_in.fetch_add(bytes as u64, Relaxed);
     }
 
+    /// Counts a call of an unknown method. Names after the first [`UNKNOWN_NAMES`] are counted as
+    /// one.
     pub fn count_unknown_method(&self, name: &str) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         let name = if unknown.len() < UNKNOWN_NAMES || unknown.contains_key(name) {
@@ -129,6 +131,7 @@ impl RequestCounters {
 pub struct OpenConnection(Arc<RequestCounters>);
 
 impl OpenConnection {
+    /// Counts a connection as accepted, and as open until the value is dropped.
     pub fn new(stats: Arc<RequestCounters>) -> Self {
         stats.accepted.fetch_add(1, Relaxed);
         stats.open.fetch_add(1, Relaxed);
@@ -148,6 +151,7 @@ impl Drop for OpenConnection {
 pub struct InFlightRequestGuard(Arc<RequestCounters>);
 
 impl InFlightRequestGuard {
+    /// Counts a request, and counts it as in flight until the value is dropped.
     pub fn new(stats: Arc<RequestCounters>) -> Self {
         stats.requests.fetch_add(1, Relaxed);
         stats.in_flight.fetch_add(1, Relaxed);

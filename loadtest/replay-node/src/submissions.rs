@@ -114,6 +114,8 @@ impl ReceivedSubmissions {
         all.entry(key).or_default().counts.refused += 1;
     }
 
+    /// Returns the format of a valid submission, or the status and the message with which a node
+    /// refuses it.
     fn check_submission(
         &self,
         head: &request::Parts,
@@ -159,12 +161,15 @@ impl ReceivedSubmissions {
     }
 }
 
+/// Returns the path under which a submission is counted. Paths after the first [`MAX_PATHS`] are
+/// counted as one.
 fn counter_path(all: &BTreeMap<String, PathSubmissions>, head: &request::Parts) -> String {
     let path = head.uri.path();
     let known = all.len() < MAX_PATHS || all.contains_key(path);
     if known { path } else { OTHER_PATHS }.to_owned()
 }
 
+/// Returns the value of a header; `None` if it is absent or not printable ASCII.
 pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }

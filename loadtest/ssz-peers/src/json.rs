@@ -228,7 +228,8 @@ macro_rules! collections {
                 }
             }
 
-            /// A serde visitor that collects the elements of an array.
+            /// A serde visitor that collects the elements of an array; a number of elements that the
+            /// collection does not permit is an error.
             struct BoundedCollectionVisitor<C>(PhantomData<C>);
 
             impl<'de, C: BoundedCollection<Item: $read>> Visitor<'de> for BoundedCollectionVisitor<C> {

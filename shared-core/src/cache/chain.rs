@@ -209,7 +209,7 @@ impl NamespaceChain {
             .max(self.seen.load(Ordering::Acquire))
     }
 
-    /// Whether the chain counts heights of this kind.
+    /// Whether the heights of the chain are of this kind, block numbers or slots.
     pub fn uses_height_kind(&self, heights: HeightUnit) -> bool {
         lock_ignoring_poison(&self.last_known_state).heights == heights
     }
@@ -442,6 +442,7 @@ impl<'a> ChainDependency<'a> {
             || height >= chain.tip.shown_height() && self.is_unaffected_by_reorgs()
     }
 
+    /// Whether the entry was fetched in the present epoch of the chain.
     fn is_of_current_epoch(&self) -> bool {
         self.epoch == self.chain.epoch.load(Ordering::Acquire)
     }

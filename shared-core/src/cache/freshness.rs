@@ -434,6 +434,8 @@ impl CallLifetimeRules {
             .map_or(most, |lifetime| lifetime.min(most))
     }
 
+    /// Returns the lifetime of a response of this class in milliseconds: the lifetime that the
+    /// operator set for the method, or the lifetime of the class.
     fn effective_class_lifetime(&self, class: LifetimeClass, valid: &CacheLifetimes) -> u64 {
         self.method_lifetime
             .unwrap_or(valid.lifetime_for_class(class))
@@ -477,6 +479,8 @@ impl CallLifetimeRules {
         })
     }
 
+    /// Returns the classification of a response of this class, or `None` if its lifetime is 0,
+    /// which means that it is not cached.
     fn classification_for_class(
         &self,
         class: LifetimeClass,

@@ -93,6 +93,8 @@ impl CacheDirectivesReader {
         }
     }
 
+    /// Reads one directive of `Cache-Control`, `name` or `name=value`. Unknown directives are
+    /// ignored.
     fn read_cache_directive(&mut self, directive: &[u8]) {
         let mut halves = directive.splitn(2, |byte| *byte == b'=');
         let name = halves.next().unwrap_or_default();
@@ -270,6 +272,7 @@ fn parse_delta_seconds(value: &[u8]) -> Option<u64> {
     parse_capped_seconds(value, 1 << 31)
 }
 
+/// Parses decimal digits; numbers above `most` count as `most`. `None`: other characters, or none.
 fn parse_capped_seconds(value: &[u8], most: u64) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;

@@ -68,6 +68,8 @@ pub trait HostTipFloorStore: Debug + Send + Sync {
 }
 
 impl TipFloorStorage {
+    /// Returns the value at index `at`: the host's value, if it has a row for the namespace, or
+    /// the value of this process.
     fn load_value(&self, at: usize) -> u64 {
         if let Self::Hosted {
             host, namespace, ..

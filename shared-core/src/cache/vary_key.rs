@@ -94,6 +94,8 @@ impl VaryKey {
         self.place = self.bytes.len();
     }
 
+    /// Appends a part with its length in front, so that no two sequences of parts have the same
+    /// bytes.
     fn push_key_part(&mut self, part: &[u8]) {
         self.bytes
             .extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -169,6 +171,7 @@ impl VaryKey {
         }
     }
 
+    /// Appends the number of values of a header, and each value in its order.
     fn push_header_values(&mut self, fields: &RetainedRequestHeaders, name: &str) {
         let count = fields.header_values(name).count() as u64;
         self.bytes.extend_from_slice(&count.to_le_bytes());

@@ -197,6 +197,8 @@ impl CacheConfigBlock {
         }
     }
 
+    /// Sets the lifetime of a class or a method, and records a warning if the method has no caching
+    /// rule. A method with side effects is an error.
     fn set_lifetimes(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let [class_or_method, time] = values else {
             return Err(DirectiveError::TwoValues);
@@ -254,6 +256,8 @@ impl CacheConfigBlock {
         rows.is_some_and(|rows| rows.find_operator_method_row(method).is_some())
     }
 
+    /// Adds a method row from a name and one or two words, and records a warning if the name is
+    /// similar to a known one.
     fn set_method_spec(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let (name, words) = match values {
             [name, words @ ..] if (1..=2).contains(&words.len()) => (*name, words),
@@ -280,6 +284,7 @@ impl CacheConfigBlock {
         Ok(())
     }
 
+    /// Sets the policy of the named headers, or without names the default policy.
     fn set_credentials(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const MEANINGS: &str =
             "\"bypass\", \"ignore\" or \"key\", optionally followed by header names";
@@ -302,6 +307,8 @@ impl CacheConfigBlock {
         Ok(())
     }
 
+    /// Adds a head source, or turns inherited ones off. A second source for the same namespace is
+    /// an error.
     fn set_head_source(
         &mut self,
         values: &[&[u8]],
@@ -363,6 +370,8 @@ impl CacheConfigBlock {
         limit.map(|(number, _)| number as usize)
     }
 
+    /// Returns the lifetimes of the block with the method rows that the operator added; unset
+    /// lifetimes have their defaults.
     fn resolve_lifetimes(&self) -> Arc<CacheLifetimes> {
         let valid = self.lifetimes.clone().unwrap_or_default();
         match &self.rows {
@@ -414,6 +423,7 @@ fn parse_use_stale(values: &[&[u8]]) -> Result<UseStaleConditions, DirectiveErro
         .map_err(|word| invalid_value_error(word, ALLOWED))
 }
 
+/// Parses the name of a namespace, which must not be empty.
 fn parse_namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
     match value {
         b"" => Err(invalid_value_error(value, "a name")),

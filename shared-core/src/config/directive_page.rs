@@ -19,6 +19,8 @@ pub fn directive_section_heads() -> impl Iterator<Item = (String, String)> {
 }
 
 impl SettingDefinition {
+    /// Returns the name of the directive in nginx: `sszip` for `enable`, and the setting's name
+    /// after `sszip_` otherwise.
     fn nginx_name(&self) -> String {
         match self.name {
             "enable" => "sszip".into(),
@@ -26,6 +28,8 @@ impl SettingDefinition {
         }
     }
 
+    /// Returns the lines above a directive's description: syntax, default, context, version, and
+    /// Envoy's counterpart.
     fn section_head(&self) -> String {
         let name = self.nginx_name();
         // a form that is longer than a line is continued below its first argument
@@ -54,6 +58,8 @@ impl SettingDefinition {
         }
     }
 
+    /// Returns the name of Envoy's setting with its JSON types and its scope, or `-` if there is
+    /// none.
     fn envoy_counterpart(&self) -> String {
         let place = match self.envoy {
             EnvoySettingScope::FilterOrRoute | EnvoySettingScope::EnabledByDefault => {

@@ -86,6 +86,8 @@ impl NodeEndpoint {
         })
     }
 
+    /// Parses what follows `unix:` in a URL: the absolute path of a socket, and after a colon the
+    /// path of the request, by default `/`.
     fn parse_unix_url(rest: &str) -> Option<Self> {
         let (socket, path) = rest.split_once(':').unwrap_or((rest, "/"));
         let is_socket = (2..=MAX_SOCKET_PATH).contains(&socket.len()) && socket.starts_with('/');

@@ -86,6 +86,8 @@ fn create_store_folder(path: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns an error if the folder of the store contains files that are not the store's, or cannot
+/// be read for another reason than its permissions.
 fn check_store_contents(path: &str) -> Result<(), String> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -109,6 +111,8 @@ fn check_store_contents(path: &str) -> Result<(), String> {
     }
 }
 
+/// Whether a file in the store's folder belongs to the store, or to the file system that is mounted
+/// there.
 fn is_store_file(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let name = name.to_string_lossy();

@@ -31,13 +31,13 @@ pub enum NamespaceSource<'a> {
 /// The head sources of a whole configuration, at most one per namespace; the owner runs a chain
 /// follower for each.
 #[derive(Clone, Debug, Default)]
-pub struct HeadSourceList {
-    list: Vec<HeadSourceListEntry>,
+pub struct HeadSourcesByNamespace {
+    list: Vec<NamespaceHeadSource>,
 }
 
 /// The head source of one namespace, and its position in the configuration.
 #[derive(Clone, Debug)]
-struct HeadSourceListEntry {
+struct NamespaceHeadSource {
     namespace: String,
     follow: HeadSource,
     at: String,
@@ -91,7 +91,7 @@ impl fmt::Display for HeadSourceError {
 
 impl std::error::Error for HeadSourceError {}
 
-impl HeadSourceList {
+impl HeadSourcesByNamespace {
     /// Adds the head sources of a route whose cache is enabled.
     ///
     /// # Errors
@@ -108,6 +108,8 @@ impl HeadSourceList {
         })
     }
 
+    /// Adds a head source under its own namespace, or the namespace of its route. A source that the
+    /// namespace already has is ignored; a different one is an error.
     fn add_head_source(
         &mut self,
         declared: &DeclaredHeadSource,
@@ -123,9 +125,9 @@ impl HeadSourceList {
                 _ => return Err(HeadSourceError::NotText),
             },
         };
-        let same = |followed: &&HeadSourceListEntry| followed.namespace == namespace;
+        let same = |followed: &&NamespaceHeadSource| followed.namespace == namespace;
         let Some(before) = self.list.iter().find(same) else {
-            self.list.push(HeadSourceListEntry {
+            self.list.push(NamespaceHeadSource {
                 namespace,
                 follow: follow.clone(),
                 at: at.clone(),
@@ -148,7 +150,7 @@ impl HeadSourceList {
     /// namespace it has too.
     pub fn merge_later_head_sources(&mut self, later: &Self) {
         for new in &later.list {
-            let same = |followed: &&mut HeadSourceListEntry| followed.namespace == new.namespace;
+            let same = |followed: &&mut NamespaceHeadSource| followed.namespace == new.namespace;
             match self.list.iter_mut().find(same) {
                 Some(known) => known.clone_from(new),
                 None => self.list.push(new.clone()),
@@ -181,7 +183,7 @@ impl HeadSourceList {
     }
 }
 
-/// Reads namespaces and head sources from the JSON that [`HeadSourceList::to_json`] writes.
+/// Reads namespaces and head sources from the JSON that [`HeadSourcesByNamespace::to_json`] writes.
 ///
 /// # Errors
 /// The text describes the problem, and contains no value of a header.
@@ -216,7 +218,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        head_sources_from_json, DeclaredHeadSource, HeadSourceError, HeadSourceList,
+        head_sources_from_json, DeclaredHeadSource, HeadSourceError, HeadSourcesByNamespace,
         NamespaceSource,
     };
     use crate::config::{DirectiveLocation, RouteConfigBlock};
@@ -248,7 +250,7 @@ mod tests {
             .follows
     }
 
-    fn followed(follows: &HeadSourceList) -> Vec<(&str, &str)> {
+    fn followed(follows: &HeadSourcesByNamespace) -> Vec<(&str, &str)> {
         follows
             .iter()
             .map(|(name, follow)| (name, follow.url_origin()))
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn later_head_source_replaces_the_one_of_its_namespace() {
         let of = |lines: &[&str]| {
-            let mut follows = HeadSourceList::default();
+            let mut follows = HeadSourcesByNamespace::default();
             follows
                 .add_route_head_sources(&place(lines), NamespaceSource::Derived)
                 .unwrap();
@@ -278,7 +280,7 @@ mod tests {
 
     #[test]
     fn head_source_belongs_to_the_namespace_of_its_route_unless_named() {
-        let mut follows = HeadSourceList::default();
+        let mut follows = HeadSourcesByNamespace::default();
         let main = NamespaceSource::Fixed(b"main");
         follows
             .add_route_head_sources(&place(&[]), NamespaceSource::Derived)
@@ -305,7 +307,7 @@ mod tests {
     fn second_head_source_of_a_namespace_is_rejected() {
         let bare = place(&["http://a/secret header=A:secret"]);
         let error = |place: &[DeclaredHeadSource], named| {
-            let mut follows = HeadSourceList::default();
+            let mut follows = HeadSourcesByNamespace::default();
             follows
                 .add_route_head_sources(&bare, NamespaceSource::Fixed(b"main"))
                 .unwrap();
@@ -391,7 +393,7 @@ mod tests {
 
     #[test]
     fn head_sources_are_unchanged_after_json_round_trip() {
-        let mut follows = HeadSourceList::default();
+        let mut follows = HeadSourcesByNamespace::default();
         let place = place(&[
             "https://n/\"p\" finality=depth:7 header=A:b\\c ca=/ca namespace=\u{e9}\"",
             "unix:/s interval=2s",

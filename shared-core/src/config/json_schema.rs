@@ -60,6 +60,8 @@ impl SettingDefinition {
         }
     }
 
+    /// Returns the default in Envoy's JSON, or `None` if it is derived from other settings or the
+    /// setting has none.
     fn default_in_json(&self) -> Option<Value> {
         let SettingDefault::Literal(texts) = self.default else {
             return None;
@@ -250,6 +252,8 @@ fn line_schema() -> Value {
     json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })
 }
 
+/// Returns the schema of a list of at most two numbers in their ranges, with at least `least` of
+/// them.
 fn number_list_schema(ranges: [&DirectiveValueRange; 2], least: usize) -> Value {
     let items = ranges.map(|range| json!({ "anyOf": range.range_value_schemas() }));
     json!({ "type": "array", "prefixItems": items, "minItems": least, "maxItems": 2 })
@@ -400,6 +404,7 @@ fn equal_length_range_pattern(least: &str, most: &str) -> String {
     all.join("|")
 }
 
+/// Encloses a pattern with alternatives in a group, so that it can be joined with others.
 fn group_pattern(pattern: String) -> String {
     match pattern.contains('|') {
         true => format!("(?:{pattern})"),

@@ -83,6 +83,8 @@ fn split_setting_words(text: &str) -> impl Iterator<Item = &str> {
     text.split_ascii_whitespace()
 }
 
+/// Returns a JSON scalar as nginx's configuration writes it: `on` or `off`, a whole number without
+/// a fraction, or the string. An error names the setting.
 fn scalar_to_text(name: &str, value: &Value) -> Result<String, String> {
     Ok(match value {
         Value::Bool(is_on) => if *is_on { "on" } else { "off" }.to_owned(),

@@ -53,6 +53,8 @@ pub(super) fn suggest_method(pattern: &str) -> Option<String> {
     names.first().map(|name| (*name).to_owned())
 }
 
+/// Returns the warning for a pattern that matches no known method, with a suggestion if there is a
+/// similar name. Returns `None` if the pattern matches one.
 fn describe_unknown_method(pattern: &[u8], case: CaseSensitivity) -> Option<String> {
     let pattern = String::from_utf8_lossy(pattern);
     if matches_known_method(&pattern, case) {
@@ -68,6 +70,7 @@ fn describe_unknown_method(pattern: &[u8], case: CaseSensitivity) -> Option<Stri
     })
 }
 
+/// Whether a name, or a prefix that ends in `*`, matches a method that sszip knows.
 fn matches_known_method(pattern: &str, case: CaseSensitivity) -> bool {
     let equal = |one: &str, other: &str| match case {
         CaseSensitivity::Exact => one == other,

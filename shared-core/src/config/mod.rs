@@ -290,6 +290,7 @@ impl RouteConfigBlock {
         }
     }
 
+    /// Adds a method rule, and records a warning if one of its patterns matches no known method.
     fn set_method_rules(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         self.policy.set_method_rules(values)?;
         // case sensitivity of the rules
@@ -302,6 +303,8 @@ impl RouteConfigBlock {
         Ok(())
     }
 
+    /// Adds the response limit of a method, and records a warning if its pattern matches no known
+    /// method.
     fn set_response_limit(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         self.policy.set_method_response_limit(values)?;
         self.warn_unknown_methods(values.get(..1).unwrap_or_default(), CaseSensitivity::Any);
@@ -411,6 +414,8 @@ fn parse_request_decoding(value: &[u8]) -> Result<RequestDecompressionMode, Dire
     }
 }
 
+/// Parses the number and the size in bytes of the output buffers, as nginx's `gzip_buffers` has
+/// them.
 fn parse_stream_buffers(values: &[&[u8]]) -> Result<OutputBufferLimits, DirectiveError> {
     let [number, size] = values else {
         return Err(DirectiveError::TwoValues);

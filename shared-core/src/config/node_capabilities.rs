@@ -163,6 +163,7 @@ impl RouteNodeCapabilities {
 }
 
 impl CapabilityTable {
+    /// Returns the state of the node with this name, or `None` if it was not probed yet.
     fn find_probed_node(&mut self, name: &[u8]) -> Option<&mut NodeProbeState> {
         self.nodes.iter_mut().find(|node| node.name == name)
     }

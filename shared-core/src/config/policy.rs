@@ -199,7 +199,7 @@ impl AccessPolicyConfigBlock {
         Ok(())
     }
 
-    /// Sets the response limit of a method.
+    /// Adds a response limit from its method pattern and its length in bytes.
     pub(super) fn set_method_response_limit(
         &mut self,
         values: &[&[u8]],

@@ -22,6 +22,7 @@ impl NodeRejectedBodyKinds {
     }
 }
 
+/// Returns the bit of a body kind, or 0 if the kind has none.
 fn body_kind_bit(kind: usize) -> u32 {
     u32::try_from(kind).map_or(0, |kind| 1_u32.checked_shl(kind).unwrap_or(0))
 }

@@ -33,7 +33,7 @@ impl RequestDecompressionPolicy {
         }
     }
 
-    /// Whether compressed requests are decoded.
+    /// Whether compressed requests may be decompressed, always or for nodes that refuse them.
     pub fn is_decoding_enabled(&self) -> bool {
         self.decoding != RequestDecompressionMode::Off
     }

@@ -133,6 +133,7 @@ impl SszConfigBlock {
         inherit_unset(&mut self.witness, &outer.witness);
     }
 
+    /// Returns the configuration of the block; unset values have their defaults.
     pub(super) fn resolve_ssz_config(&self) -> SszConfig {
         SszConfig {
             enable: self.enable.unwrap_or(false),
@@ -152,6 +153,7 @@ pub(super) const PRESET_WORDS: &[&str] = &["auto", "mainnet", "minimal", "gnosis
 pub(super) const SSZ_REQUEST_WORDS: &[&str] = &["off", "auto", "always"];
 pub(super) const WITNESS_SOURCE_WORDS: &[&str] = &["off", "rpc", "rest"];
 
+/// Parses the maximum number of concurrent conversions; `off` is `usize::MAX`.
 fn parse_ssz_concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
     if value == b"off" {
         return Ok(usize::MAX);
@@ -183,6 +185,7 @@ fn parse_witness_protocol(value: &[u8]) -> Result<NodeWitnessProtocol, Directive
     }
 }
 
+/// Parses a preset; `auto` is `None`: the preset is probed at the node.
 fn parse_preset(value: &[u8]) -> Result<Option<Preset>, DirectiveError> {
     if value == b"auto" {
         return Ok(None);

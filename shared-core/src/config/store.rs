@@ -92,6 +92,8 @@ impl StoreSettings {
     }
 }
 
+/// Returns the path of the store's folder without slashes at its end. A relative path is resolved
+/// against `base`; a path that is empty or not UTF-8 is an error.
 fn resolve_store_folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
     let text = std::str::from_utf8(path).unwrap_or_default();
     let folder = match text.trim_end_matches('/') {

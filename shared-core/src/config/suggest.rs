@@ -54,6 +54,7 @@ fn max_suggestion_edits(length: usize) -> usize {
 struct EditDistance(Vec<usize>);
 
 impl EditDistance {
+    /// Counts the edits between `misspelt` and each prefix of `word`.
     fn new(misspelt: &[u8], word: &[u8]) -> Self {
         let mut rows = [
             Vec::new(),

@@ -16,7 +16,7 @@ impl UnrequestedCodingDetection {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Records a response with an unknown coding.
+    /// Records that a response had a content coding that was not requested and can't be decoded.
     pub fn record_unknown_coding(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

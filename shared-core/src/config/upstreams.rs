@@ -20,7 +20,8 @@ pub struct UpstreamGroups {
 }
 
 impl UpstreamGroups {
-    /// Adds a group of servers.
+    /// Adds a group of servers, which routes see after
+    /// [`share_groups_with_routes`](Self::share_groups_with_routes).
     pub fn add_upstream_group<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
         let servers = servers.map(<[u8]>::to_vec).collect();
         let name = name.to_vec();
@@ -32,7 +33,7 @@ impl UpstreamGroups {
         let _ = self.all.set(std::mem::take(&mut self.found));
     }
 
-    /// Returns the servers of the group that a URL names.
+    /// Returns the servers of the group that is the host of `url`; empty if it is none.
     fn upstream_group_servers(&self, url: &[u8]) -> &[Vec<u8>] {
         let rest = match url.windows(3).position(|three| three == b"://") {
             Some(at) => &url[at + 3..],

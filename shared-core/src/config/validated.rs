@@ -3,7 +3,7 @@
 use super::cache::LOOKUP_TIMEOUT_RANGE;
 use super::endpoint::MAX_SOCKET_PATH;
 use super::head_source::NodeApi;
-use super::head_sources::{HeadSourceList, NamespaceSource};
+use super::head_sources::{HeadSourcesByNamespace, NamespaceSource};
 use super::store::StoreSettings;
 use super::values::{
     invalid_value_error, set_once, single_directive_value, DirectiveError, DirectiveLocation,
@@ -18,7 +18,7 @@ use crate::time_constants::lookup_timeout;
 #[derive(Clone, Debug, Default)]
 pub struct ValidatedConfig {
     /// Head sources, one per namespace.
-    pub follows: HeadSourceList,
+    pub follows: HeadSourcesByNamespace,
     /// The store that a process of the host owns.
     pub store: Option<StoreSettings>,
     /// Socket of an owner that another process runs.
@@ -238,6 +238,7 @@ impl ValidatedConfig {
 }
 
 impl DeferredRouteCheck {
+    /// Records the properties of a route that are checked once the whole configuration is read.
     fn new(config: &RouteConfig, place: HostRouteDeclaration<'_>) -> Self {
         let namespace = match place.named {
             NamespaceSource::Fixed(name) => Some(String::from_utf8_lossy(name).into_owned()),
@@ -275,6 +276,7 @@ fn cached_route_warning(config: &RouteConfig, place: HostRouteDeclaration<'_>) -
     (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
 }
 
+/// Parses `unix:PATH`, and returns the path.
 fn parse_owner_socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
     let value = single_directive_value(values)?;
     let path = value.split_at_checked(5);

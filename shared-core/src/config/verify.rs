@@ -24,6 +24,7 @@ impl HitVerificationConfig {
         self.rate > 0
     }
 
+    /// Parses `off`, or a rate that `purge` may follow.
     pub(super) fn parse_verify_values(values: &[&[u8]]) -> Result<Self, DirectiveError> {
         match values {
             [b"off"] => Ok(Self::default()),

@@ -57,6 +57,7 @@ pub(super) fn connect_process_to_owner(plan: &ValidatedConfig) {
 /// The process's only link.
 static LINK: OnceLock<Arc<OwnerLink>> = OnceLock::new();
 
+/// Returns the link to the owner, or `None` before it was created.
 fn owner_link() -> Option<&'static OwnerLink> {
     LINK.get().map(|link| &**link)
 }

@@ -48,6 +48,7 @@ fn set_thread_result(result: ScriptThreadResult) {
     THREAD_RESULT.with(|last| *last.borrow_mut() = result);
 }
 
+/// Writes the position of `bytes` to `out`, and keeps them until the thread's next result.
 fn return_result_bytes(bytes: SharedBytes, out: *mut sszip_str) -> sszip_status {
     write_result!(out, sszip_str::from_bytes(&bytes));
     set_thread_result(ScriptThreadResult {

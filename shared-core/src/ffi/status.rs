@@ -80,6 +80,7 @@ pub unsafe extern "C" fn sszip_metrics_board_init(memory: *mut c_void, now: u64)
     })
 }
 
+/// Returns the Unix time in seconds, or 0 before 1970.
 fn unix_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

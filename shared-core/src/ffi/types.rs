@@ -49,6 +49,7 @@ pub struct sszip_str {
 }
 
 impl sszip_str {
+    /// Returns a view of `bytes`, which must outlive it.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         Self {
             data: bytes.as_ptr(),

@@ -440,6 +440,8 @@ impl sszip_validated_config {
         Some(directives.resolve_route_config(PROCESS.clone()))
     }
 
+    /// Checks the settings of all routes together, and stores the texts that the host reads, each
+    /// with a NUL.
     fn check_config(&mut self) -> Result<(), String> {
         self.upstreams.share_groups_with_routes();
         self.plan.check_across_routes()?;

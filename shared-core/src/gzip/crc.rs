@@ -90,7 +90,7 @@ impl RunningCrc {
         Self::default()
     }
 
-    /// Appends `bytes`.
+    /// Adds `bytes` to the CRC-32 and to the number of bytes.
     pub fn update_checksum(&mut self, bytes: &[u8]) {
         let mut hasher = Hasher::new_with_initial(self.crc_value);
         hasher.update(bytes);

@@ -55,6 +55,8 @@ enum StreamOrigin {
     Own,
 }
 
+/// Walks the stream, which must end in the byte before `end`, and returns its final block. `None`:
+/// the stream is invalid.
 fn walk_stream(
     bytes: &[u8],
     start: usize,
@@ -123,12 +125,15 @@ impl DeflateWalker<'_> {
         Some(u64::from_le_bytes(*word) >> (self.at % 8))
     }
 
+    /// Reads `count` bits and advances past them. Returns `None` at the end of the bytes.
     fn take_bits(&mut self, count: u32) -> Option<usize> {
         let bits = self.peek_bits()? & ((1 << count) - 1);
         self.at += count as usize;
         Some(bits as usize)
     }
 
+    /// Advances past the content of a stored block. Returns `None` if its length is invalid or
+    /// beyond byte `end`.
     fn walk_stored_block(&mut self, end: usize) -> Option<()> {
         self.at = self.at.next_multiple_of(8);
         let length = self.take_bits(16)?;
@@ -240,17 +245,19 @@ struct BlockCodeLengths {
 }
 
 impl BlockCodeLengths {
-    fn literal_lengths(&self) -> &[u8] {
+    /// Returns the code lengths of literals and match lengths, in bits.
+    fn literal_code_lengths(&self) -> &[u8] {
         &self.all[..self.literals]
     }
 
-    fn distance_lengths(&self) -> &[u8] {
+    /// Returns the code lengths of distances, in bits.
+    fn distance_code_lengths(&self) -> &[u8] {
         &self.all[self.literals..self.literals + self.distances]
     }
 
-    /// Returns the position after the end-of-block code at the end of `stream`, where fewer than
-    /// eight zero bits follow it. `None`: the code has no one bit, which would determine its
-    /// position.
+    /// Returns the position after the end-of-block code at the end of `stream`. Only zero bits of the
+    /// stream are left then, fewer than eight. `None`: the code has no one bit, which would determine
+    /// its position.
     fn end_of_last_block(&self, stream: &[u8]) -> Option<usize> {
         let (last, byte) = stream.iter().enumerate().rfind(|(_, byte)| **byte != 0)?;
         let after_last_one = last * 8 + 8 - byte.leading_zeros() as usize;
@@ -261,7 +268,7 @@ impl BlockCodeLengths {
 
     /// Returns the code that section 3.2.2 assigns to the end of the block.
     fn end_of_block_code(&self) -> Option<u32> {
-        let lengths = self.literal_lengths();
+        let lengths = self.literal_code_lengths();
         let own = *lengths.get(END_OF_BLOCK).filter(|length| **length > 0)?;
         // of the codes of one length, a shorter code takes as many as it can be continued by
         let preceding = lengths.iter().enumerate().filter(|(symbol, length)| {
@@ -400,19 +407,20 @@ impl DeflateBlockCodes {
         }
     }
 
-    /// Assigns the codes of a block with codes of its own.
+    /// Assigns the dynamic codes of a block from their lengths. `None`: the lengths are no valid
+    /// codes, or the end of the block has none.
     fn assign_block_codes(&mut self, lengths: &BlockCodeLengths) -> Option<()> {
-        if lengths.literal_lengths()[END_OF_BLOCK] == 0 {
+        if lengths.literal_code_lengths()[END_OF_BLOCK] == 0 {
             return None;
         }
         self.literals.assign_codes(
-            lengths.literal_lengths(),
+            lengths.literal_code_lengths(),
             &LITERAL_LENGTH_SYMBOLS,
             CodeCompletenessRule::UnlessSingle,
         )?;
         self.literals.join_literal_codes();
         self.distances.assign_codes(
-            lengths.distance_lengths(),
+            lengths.distance_code_lengths(),
             &DISTANCE_SYMBOLS,
             CodeCompletenessRule::UnlessSingle,
         )
@@ -512,6 +520,8 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
         }
     }
 
+    /// Fills the lookup table from the sorted symbols. `has_gaps`: some codes are unused, so that
+    /// the table must be cleared first.
     fn fill_table(&mut self, has_gaps: bool) {
         if has_gaps || self.counts[Self::BITS + 1..].iter().any(|n| *n > 0) {
             self.table.fill(DeflateSymbol::NONE);
@@ -531,7 +541,7 @@ impl<const SIZE: usize> HuffmanCode<SIZE> {
         }
     }
 
-    /// Returns the symbol whose code is next in `word`.
+    /// Returns the symbol whose code begins at the lowest bit of `word`. `None`: no code does.
     #[inline(always)]
     fn decode_symbol(&self, word: u64) -> Option<DeflateSymbol> {
         let symbol = self.table[word as usize % SIZE];

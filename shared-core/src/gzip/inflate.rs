@@ -143,6 +143,7 @@ pub fn gunzip_truncated(
     Ok(body)
 }
 
+/// Creates the state of a decompression. Returns `OutOfMemory` where zlib-rs would panic.
 fn new_inflate_state() -> Result<Inflate, InflateError> {
     // zlib-rs would panic: allocate as much first
     let mut room = Vec::<u8>::new();

@@ -92,6 +92,8 @@ pub fn open_stream_reusing_buffer(
     compress_with_libdeflate(plain, level)
 }
 
+/// Compresses `plain` to an open stream with libdeflate. Returns `None` if the level is too high or
+/// memory is refused.
 fn compress_with_libdeflate(plain: &[u8], level: u8) -> Option<OpenDeflateStream> {
     if level > MAX_LEVEL {
         return None;

@@ -66,7 +66,7 @@ impl BlockWriter<'_> {
         self.bit_count &= 7;
     }
 
-    /// Appends a literal.
+    /// Appends the code of a literal; bits are written to memory only when the word is almost full.
     #[inline(always)]
     fn push_literal(&mut self, code: CodeBits) {
         self.push_code(code);

@@ -78,7 +78,7 @@ const LITERAL_AND_LENGTH_CODE_LENGTHS: [u8; LITERAL_AND_LENGTH_COUNT] = {
     lengths
 };
 
-/// A code with its extra bits, as it is written.
+/// The bits of a Huffman code and of its extra bits, the first bit lowest, and their number.
 #[derive(Clone, Copy)]
 pub(super) struct CodeBits {
     pub(super) bits: u16,
@@ -221,6 +221,7 @@ impl BlockHeader {
         }
     }
 
+    /// Appends the lowest `count` bits of `bits`, and moves complete bytes to the header.
     const fn push_bits(&mut self, bits: u64, count: u32) {
         self.bits |= bits << self.bit_count;
         self.bit_count += count;
@@ -232,6 +233,7 @@ impl BlockHeader {
         }
     }
 
+    /// Appends the code of a symbol, and the lowest `count` bits of `extra` after it.
     const fn push_symbol(&mut self, codes: &[CodeBits; 19], symbol: u8, extra: u64, count: u32) {
         let code = codes[symbol as usize];
         assert!(code.count > 0, "a symbol of the header without a code");

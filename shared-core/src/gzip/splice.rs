@@ -191,6 +191,8 @@ impl SlicedBody {
         }
     }
 
+    /// Appends a slice of `length` bytes, after the owned bytes that are not in a slice yet.
+    /// Returns `None` if memory is refused.
     fn push_slice(&mut self, length: usize, slice: OwnedBodySlice) -> Option<()> {
         let own = self.sliced..self.own.len();
         if !own.is_empty() {

@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 /// its own.
 const HEADER: usize = 16;
 
+/// Returns the layout of an allocation with its header, or `None` if its size overflows.
 fn layout(size: usize) -> Option<Layout> {
     Layout::from_size_align(size.checked_add(HEADER)?, HEADER).ok()
 }

@@ -155,7 +155,8 @@ impl BatchElementReader<'_> {
         }
     }
 
-    /// Reads one response, and returns the spans of its parts.
+    /// Reads one element, and returns the spans of its parts. An element that is not an object has
+    /// no parts.
     fn read_batch_element(&mut self) -> Result<BatchResponseSpans, BatchReadError> {
         let mut element = BatchResponseSpans {
             span: self.at..self.at,
@@ -284,6 +285,7 @@ impl BatchElementReader<'_> {
         Ok(start..self.at - 1)
     }
 
+    /// Advances past an escape sequence; the position is at its backslash.
     fn skip_escape(&mut self) -> Result<(), BatchReadError> {
         let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
         self.at += match self.text.get(self.at + 1) {
@@ -297,6 +299,7 @@ impl BatchElementReader<'_> {
         Ok(())
     }
 
+    /// Advances past `true`, `false`, `null` or a number.
     fn skip_scalar(&mut self) -> Result<(), BatchReadError> {
         let word: &[u8] = match self.peek_required_byte()? {
             b't' => b"true",
@@ -311,6 +314,7 @@ impl BatchElementReader<'_> {
         Ok(())
     }
 
+    /// Advances past a number; an incomplete part is an error.
     fn skip_number(&mut self) -> Result<(), BatchReadError> {
         if self.peek_required_byte()? == b'-' {
             self.at += 1;
@@ -353,6 +357,7 @@ impl BatchElementReader<'_> {
         self.text.get(self.at).copied()
     }
 
+    /// Returns the next byte without advancing; the end of the text is a syntax error.
     fn peek_required_byte(&self) -> Result<u8, BatchReadError> {
         self.peek_byte().ok_or(BatchReadError::Syntax)
     }
@@ -371,6 +376,7 @@ impl OpenJsonContainers {
         self.depth = 0;
     }
 
+    /// Records that a container was opened. An error means that memory is refused.
     fn push(&mut self, is_object: bool) -> Result<(), BatchReadError> {
         let (word, bit) = (self.depth / 64, self.depth % 64);
         if word == self.bits.len() {
@@ -383,6 +389,7 @@ impl OpenJsonContainers {
         Ok(())
     }
 
+    /// Records that the innermost container was closed.
     fn pop(&mut self) {
         self.depth = self.depth.saturating_sub(1);
     }

@@ -288,6 +288,7 @@ pub(super) fn parse_quantity(value: &[u8]) -> Option<u64> {
     i64::try_from(number).is_ok().then_some(number)
 }
 
+/// Parses a decimal number, or returns `None` if the value is none or exceeds 64 bits.
 pub(super) fn parse_integer(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }

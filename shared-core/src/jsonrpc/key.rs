@@ -173,6 +173,7 @@ impl<'a> CanonicalJsonWriter<'a> {
         })
     }
 
+    /// Writes the canonical form of the source, which must be exactly one JSON value.
     fn write_params(mut self) -> Result<(), CallKeyError> {
         loop {
             if self.write_scalar_or_open()? {
@@ -233,6 +234,7 @@ impl<'a> CanonicalJsonWriter<'a> {
         Ok(false)
     }
 
+    /// Records an opened container. More than [`MAX_PARAMS_DEPTH`] nested ones are an error.
     fn open_container(&mut self, open: OpenParamsContainer) -> Result<(), CallKeyError> {
         if self.open_containers.len() == MAX_PARAMS_DEPTH {
             return Err(CallKeyError::Depth);
@@ -241,6 +243,8 @@ impl<'a> CanonicalJsonWriter<'a> {
         Ok(())
     }
 
+    /// Writes a comma or the closing bracket of the array, and returns whether another element
+    /// follows.
     fn next_element(&mut self) -> Result<bool, CallKeyError> {
         let another = self.scanner.next_element()?;
         self.text.push(if another { b',' } else { b']' });
@@ -250,6 +254,8 @@ impl<'a> CanonicalJsonWriter<'a> {
         Ok(another)
     }
 
+    /// Ends the present member of the object, and returns whether another one follows, whose name
+    /// has been read then.
     fn next_member(&mut self) -> Result<bool, CallKeyError> {
         if let Some(member) = self.members.last_mut() {
             member.span.end = self.text.len();
@@ -291,6 +297,7 @@ impl<'a> CanonicalJsonWriter<'a> {
         Ok(())
     }
 
+    /// Sorts the written members of the innermost object, and writes its closing bracket.
     fn close_object(&mut self) -> Result<(), CallKeyError> {
         if let Some(OpenParamsContainer::Object { first, in_order }) = self.open_containers.pop() {
             if !in_order {
@@ -339,6 +346,7 @@ impl<'a> CanonicalJsonWriter<'a> {
     }
 }
 
+/// Whether the content of a string is 20 or 32 bytes of hex after `0x`.
 fn is_address_or_hash(content: &[u8]) -> bool {
     matches!(content.len(), 42 | 66)
         && content.starts_with(b"0x")

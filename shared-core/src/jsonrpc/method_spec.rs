@@ -146,6 +146,8 @@ impl MethodSpecs {
         self.0.get(place).copied()
     }
 
+    /// Returns the index of the row with this name, or as an error the index at which it would be
+    /// inserted.
     fn row_index(&self, name: &[u8]) -> Result<usize, usize> {
         self.0.binary_search_by(|row| row.name.as_bytes().cmp(name))
     }
@@ -319,6 +321,7 @@ fn intern_operator_method_row(
     intern_value(&INTERNED_ROWS, row)
 }
 
+/// Returns a copy of the name that is never freed, and is shared by equal names.
 fn intern_name(name: &str) -> &'static str {
     intern_value::<String>(&INTERNED_NAMES, name.to_owned()).as_str()
 }

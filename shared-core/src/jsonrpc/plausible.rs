@@ -64,7 +64,7 @@ pub fn check_result_plausibility(
     }
 }
 
-/// Whether a log filter matches all logs of its blocks.
+/// Whether a log filter restricts neither addresses nor topics.
 fn filter_matches_all_logs(filter: &[u8]) -> bool {
     ["address", "topics"].into_iter().all(|name| {
         let value = find_object_member(filter, name);

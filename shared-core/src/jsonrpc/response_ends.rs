@@ -34,6 +34,8 @@ pub fn locate_result(body: &[u8], id: &[u8]) -> Option<JsonRpcResponse> {
     })
 }
 
+/// Returns the positions of the id and the result in `inner`, if the id precedes the result in one
+/// of the usual notations.
 fn locate_id_first(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     BEFORE_ID
         .iter()
@@ -49,6 +51,8 @@ fn locate_id_first(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize
         })
 }
 
+/// Returns the positions of the id and the result in `inner`, if the id is the last member in the
+/// usual notation.
 fn locate_id_last(inner: &[u8], id: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     let start = inner.strip_suffix(id)?.len();
     let result = inner[..start].strip_suffix(b",\"id\":")?;

@@ -49,7 +49,7 @@ pub enum JsonValueKind {
 }
 
 impl JsonValueKind {
-    /// Returns the kind of a value that starts with `byte`.
+    /// Returns the kind of a value that starts with `byte`; `None` if no JSON value does.
     pub fn from_first_byte(byte: u8) -> Option<JsonValueKind> {
         match byte {
             b'"' => Some(JsonValueKind::String),
@@ -130,7 +130,7 @@ impl<'a> StrictJsonReader<'a> {
             .ok_or(self.error_here(SyntaxErrorKind::Value))
     }
 
-    /// Returns the position of the next value, if a value is next.
+    /// Advances past white space, and returns the position at which the next value begins.
     #[inline]
     pub fn next_value_start(&mut self) -> usize {
         self.skip_white_space();
@@ -182,7 +182,7 @@ impl<'a> StrictJsonReader<'a> {
         self.read_separator_or_end(b'}')
     }
 
-    /// Reads the name and the colon.
+    /// Reads a member's name and its colon, and returns the span of the name.
     #[inline]
     pub(super) fn read_member_name(&mut self) -> Result<StringSpan, JsonScanError> {
         self.read_name_and_colon()
@@ -344,6 +344,7 @@ impl<'a> StrictJsonReader<'a> {
         Ok(())
     }
 
+    /// Advances past the closing bracket of the innermost container.
     fn leave_container(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         self.at += 1;
@@ -415,6 +416,7 @@ impl<'a> StrictJsonReader<'a> {
         }
     }
 
+    /// Advances past `word`; the error has the position of the first byte that differs.
     #[inline(always)]
     fn skip_literal_word(&mut self, word: &[u8]) -> Result<(), JsonScanError> {
         if self.try_skip_bytes(word) {
@@ -430,6 +432,7 @@ impl<'a> StrictJsonReader<'a> {
         Ok(())
     }
 
+    /// Advances past a number; leading zeros and incomplete parts are errors.
     #[inline(always)]
     fn skip_number(&mut self) -> Result<(), JsonScanError> {
         if self.peek_required_byte()? == b'-' {
@@ -479,7 +482,7 @@ impl<'a> StrictJsonReader<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Returns the next byte, which is required.
+    /// Returns the next byte without advancing; the end of the text is an error.
     #[inline(always)]
     fn peek_required_byte(&self) -> Result<u8, JsonScanError> {
         self.peek_byte()
@@ -509,6 +512,7 @@ impl<const WORDS: usize> JsonContainerStack<WORDS> {
         }
     }
 
+    /// Records that a container was opened. Depths above the capacity overwrite the outermost bits.
     #[inline(always)]
     fn push(&mut self, is_object: bool) {
         let bit = 1 << (self.depth % BITS_PER_WORD);

@@ -122,6 +122,8 @@ impl MediaTypeSet {
 }
 
 impl MediaTypePattern {
+    /// Parses `type/subtype`, `type/*`, `+suffix`, `*` or `*/*`; `None` if the word is none of
+    /// these.
     fn parse_pattern(word: &[u8]) -> Option<Self> {
         if word == b"*" || word == b"*/*" {
             return Some(MediaTypePattern::Any);
@@ -141,6 +143,7 @@ impl MediaTypePattern {
         }
     }
 
+    /// Whether the pattern matches `type/subtype`, in any case of its letters.
     fn matches_essence(&self, essence: &[u8]) -> bool {
         match self {
             MediaTypePattern::Any => true,
@@ -162,6 +165,8 @@ pub fn is_grpc_type(content_type: &[u8]) -> bool {
     is_grpc_essence(media_type_essence(content_type))
 }
 
+/// Whether the media type is `application/grpc`, or begins with it and a suffix such as `+proto` or
+/// `-web`.
 fn is_grpc_essence(essence: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     essence

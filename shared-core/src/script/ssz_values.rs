@@ -62,6 +62,7 @@ impl Deref for SharedOrOwnSchema {
 }
 
 impl SszTypeSelector<'_> {
+    /// Returns the preset that the selector names; an empty name is mainnet.
     fn preset(&self) -> Result<Preset, String> {
         match self.preset {
             "" => Ok(Preset::Mainnet),
@@ -121,6 +122,8 @@ impl SszTypeSelector<'_> {
         Ok(Some(ResolvedSszType { schema, ty }))
     }
 
+    /// Returns the type in the named fork, or without a fork the type if it is the same in all
+    /// forks.
     fn resolve_type(&self) -> Result<ResolvedSszType, String> {
         let missing = || format!("{} differs between forks: name the fork", self.name);
         self.resolve_type_in_fork(self.named_fork()?)?

@@ -48,7 +48,7 @@ pub enum ScriptValueStoreError {
     Owner,
 }
 
-/// Returns the cache key of a value's name.
+/// Returns the cache key of a script's value, which differs from all keys of responses.
 pub fn stored_value_key(name: &[u8]) -> CacheKey {
     *blake3::keyed_hash(VALUE_HASH_KEY, name).as_bytes()
 }

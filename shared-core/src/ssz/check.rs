@@ -247,6 +247,8 @@ pub(super) struct VariableElementRanges<'s> {
 }
 
 impl<'s> VariableElementRanges<'s> {
+    /// Reads the first offset of a list of elements of variable length, which gives the number of
+    /// elements. An offset that is no multiple of its size or out of the range is an error.
     pub(super) fn new(ssz: &'s [u8], range: Range<usize>) -> Result<Self, SszError> {
         let mut count = 0;
         let mut begin = 0;
@@ -320,6 +322,7 @@ pub(super) struct ContainerFieldRanges<'s> {
 }
 
 impl<'s> ContainerFieldRanges<'s> {
+    /// Checks that the range has room for the fixed part of the container.
     pub(super) fn new(
         schema: &'s Schema,
         container: &'s ContainerLayout,
@@ -423,6 +426,7 @@ fn length_error(at: usize, len: usize, wanted: &str) -> SszError {
     SszError::from_message(at, format!("{len} bytes, not {wanted}"))
 }
 
+/// Returns an error with position `at` if a list has more elements than its limit.
 fn check_limit(at: usize, count: usize, limit: ListLimit) -> Result<(), SszError> {
     match limit {
         ListLimit::AtMost(limit) if count as u64 > limit => Err(SszError::from_message(

@@ -63,10 +63,13 @@ impl SszError {
         self
     }
 
+    /// Adds a field to the front of the error's path, which is built from the value outwards.
     pub(crate) fn prepend_field(self, name: &str) -> Self {
         self.prepend_path_step(ErrorPathStep::Field(name.into()))
     }
 
+    /// Adds an element's index to the front of the error's path, which is built from the value
+    /// outwards.
     pub(crate) fn prepend_element(self, index: impl TryInto<u64>) -> Self {
         self.prepend_path_step(ErrorPathStep::Element(index.try_into().unwrap_or(u64::MAX)))
     }

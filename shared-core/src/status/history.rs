@@ -57,6 +57,8 @@ impl<const N: usize> StatusMetricsHistory<N> {
         }
     }
 
+    /// Stores the values as the sample of the present interval, unless another process did.
+    /// `values` is called at most once.
     #[cold]
     fn record_due_sample(self, now: u64, values: impl FnOnce() -> [u64; N]) {
         let interval = self.interval_number(now);
@@ -111,7 +113,7 @@ impl<const N: usize> StatusMetricsHistory<N> {
         }
     }
 
-    /// Returns the number of the interval at `now`.
+    /// Returns the number of the interval at `now`, counted from the start of the history.
     fn interval_number(self, now: u64) -> u64 {
         now.saturating_sub(self.0[START].load(Ordering::Relaxed)) / history_interval()
     }

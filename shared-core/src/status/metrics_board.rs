@@ -126,6 +126,7 @@ impl MetricsBoard {
         }
     }
 
+    /// Adds the increments and durations of one exchange to a worker's counters, by calls of `add`.
     fn add_to_part(
         self,
         worker: usize,
@@ -229,6 +230,7 @@ impl MetricsBoard {
         self.0
     }
 
+    /// Returns the counters of a worker; workers without a part of their own share the last one.
     fn worker_part(self, worker: usize) -> &'static [AtomicU64] {
         &self.0[HEAD_LENGTH + worker.min(SHARED_PART) * PART_LENGTH..][..PART_LENGTH]
     }

@@ -160,6 +160,7 @@ pub fn format_owner_openmetrics(owner: Value) -> String {
     encode_collector(OwnerCollector(owner))
 }
 
+/// Returns the metrics of the collector in the OpenMetrics text format, with the prefix `sszip_`.
 fn encode_collector(collector: impl Collector) -> String {
     let mut registry = Registry::with_prefix("sszip");
     registry.register_collector(Box::new(collector));
@@ -461,6 +462,7 @@ fn escape_label(text: &str) -> String {
         .replace('\n', "\\n")
 }
 
+/// Writes a gauge with one value per chain; chains for which `of` returns `None` have none.
 fn write_chain_gauge(
     to: &mut DescriptorEncoder<'_>,
     chains: &[Value],

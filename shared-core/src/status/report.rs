@@ -191,6 +191,7 @@ impl StatusPageReport {
 
 /// Returns the series of the history, which have a member for each interval; null: it is unknown.
 fn metrics_history_json(history: &[Option<IntervalMetrics>]) -> Value {
+    /// Returns the value of each interval as a JSON array; unknown intervals are `null`.
     fn series<V: Into<Value>>(
         history: &[Option<IntervalMetrics>],
         value: impl Fn(&IntervalMetrics) -> V,
@@ -218,6 +219,7 @@ fn metrics_history_json(history: &[Option<IntervalMetrics>]) -> Value {
     })
 }
 
+/// Returns the count, sum, p50 and p99 of latencies, in the unit of the histogram.
 fn latency_histogram_json(times: &DurationHistogram) -> Value {
     let count: u64 = times.buckets.iter().sum();
     let half = estimate_quantile(&times.buckets, 0.5);
@@ -225,6 +227,7 @@ fn latency_histogram_json(times: &DurationHistogram) -> Value {
     json!({ "count": count, "sum": times.sum, "p50": half, "p99": most })
 }
 
+/// Returns the count, sum, p50 and p99 of ages, converted from tenths of a second to seconds.
 fn entry_ages_json(ages: &DurationHistogram) -> Value {
     let seconds = |tenths: u64| tenths as f64 / 10.0;
     let part = |part: f64| estimate_quantile(&ages.buckets, part).map(seconds);
@@ -232,6 +235,7 @@ fn entry_ages_json(ages: &DurationHistogram) -> Value {
     json!({ "count": count, "sum": seconds(ages.sum), "p50": part(0.5), "p99": part(0.99) })
 }
 
+/// Returns `part / all` with four decimals, or `None` if `all` is 0.
 fn rounded_ratio(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| (part as f64 / all as f64 * 10_000.0).round() / 10_000.0)
 }

@@ -178,7 +178,8 @@ impl ForkSchedule {
 }
 
 impl ForkDigests {
-    /// Returns the fork that is active at a slot, and its digest.
+    /// Returns the fork that is active at a slot, and its digest; `None` before the first known
+    /// fork.
     pub fn digest_at_slot(&self, slot: u64) -> Option<(Fork, ForkDigest)> {
         let epoch = slot / self.slots_per_epoch;
         let mut so_far = self.since.iter().rev().skip_while(|(at, ..)| *at > epoch);

@@ -147,6 +147,8 @@ fn update_list_error(error: JsonScanError) -> TranscodeError {
     TranscodeError::Invalid(SszError::from_message(error.offset, "not a JSON array"))
 }
 
+/// Adds the number of the update to the path of an invalid value's error; other errors stay
+/// unchanged.
 fn error_in_update(why: TranscodeError, number: u64) -> TranscodeError {
     match why {
         TranscodeError::Invalid(error) => TranscodeError::Invalid(error.prepend_element(number)),

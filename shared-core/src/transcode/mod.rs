@@ -121,6 +121,8 @@ impl TranscodeRequest {
         !self.is_bridged_to_rest() && self.accepts_either_format()
     }
 
+    /// Whether the client accepts both formats, by its `Accept` or because the request is a
+    /// JSON-RPC call.
     fn accepts_either_format(self) -> bool {
         self.gives.is_call_result()
             || matches!(
@@ -156,7 +158,7 @@ impl TranscodeRequest {
         self.gives.names_forks_by_digest()
     }
 
-    /// Whether the request is a JSON-RPC call.
+    /// Whether the request is a JSON-RPC call whose result has a format in SSZ.
     pub fn is_rpc_call(self) -> bool {
         self.gives.is_call_result()
     }

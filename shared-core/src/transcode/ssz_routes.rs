@@ -226,7 +226,7 @@ impl SszResponseType {
         }
     }
 
-    /// Whether the SSZ names its forks by digests.
+    /// Whether the SSZ identifies forks by digests, as light client updates do.
     pub(super) fn names_forks_by_digest(self) -> bool {
         self == SszResponseType::Updates
     }

@@ -396,6 +396,7 @@ fn write_enveloped_json(
     })
 }
 
+/// Returns the type of a response in a fork. An error means that the fork has no such response.
 fn response_type_in_fork(
     gives: SszResponseType,
     fork: Fork,

@@ -118,6 +118,7 @@ impl RouterHeaderRewriteTable {
 }
 
 impl RecordedHeaderRewrite {
+    /// Whether the record is younger than [`REWRITE_TTL_MS`].
     fn is_usable(&self, now: u64) -> bool {
         now < self.recorded_at.saturating_add(REWRITE_TTL_MS)
     }

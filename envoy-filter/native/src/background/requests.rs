@@ -85,6 +85,8 @@ struct BackgroundSlot;
 static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 impl BackgroundSlot {
+    /// Takes a slot, or returns `None` if [`MAX_BACKGROUND_REQUESTS`] of this process are in use.
+    /// The slot is returned on drop.
     fn try_acquire() -> Option<Self> {
         let more = |taken| (taken < MAX_BACKGROUND_REQUESTS).then_some(taken + 1);
         let taken = USED_SLOTS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -117,9 +119,10 @@ fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl BackgroundRequests {
-    /// Creates the background requests of a new filter, which `scheduler` notifies, and which may
-    /// replace any existing filter.
-    pub fn new(scheduler: Arc<EnvoyEventScheduler>) -> Arc<Self> {
+    /// Creates the background requests of a new filter, which `scheduler` notifies. The
+    /// requests of all existing filters in this process are ended, because the new filter may
+    /// replace those filters.
+    pub fn create_replacing_others(scheduler: Arc<EnvoyEventScheduler>) -> Arc<Self> {
         let made = Arc::new(Self {
             scheduler,
             queued: Mutex::default(),
@@ -152,12 +155,15 @@ impl BackgroundRequests {
         self.scheduler.schedule_event(YIELD_EVENT);
     }
 
-    /// Whether background requests are accepted from a stream that began at that time.
+    /// Whether this filter is certainly in use by a stream that began at that time, so that its
+    /// background requests are accepted.
     pub(super) fn accepts_requests_from_stream(&self, began: u64) -> bool {
         let replaced_at = self.replaced_at.load(Ordering::Relaxed);
         replaced_at == 0 || began > replaced_at + FILTER_REPLACEMENT_MS
     }
 
+    /// Queues a request for Envoy's main thread. The request is dropped if no slot is free, or the
+    /// filter [may be replaced](Self::accepts_requests_from_stream).
     pub(super) fn enqueue_request(
         &self,
         began: u64,

@@ -103,6 +103,7 @@ struct OwnerConnection {
 }
 
 impl OwnerLinkThread {
+    /// Runs the link until the process ends; a panic of one iteration is logged.
     fn run_link_loop(mut self) {
         loop {
             let turned = catch_unwind(AssertUnwindSafe(|| self.run_link_loop_iteration()));
@@ -168,6 +169,8 @@ impl OwnerLinkThread {
         events.next().unwrap_or(PollFlags::empty())
     }
 
+    /// Connects to the owner, and reports the result to the link. A missing socket is reported as a
+    /// refusal, so that the link does not wait for a busy owner.
     fn open_connection(&mut self) {
         let now = monotonic_ms();
         let opened = self.open_socket();
@@ -185,6 +188,7 @@ impl OwnerLinkThread {
             .handle_connection_opened(&PROCESS.shared, is_open, now);
     }
 
+    /// Connects a nonblocking socket to the owner.
     fn open_socket(&self) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -192,6 +196,7 @@ impl OwnerLinkThread {
         Ok(socket)
     }
 
+    /// Writes until the link has no more bytes or the socket is full. A lost connection is closed.
     fn write_to_owner(&mut self) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -220,6 +225,8 @@ impl OwnerLinkThread {
         }
     }
 
+    /// Reads until the socket is empty, but at most [`MAX_READ_BYTES`]. A lost connection is
+    /// closed.
     fn read_from_owner(&mut self) {
         let mut total = 0;
         while total < MAX_READ_BYTES {

@@ -12,7 +12,7 @@ use std::thread::{self, ThreadId};
 
 use sszip_core::cache::link::OwnerLink;
 use sszip_core::config::files;
-use sszip_core::config::head_sources::HeadSourceList;
+use sszip_core::config::head_sources::HeadSourcesByNamespace;
 use sszip_core::config::store::StoreSettings;
 use sszip_core::config::validated::ValidatedConfig;
 
@@ -34,7 +34,7 @@ struct StoreUsageRegistry {
     /// highest priority.
     claims: Vec<HeadSourceClaim>,
     /// Head sources that are followed: the result of all claims.
-    follows: Option<HeadSourceList>,
+    follows: Option<HeadSourcesByNamespace>,
     library: Option<OwnerLibrary>,
     /// Number of filters that use the store of this process.
     users: usize,
@@ -56,7 +56,7 @@ struct HeadSourceClaim {
     /// Their lifetimes, the latest first. Claims have priority in this order,
     /// so that it does not depend on the order of requests.
     of: Vec<u64>,
-    follows: HeadSourceList,
+    follows: HeadSourcesByNamespace,
 }
 
 /// Validates the store settings, also if Envoy only validates its
@@ -164,6 +164,8 @@ impl StoreUsageRegistry {
         Ok(())
     }
 
+    /// Adds the head sources and the entry limit of a configuration, for as long as all of `of`
+    /// live.
     fn add_claim(&mut self, validated: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
         if validated.follows.iter().next().is_some() {
             let mut of: Vec<_> = of.iter().map(|lifetime| lifetime.0).collect();
@@ -177,6 +179,7 @@ impl StoreUsageRegistry {
         self.update_owner_settings(is_longer);
     }
 
+    /// Drops the head sources of a configuration that has ended; the entry limit never sinks.
     fn drop_claims(&mut self, lifetime: u64) {
         self.claims.retain(|claim| !claim.of.contains(&lifetime));
         self.update_owner_settings(false);
@@ -185,7 +188,7 @@ impl StoreUsageRegistry {
     /// Merges the claims, and passes the settings to the owner if the head sources changed or
     /// `is_changed`.
     fn update_owner_settings(&mut self, is_changed: bool) {
-        let mut follows = HeadSourceList::default();
+        let mut follows = HeadSourcesByNamespace::default();
         for claim in &self.claims {
             follows.merge_later_head_sources(&claim.follows);
         }
@@ -204,6 +207,7 @@ impl StoreUsageRegistry {
         }
     }
 
+    /// Returns the settings for the owner, or `None` if no filter stores on disk.
     fn desired_owner(&self) -> Option<DesiredOwnerSettings> {
         Some(DesiredOwnerSettings {
             store: self.desired_owner.clone()?,

@@ -11,7 +11,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sszip_core::config::head_sources::HeadSourceList;
+use sszip_core::config::head_sources::HeadSourcesByNamespace;
 use sszip_core::config::store::StoreSettings;
 
 use super::owner_library::{OwnerLibrary, OwnerStartSettings};
@@ -37,7 +37,7 @@ static IS_OWNER_UNUSED: Mutex<bool> = Mutex::new(false);
 pub struct DesiredOwnerSettings {
     pub store: StoreSettings,
     pub max_entry: u64,
-    pub follows: HeadSourceList,
+    pub follows: HeadSourcesByNamespace,
 }
 
 /// Starts the thread that runs the owner, or permits it to run again; [`queue_owner_settings`] sets
@@ -65,6 +65,8 @@ pub fn stop_owner_unless_used(is_used: impl FnOnce() -> bool) {
     stop_owner(false, is_used);
 }
 
+/// Runs the owner with the newest settings, step by step, until the process ends. It rests while no
+/// filter uses it.
 fn run_owner_thread(library: OwnerLibrary) {
     let mut settings = None;
     let mut is_at_exit = [false; 2];
@@ -154,6 +156,7 @@ fn register_immediate_exit() {
     unsafe { libc::atexit(exit_immediately) };
 }
 
+/// Ends the process without destroying objects that threads still use.
 extern "C" fn exit_immediately() {
     // ends an owner that was started meanwhile
     handle_process_exit();

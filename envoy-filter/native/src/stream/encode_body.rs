@@ -68,6 +68,7 @@ impl StreamExchange {
         StreamAction::Continue
     }
 
+    /// Whether the encoder's output is flushed after each piece of the response.
     pub(super) fn flushes_each_piece(&self) -> bool {
         let timer = self
             .driver
@@ -84,6 +85,7 @@ impl StreamExchange {
         encode::append_encoded_piece(driver, piece, flush, &mut self.encoder_output).is_some()
     }
 
+    /// Sends all input that the encoder has received; a failed encoder resets the stream.
     pub(super) fn flush_encoder(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         if !self.compress_piece(b"", FlushMode::Sync) {
             return StreamAction::Reset("sszip: the encoder failed");

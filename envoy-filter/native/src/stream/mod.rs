@@ -190,7 +190,7 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        set_dynamic_metadata(stream, Some(driver));
+        set_log_variables_as_metadata(stream, Some(driver));
         self.count_exchange_tally(stream);
     }
 
@@ -306,6 +306,8 @@ impl StreamExchange {
         }
     }
 
+    /// Continues the exchange after its job has run. Without a job or a driver the stream stays as
+    /// it is.
     fn handle_finished_job(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         let job = self
             .job_slot
@@ -375,11 +377,13 @@ impl StreamExchange {
         self.is_timed = false;
     }
 
+    /// Returns the scheduler of the stream, which is created on first use.
     fn stream_scheduler(&mut self, stream: EnvoyStreamHandle) -> &Arc<EnvoyEventScheduler> {
         self.stream_scheduler
             .get_or_insert_with(|| stream.create_stream_scheduler())
     }
 
+    /// Runs a job on the thread pool, which then schedules [`JOB_DONE_EVENT`] for the stream.
     fn run_job(&mut self, stream: EnvoyStreamHandle, job: OffLoopJob) {
         let slot = Arc::clone(&self.job_slot);
         thread_pool::run_job_on_pool(job, &slot, self.stream_scheduler(stream), JOB_DONE_EVENT);
@@ -406,6 +410,8 @@ impl StreamExchange {
         })
     }
 
+    /// Ends the exchange with a local reply for its failure reason; any other step resets the
+    /// stream.
     fn fail_exchange(&mut self, stream: EnvoyStreamHandle, step: &HostStep) -> StreamAction {
         self.phase = StreamPhase::Passing;
         self.report_exchange(stream);
@@ -432,6 +438,7 @@ impl StreamExchange {
         self.release_driver();
     }
 
+    /// Drops the driver. An exchange with a long body is freed on the thread pool.
     fn release_driver(&mut self) {
         if let Some(job) = self
             .driver
@@ -495,7 +502,7 @@ impl StreamAction {
 }
 
 /// Sets the log variables of the exchange as dynamic metadata, which access logs print.
-fn set_dynamic_metadata(stream: EnvoyStreamHandle, driver: Option<&ExchangeDriver>) {
+fn set_log_variables_as_metadata(stream: EnvoyStreamHandle, driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);
     let values = LogVariable::ALL.map(|variable| {
         let name = variable.log_variable_name();

@@ -6,7 +6,7 @@ use sszip_envoy_carrier::purge::{
     abandoned_purge_line, create_purge_request_from_head, purge_result_line,
 };
 
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase};
+use super::{set_log_variables_as_metadata, StreamAction, StreamExchange, StreamPhase};
 use crate::abi::{HeaderType, LogLevel};
 use crate::clock;
 use crate::envoy::{write_envoy_log, EnvoyStreamHandle};
@@ -32,6 +32,7 @@ impl StreamExchange {
         }
     }
 
+    /// Logs the result of a purge, and sends its response.
     fn respond_to_purge(&mut self, stream: EnvoyStreamHandle, query: &[u8]) -> StreamAction {
         self.wait_guard = None;
         if let Some(driver) = &self.driver {
@@ -42,7 +43,7 @@ impl StreamExchange {
                 };
                 write_envoy_log(level, &line.text);
             }
-            set_dynamic_metadata(stream, Some(driver));
+            set_log_variables_as_metadata(stream, Some(driver));
         }
         self.respond_in_pipeline_order(stream)
     }

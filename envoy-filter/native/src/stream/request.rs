@@ -10,7 +10,7 @@ use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 use sszip_envoy_carrier::settings::RequestSettings;
 
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase};
+use super::{set_log_variables_as_metadata, StreamAction, StreamExchange, StreamPhase};
 use crate::abi::{BodyType, HeaderType, LogLevel};
 use crate::background::StreamBackgroundSender;
 use crate::clock;
@@ -19,7 +19,8 @@ use crate::envoy::{write_envoy_log, EnvoyHead, EnvoyStreamHandle};
 use crate::wakeups::StreamWaitGuard;
 
 impl StreamExchange {
-    /// Handles the request head.
+    /// Starts the exchange of a request, and looks it up or reads its body first. `is_all`: the
+    /// request has no body.
     pub fn handle_request_head(
         &mut self,
         stream: EnvoyStreamHandle,
@@ -34,7 +35,7 @@ impl StreamExchange {
             return StreamAction::Continue;
         }
         if !settings.may_handle_requests() {
-            set_dynamic_metadata(stream, None);
+            set_log_variables_as_metadata(stream, None);
             return StreamAction::Continue;
         }
         let config = &settings.core;
@@ -178,6 +179,7 @@ impl StreamExchange {
         self.look_up_with_body(stream, body.into())
     }
 
+    /// Looks up the request under the policy of its route, and performs the step that follows.
     fn look_up_with_body(
         &mut self,
         stream: EnvoyStreamHandle,
@@ -301,7 +303,7 @@ impl StreamExchange {
         self.look_up_joined_pieces(stream, &pieces)
     }
 
-    /// Forwards the request to the upstream.
+    /// Applies the upstream edits to the request head, and lets Envoy forward the request.
     pub(super) fn forward_request(&mut self, stream: EnvoyStreamHandle) -> StreamAction {
         if let Some(exchange) = self
             .driver

@@ -12,7 +12,8 @@ use crate::envoy::{EnvoyBodySlices, EnvoyStreamHandle};
 use crate::{clock, thread_pool};
 
 impl StreamExchange {
-    /// Handles the response head.
+    /// Passes the response head to the driver, and performs the step that follows. `is_all`: the
+    /// response has no body.
     pub fn handle_response_head(
         &mut self,
         stream: EnvoyStreamHandle,
@@ -143,6 +144,8 @@ impl StreamExchange {
         pieces
     }
 
+    /// Passes the received pieces of a buffered body to the driver. When the driver begins to
+    /// stream or to pass the body, the head and the rest are sent.
     pub(super) fn buffer_response_piece(
         &mut self,
         stream: EnvoyStreamHandle,

@@ -27,6 +27,8 @@ impl RequestBodyPieces {
         self.all.try_reserve(1).is_ok()
     }
 
+    /// Appends a piece. Short pieces are joined up to [`MAX_JOINED_BYTES`], so that many of them
+    /// need few allocations.
     pub fn push(&mut self, piece: Vec<u8>) {
         self.total_length += piece.len();
         if let Some(last) = self.all.last_mut() {

@@ -206,7 +206,7 @@ impl StreamExchange {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        set_dynamic_metadata(Some(driver));
+        set_log_variables_as_properties(Some(driver));
         self.count_exchange_tally();
     }
 
@@ -227,6 +227,8 @@ impl StreamExchange {
         StreamAction::Continue
     }
 
+    /// Ends the exchange with a local reply for its failure reason; any other step resets the
+    /// stream.
     fn fail_exchange(&mut self, step: &HostStep) -> StreamAction {
         self.enter_stream_phase(StreamPhase::Passing);
         self.report_exchange();
@@ -257,6 +259,7 @@ impl StreamExchange {
         }
     }
 
+    /// Sets the deadline of the stream, unless one is set.
     fn set_deadline_in(&mut self, milliseconds: u64) {
         if !self.is_timed {
             self.timer += 1;
@@ -356,7 +359,7 @@ impl ResumableStream for StreamExchange {
 
 /// Sets the log variables of the exchange as properties, which access logs print:
 /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
-fn set_dynamic_metadata(driver: Option<&ExchangeDriver>) {
+fn set_log_variables_as_properties(driver: Option<&ExchangeDriver>) {
     let exchange = driver.and_then(ExchangeDriver::available_exchange);
     for variable in LogVariable::ALL {
         if let Some(text) = variable.log_text(exchange) {

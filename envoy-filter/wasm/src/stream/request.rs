@@ -12,14 +12,17 @@ use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::request_inputs::RequestInputs;
-use super::{set_dynamic_metadata, StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER};
+use super::{
+    set_log_variables_as_properties, StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER,
+};
 use crate::abi::{self, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
 use crate::redirect;
 
 const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpRequestHeaders);
 
 impl StreamExchange {
-    /// Handles the request head.
+    /// Starts the exchange of a request, and looks it up or reads its body first. `is_all`: the
+    /// request has no body.
     pub fn handle_request_head(&mut self, is_all: bool) -> StreamAction {
         let root = std::rc::Rc::clone(&self.root);
         let Some(filter) = root.filter_settings() else {
@@ -34,7 +37,7 @@ impl StreamExchange {
         let settings = filter.settings_for_request();
         let settings = settings.filter(|it| it.may_handle_requests());
         let Some(settings) = settings else {
-            set_dynamic_metadata(None);
+            set_log_variables_as_properties(None);
             return StreamAction::Continue;
         };
         let Some(mut driver) = request::start_exchange(&settings.core, &head) else {
@@ -178,6 +181,8 @@ impl StreamExchange {
         self.look_up_buffered_body()
     }
 
+    /// Looks up the request with the buffered body, or without a body if memory for it is refused.
+    /// The body is kept while the request waits.
     fn look_up_buffered_body(&mut self) -> StreamAction {
         let length = self.body_length;
         let has_room = self
@@ -220,6 +225,7 @@ impl StreamExchange {
         self.look_up_with_body(body.into())
     }
 
+    /// Looks up the request under the policy of its route, and performs the step that follows.
     fn look_up_with_body(&mut self, body: RequestBodyAvailability<'_>) -> StreamAction {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
@@ -253,6 +259,7 @@ impl StreamExchange {
         driver.map(|driver| driver.resume_after_job(job))
     }
 
+    /// Performs the step that follows a lookup; a job runs at once.
     fn handle_lookup_step(&mut self, step: HostStep) -> StreamAction {
         match step {
             HostStep::Wait => {
@@ -289,6 +296,7 @@ impl StreamExchange {
         self.perform_action_for_other_context(StreamDirection::Request, act);
     }
 
+    /// Applies the upstream edits to the request head, and lets the proxy forward the request.
     fn forward_request(&mut self) -> StreamAction {
         self.inputs = RequestInputs::default();
         if let Some(exchange) = self

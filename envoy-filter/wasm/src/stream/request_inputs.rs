@@ -62,7 +62,8 @@ impl RequestInputs {
         (&self.head, route, *port)
     }
 
-    /// Takes the body, whose `length` bytes the proxy has. `None` if memory is exhausted.
+    /// Takes the kept body, or copies the `length` bytes of the body from the proxy. `None` if memory is
+    /// exhausted.
     pub(super) fn take_body(&mut self, length: usize) -> Option<Vec<u8>> {
         match self.body.take() {
             Some(body) => Some(body),

@@ -17,7 +17,8 @@ const RESPONSE_DETAILS_PROPERTY: &str = "response\0code_details";
 const UPSTREAM_DETAILS: &[u8] = b"via_upstream";
 
 impl StreamExchange {
-    /// Handles the response head.
+    /// Passes the response head to the driver, and performs the step that follows. `is_all`: the
+    /// response has no body.
     pub fn handle_response_head(&mut self, is_all: bool) -> StreamAction {
         self.is_complete = is_all;
         let received = ReceivedResponseHead::read_response_head(&HEAD, is_all);
@@ -151,6 +152,7 @@ impl StreamExchange {
         }
     }
 
+    /// Passes a piece of a buffered body to the driver, and performs the step that follows.
     fn buffer_response_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
         self.pass_upstream_piece_to_driver(piece);
         let Some(driver) = &mut self.driver else {

@@ -96,7 +96,8 @@ impl StreamExchange {
         }
     }
 
-    /// Compresses a piece and sends it.
+    /// Compresses a piece, and replaces the received bytes by the output or keeps it until the
+    /// deadline. A failed encoder resets the stream.
     pub(super) fn send_compressed_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
         let flush = if is_last {
             FlushMode::Finish
@@ -113,6 +114,8 @@ impl StreamExchange {
         self.replace_received_bytes(&written)
     }
 
+    /// Returns the encoder's output for a piece, which may be empty. `None`: the encoder failed, or
+    /// there is no driver.
     fn compress_piece(&mut self, piece: &[u8], flush: FlushMode) -> Option<Vec<u8>> {
         let driver = self.driver.as_mut()?;
         let mut written = Vec::new();

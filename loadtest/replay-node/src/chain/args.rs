@@ -7,7 +7,8 @@ const MAX_FIRST_HEAD: u64 = 100_000;
 /// Maximum number of transactions of a block.
 const MAX_BLOCK_TRANSACTIONS: u64 = 10_000;
 
-/// The command-line options of the simulated chain.
+/// The command-line options of the simulated chain: its first head, id and genesis, how it grows,
+/// and its outages.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimulatedChainArguments {
     /// Simulate a chain instead of serving recordings

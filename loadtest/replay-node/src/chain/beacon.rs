@@ -163,6 +163,7 @@ fn syncing_json(view: &SimulatedNodeView<'_>) -> Value {
     }})
 }
 
+/// Returns `data` in the envelope of the Beacon API, with the flags of the block.
 fn envelope_json(view: &SimulatedNodeView<'_>, at: BlockIndex, data: Value) -> Value {
     json!({
         "execution_optimistic": view.syncing,
@@ -171,6 +172,7 @@ fn envelope_json(view: &SimulatedNodeView<'_>, at: BlockIndex, data: Value) -> V
     })
 }
 
+/// Whether the block is canonical, and not above the finalized number that the node knows.
 fn is_final(view: &SimulatedNodeView<'_>, at: BlockIndex) -> bool {
     let number = view.chain.block_by_index(at).number;
     let finality = view.finality_for_tag;
@@ -203,8 +205,9 @@ fn beacon_block_members(view: &SimulatedNodeView<'_>, block: &SimulatedBlock) ->
     })
 }
 
+/// Returns the signature of a block, which is derived from its hash and verifies nowhere.
 fn block_signature(block: &SimulatedBlock) -> FixedBytes<96> {
-    derive_generator("signature", &[&block.hash.0]).decode_fixed_hex()
+    derive_generator("signature", &[&block.hash.0]).random_fixed_bytes()
 }
 
 /// Returns the checkpoints of the state after a block. A checkpoint refers to the finalized
@@ -242,21 +245,21 @@ fn signed_block(view: &SimulatedNodeView<'_>, at: BlockIndex) -> Value {
     let mut message = beacon_block_members(view, block);
     let mut dice = derive_generator("beacon body", &[&block.hash.0]);
     message["body"] = json!({
-        "randao_reveal": dice.decode_fixed_hex::<96>(),
+        "randao_reveal": dice.random_fixed_bytes::<96>(),
         "eth1_data": {
-            "deposit_root": dice.decode_fixed_hex::<32>(),
+            "deposit_root": dice.random_fixed_bytes::<32>(),
             "deposit_count": dice.number_below(1 << 20).to_string(),
-            "block_hash": dice.decode_fixed_hex::<32>(),
+            "block_hash": dice.random_fixed_bytes::<32>(),
         },
-        "graffiti": dice.decode_fixed_hex::<32>(),
+        "graffiti": dice.random_fixed_bytes::<32>(),
         "proposer_slashings": [],
         "attester_slashings": [],
         "attestations": [],
         "deposits": [],
         "voluntary_exits": [],
         "sync_aggregate": {
-            "sync_committee_bits": dice.decode_fixed_hex::<64>(),
-            "sync_committee_signature": dice.decode_fixed_hex::<96>(),
+            "sync_committee_bits": dice.random_fixed_bytes::<64>(),
+            "sync_committee_signature": dice.random_fixed_bytes::<96>(),
         },
         "execution_payload": payload_json(view, at),
         "bls_to_execution_changes": [],

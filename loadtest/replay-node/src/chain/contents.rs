@@ -21,12 +21,13 @@ const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 /// The generator of the transactions, receipts and state of a chain's blocks, all derived from
 /// hashes.
 #[derive(Debug)]
-pub struct BlockContentsGenerator {
+pub struct ExecutionBlockGenerator {
     world: SampleAccounts,
     genesis: SimulatedChainParameters,
 }
 
-impl BlockContentsGenerator {
+impl ExecutionBlockGenerator {
+    /// Creates the generator for a chain, whose accounts are derived from its seed.
     pub fn new(genesis: &SimulatedChainParameters) -> Self {
         let seed = genesis.seed.to_be_bytes();
         Self {
@@ -35,7 +36,7 @@ impl BlockContentsGenerator {
         }
     }
 
-    /// Returns a block with its transactions and receipts.
+    /// Generates the full block of a stored one, with its transactions and receipts.
     pub fn block_with_receipts(
         &self,
         chain: &SimulatedChain,
@@ -62,6 +63,7 @@ impl BlockContentsGenerator {
         made
     }
 
+    /// Builds a block with its transactions and receipts; the parent's hashes are zero.
     fn build_block(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
         let base_fee = base_fee(&hash);
         let place = BlockGenerationParameters {

@@ -8,7 +8,7 @@ use serde_json::{json, Value};
 
 use crate::sample::values::Word;
 
-use super::contents::BlockContentsGenerator;
+use super::contents::ExecutionBlockGenerator;
 use super::model::{
     BlockIndex, SimulatedChain, SimulatedChainChangeError, SimulatedChainParameters,
 };
@@ -77,6 +77,7 @@ pub enum SimulatedChainCommandError {
     NoHash(String),
 }
 
+/// Returns `requested` unless it exceeds `most`.
 fn check_requested_limit(most: u64, requested: u64) -> Result<u64, SimulatedChainCommandError> {
     match requested <= most {
         true => Ok(requested),
@@ -123,7 +124,7 @@ impl SimulatedChainCommand {
                     )?,
                     ..chain.genesis
                 };
-                state.contents = BlockContentsGenerator::new(&genesis);
+                state.contents = ExecutionBlockGenerator::new(&genesis);
                 state.chain = SimulatedChain::new(genesis);
             }
             SimulatedChainCommand::Stall(stalled) => state.stalled = stalled,

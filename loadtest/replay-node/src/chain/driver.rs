@@ -53,6 +53,7 @@ impl RandomChainGrowth {
         debug_assert_eq!(done, Ok(()), "depth and length are in range");
     }
 
+    /// Returns `true` with the given probability, from 0 to 1.
     fn random_bool(&mut self, probability: f64) -> bool {
         const UNIT: u64 = 1 << 32;
         (self.dice.number_below(UNIT) as f64) < probability * UNIT as f64

@@ -36,12 +36,14 @@ pub struct SimulatedChainFeed {
 }
 
 impl SimulatedChainFeed {
+    /// Adds a listener, which receives all later events, and stays until its receiver is dropped.
     pub fn add_listener(&self) -> ChainEventReceiver {
         let (sender, receiver) = unbounded_channel();
         self.lock_listeners().push(sender);
         receiver
     }
 
+    /// Whether any listener is left; those whose receivers were dropped are removed.
     pub fn has_listeners(&self) -> bool {
         let mut listeners = self.lock_listeners();
         listeners.retain(|listener| !listener.is_closed());
@@ -76,6 +78,7 @@ pub struct HeadBeforeChange {
 }
 
 impl HeadBeforeChange {
+    /// Records the head and the finalized block, for a comparison after a change of the chain.
     pub fn new(view: &SimulatedNodeView<'_>) -> Self {
         Self {
             head: view.head_block,
@@ -123,6 +126,8 @@ pub fn events_of_change(
     events
 }
 
+/// Appends the events of the blocks from the common ancestor of `old` and the head. A
+/// reorganisation has a `chain_reorg` event first, and one `head` event only.
 fn branch_events(view: &SimulatedNodeView<'_>, old: BlockIndex, events: &mut Vec<ChainEvent>) {
     let ancestor = view.chain.common_ancestor(old, view.head_block);
     let branch = view.chain.branch_blocks(ancestor, view.head_block);
@@ -142,6 +147,7 @@ fn branch_events(view: &SimulatedNodeView<'_>, old: BlockIndex, events: &mut Vec
     }
 }
 
+/// Returns the `head` event of a block.
 fn head_event(view: &SimulatedNodeView<'_>, at: BlockIndex) -> ChainEvent {
     let block = view.chain.block_by_index(at);
     let parent = block.parent.map(|parent| view.chain.block_by_index(parent));
@@ -160,6 +166,8 @@ fn head_event(view: &SimulatedNodeView<'_>, at: BlockIndex) -> ChainEvent {
     }
 }
 
+/// Returns the `chain_reorg` event for a change from `old` to the head, with the number of slots
+/// since their common ancestor.
 fn reorg_event(view: &SimulatedNodeView<'_>, ancestor: BlockIndex, old: BlockIndex) -> ChainEvent {
     let (old, new) = (view.chain.block_by_index(old), view.head_block());
     let depth = old.slot - view.chain.block_by_index(ancestor).slot;

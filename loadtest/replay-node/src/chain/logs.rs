@@ -18,6 +18,7 @@ struct GetLogsFilter {
 }
 
 impl GetLogsFilter {
+    /// Parses the addresses and topics of the parameter of `eth_getLogs`.
     fn new(filter: &Value) -> Result<Self, RpcError> {
         let invalid = |why: String| RpcError::invalid_params(&format!("invalid argument 0: {why}"));
         let topics = match &filter["topics"] {
@@ -35,6 +36,8 @@ impl GetLogsFilter {
         })
     }
 
+    /// Whether the log has one of the addresses, and at each position one of its topics. An empty
+    /// list matches all.
     fn matches_log(&self, log: &ReceiptLog) -> bool {
         let address = self.addresses.is_empty() || self.addresses.contains(&log.address);
         address
@@ -47,6 +50,7 @@ impl GetLogsFilter {
     }
 }
 
+/// Parses a value or an array of values; `null` is an empty list, which matches all.
 fn parse_one_or_more<const N: usize>(value: &Value) -> Result<Vec<FixedBytes<N>>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
@@ -88,6 +92,7 @@ pub fn matching_logs(view: &SimulatedNodeView<'_>, params: &CallParams) -> Resul
     Ok(Value::Array(taken))
 }
 
+/// Returns the canonical blocks of a range, clipped to the head.
 fn range_blocks(
     view: &SimulatedNodeView<'_>,
     from: &Value,

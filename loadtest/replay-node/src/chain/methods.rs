@@ -116,6 +116,7 @@ fn block_hash_param(params: &CallParams) -> Result<ParsedBlockParam, RpcError> {
     Ok(ParsedBlockParam::Hash { hash, canonical })
 }
 
+/// Returns `false`, or the progress of a node that is one block behind while it syncs.
 fn syncing_result(view: &SimulatedNodeView<'_>, _: &CallParams) -> MethodResult {
     if !view.syncing {
         return Ok(json!(false));
@@ -127,6 +128,8 @@ fn syncing_result(view: &SimulatedNodeView<'_>, _: &CallParams) -> MethodResult 
     }))
 }
 
+/// Returns a block with its transactions (`full`) or their hashes, or `null` if it is unknown. The
+/// pending block has no hash, miner and nonce.
 fn block_result(
     view: &SimulatedNodeView<'_>,
     reference: ParsedBlockParam,
@@ -148,6 +151,7 @@ fn block_result(
     Ok(shown)
 }
 
+/// Returns the receipts of a block; `null` if it is pending or unknown.
 fn block_receipts(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     params.required_param(0)?;
     match view.resolve_block(params.block_reference_param(0)?)? {
@@ -163,6 +167,7 @@ fn transaction_count(view: &SimulatedNodeView<'_>, reference: ParsedBlockParam) 
     }
 }
 
+/// Returns 0, or `null` if the block is unknown.
 fn uncle_count(view: &SimulatedNodeView<'_>, reference: ParsedBlockParam) -> MethodResult {
     match view.resolve_block(reference)? {
         Some(_) => quantity_result(0),
@@ -170,6 +175,7 @@ fn uncle_count(view: &SimulatedNodeView<'_>, reference: ParsedBlockParam) -> Met
     }
 }
 
+/// Returns the transaction at an index of a block; `null` if either does not exist.
 fn transaction_at(
     view: &SimulatedNodeView<'_>,
     reference: ParsedBlockParam,
@@ -188,6 +194,7 @@ fn transaction_at(
     }
 }
 
+/// Returns a transaction of a canonical block or of the pool; `null` if it is in neither.
 fn transaction_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let hash = params.parse_fixed_bytes(0)?;
     if let Some((block, index)) = view.canonical_transaction_position(&hash) {
@@ -202,6 +209,7 @@ fn transaction_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> Met
     }
 }
 
+/// Returns the receipt of a transaction in a canonical block, or `null`.
 fn receipt_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     match view.canonical_transaction_position(&params.parse_fixed_bytes(0)?) {
         Some((block, index)) => Ok(json!(
@@ -212,7 +220,7 @@ fn receipt_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodR
     }
 }
 
-/// Returns the traceable block of a reference.
+/// Resolves a block for tracing; an unknown block and the genesis are errors.
 fn resolve_traceable_block(
     view: &SimulatedNodeView<'_>,
     reference: ParsedBlockParam,
@@ -243,6 +251,7 @@ fn trace_block_by_hash(view: &SimulatedNodeView<'_>, params: &CallParams) -> Met
     trace_block(view, block_hash_param(params)?)
 }
 
+/// Returns the call trace of a transaction; an unknown one is an error, as in geth.
 fn trace_transaction(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let Some((block, index)) = view.canonical_transaction_position(&params.parse_fixed_bytes(0)?)
     else {
@@ -252,6 +261,7 @@ fn trace_transaction(view: &SimulatedNodeView<'_>, params: &CallParams) -> Metho
     Ok(json!(view.contents.block_traces(&block)[index].result))
 }
 
+/// Returns the flat traces of a block, as `trace_block` has them.
 fn flat_block_traces(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     params.required_param(0)?;
     let block = view.generated_block_contents(resolve_traceable_block(
@@ -262,6 +272,7 @@ fn flat_block_traces(view: &SimulatedNodeView<'_>, params: &CallParams) -> Metho
     Ok(json!(traces::flatten_traces(&block, &traces)))
 }
 
+/// Returns the flat traces of a transaction, or `null` if it is unknown.
 fn flat_transaction_traces(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let Some((block, index)) = view.canonical_transaction_position(&params.parse_fixed_bytes(0)?)
     else {

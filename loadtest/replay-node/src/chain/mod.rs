@@ -36,9 +36,9 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::body_slices::SharedBodySlices;
-use crate::rpc::{self, CallResponseSource, ReplayLookupResult};
+use crate::rpc::{self, CallResponder, ReplayLookupResult};
 use crate::stats::RequestCounters;
-use contents::BlockContentsGenerator;
+use contents::ExecutionBlockGenerator;
 use control::{SimulatedChainCommand, SimulatedChainCommandError};
 use driver::RandomChainGrowth;
 use feed::{HeadBeforeChange, SimulatedChainFeed};
@@ -59,7 +59,7 @@ pub use socket::{accept_websocket, serve_websocket};
 #[derive(Debug)]
 pub struct SimulatedNodeState {
     chain: SimulatedChain,
-    contents: BlockContentsGenerator,
+    contents: ExecutionBlockGenerator,
     down: OutageMode,
     lag: u64,
     syncing: bool,
@@ -72,7 +72,7 @@ pub struct SimulatedNodeState {
 impl SimulatedNodeState {
     fn new(genesis: SimulatedChainParameters) -> Self {
         Self {
-            contents: BlockContentsGenerator::new(&genesis),
+            contents: ExecutionBlockGenerator::new(&genesis),
             chain: SimulatedChain::new(genesis),
             down: OutageMode::No,
             lag: 0,
@@ -93,6 +93,7 @@ impl SimulatedNodeState {
         self.lagging_view(0)
     }
 
+    /// Returns the view of a node whose head is `lag` blocks behind.
     fn lagging_view(&self, lag: u64) -> SimulatedNodeView<'_> {
         SimulatedNodeView::new(
             &self.chain,
@@ -103,6 +104,7 @@ impl SimulatedNodeState {
         )
     }
 
+    /// Returns the delay that was set for the method, or for all methods under `*`.
     fn response_delay(&self, method: &str) -> Option<ResponseDelay> {
         let hold = self.delays.get(method).or_else(|| self.delays.get("*"));
         hold.map(|(time, end)| ResponseDelay {
@@ -190,6 +192,8 @@ impl SimulatedNode {
         Ok(())
     }
 
+    /// Runs the commands in order; the first error ends the run, and the commands before it stay in
+    /// effect.
     fn run_commands(
         &self,
         commands: Vec<SimulatedChainCommand>,
@@ -206,6 +210,8 @@ impl SimulatedNode {
         self.respond_from_state(&state, body, stats, None)
     }
 
+    /// Responds to a request body from a locked state. `subscriptions`: the subscriptions
+    /// of the client's WebSocket.
     fn respond_from_state(
         &self,
         state: &SimulatedNodeState,
@@ -307,7 +313,7 @@ impl CallContext<'_> {
     }
 }
 
-impl CallResponseSource for CallContext<'_> {
+impl CallResponder for CallContext<'_> {
     fn find_response_to_call(
         &self,
         method: &str,

@@ -22,7 +22,7 @@ const POOL_INCLUSION_DRAWS: u8 = 96;
 /// The index of a block among all blocks that a chain ever had.
 pub type BlockIndex = usize;
 
-/// The stored part of a block; [`BlockContentsGenerator`](super::contents::BlockContentsGenerator) derives the rest.
+/// The stored part of a block; [`ExecutionBlockGenerator`](super::contents::ExecutionBlockGenerator) derives the rest.
 #[derive(Debug)]
 pub struct SimulatedBlock {
     pub parent: Option<BlockIndex>,

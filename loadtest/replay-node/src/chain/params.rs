@@ -102,7 +102,7 @@ fn invalid_param(index: usize, why: &str) -> RpcError {
     RpcError::invalid_params(&format!("invalid argument {index}: {why}"))
 }
 
-/// Parses a number or a tag.
+/// Parses a block number in hex, or one of the five tags.
 pub fn parse_block_number(value: &Value) -> Result<ParsedBlockParam, String> {
     Ok(match value.as_str() {
         Some("earliest") => ParsedBlockParam::Earliest,
@@ -114,7 +114,7 @@ pub fn parse_block_number(value: &Value) -> Result<ParsedBlockParam, String> {
     })
 }
 
-/// Parses any block reference.
+/// Parses a number, a tag, a hash, or an object of EIP-1898.
 pub fn parse_block_reference(value: &Value) -> Result<ParsedBlockParam, String> {
     if let Value::Object(members) = value {
         let canonical = match members.get("requireCanonical") {
@@ -144,6 +144,7 @@ pub fn parse_block_reference(value: &Value) -> Result<ParsedBlockParam, String> 
     }
 }
 
+/// Returns the digits after `0x` or `0X`; they are not checked.
 fn hex_digits(value: &Value) -> Result<&str, String> {
     let text = value.as_str().ok_or("not a string")?;
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
@@ -159,6 +160,8 @@ pub fn parse_fixed_bytes<const N: usize>(value: &Value) -> Result<FixedBytes<N>,
     Ok(bytes.into())
 }
 
+/// Parses a quantity as strictly as geth: with a prefix, without leading zeros, and at most 64
+/// bits.
 fn parse_quantity(value: &Value) -> Result<u64, String> {
     let digits = hex_digits(value)?;
     if digits.is_empty() {

@@ -69,6 +69,8 @@ pub fn respond_to_get(simulation: &SimulatedNode, path: &str, query: &str) -> Si
     }
 }
 
+/// Opens the event stream for the `topics` of the query; an unknown topic or none is a 400, a node
+/// that is down a 503.
 fn open_event_stream(simulation: &SimulatedNode, query: &str) -> SimulatedGetResponse {
     let mut topics = HashSet::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -100,7 +102,8 @@ pub fn is_chain_control_request(path: &str) -> bool {
     path == CONTROL_PATH || path == UNDISTURBED_PATH
 }
 
-/// Responds to a request for `/chain`.
+/// Responds to a request for the control routes: the state, commands, and the responses of an
+/// undisturbed node.
 pub fn respond_to_control(
     simulation: &SimulatedNode,
     head: &request::Parts,
@@ -125,6 +128,7 @@ fn state_json(simulation: &SimulatedNode) -> String {
     commands::chain_report(&simulation.read_state()).to_string()
 }
 
+/// Runs the posted commands, and returns the state of the chain, or a 400 with the error.
 fn run_posted_commands(simulation: &SimulatedNode, body: &[u8]) -> (StatusCode, String) {
     let commands = match commands::parse_chain_commands(body) {
         Ok(commands) => commands,

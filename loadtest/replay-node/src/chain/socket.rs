@@ -74,6 +74,8 @@ impl ClientHeadSubscriptions {
         }
     }
 
+    /// Adds a subscription to `newHeads`, the only kind, and returns its id. Earlier events are not
+    /// delivered.
     fn add_subscription(&self, params: &CallParams) -> Result<Value, RpcError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         match params.required_param(0)?.as_str() {
@@ -95,6 +97,7 @@ impl ClientHeadSubscriptions {
         Ok(json!(id))
     }
 
+    /// Removes a subscription; an unknown id is an error.
     fn remove_subscription(&self, params: &CallParams) -> Result<Value, RpcError> {
         let id = params.required_param(0)?.as_str();
         let mut ids = self.ids.borrow_mut();
@@ -107,7 +110,7 @@ impl ClientHeadSubscriptions {
         }
     }
 
-    /// Returns the notifications of an event, one per subscription.
+    /// Returns the notifications of a new head, one per subscription; other events have none.
     fn subscription_notifications(&self, event: &ChainEvent) -> Vec<Message> {
         let ChainEvent::Header(header) = event else {
             return Vec::new();
@@ -163,6 +166,7 @@ pub async fn serve_websocket(
     let _ = socket.close(None).await;
 }
 
+/// Sends the messages, and flushes the socket once.
 async fn send_messages(
     socket: &mut WebSocketStream<impl AsyncRead + AsyncWrite + Unpin>,
     messages: Vec<Message>,

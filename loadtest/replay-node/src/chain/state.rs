@@ -45,6 +45,8 @@ pub fn storage_result(view: &SimulatedNodeView<'_>, params: &CallParams) -> Meth
     Ok(json!(contents::storage_after(&block, &address, &slot)))
 }
 
+/// Returns a result that is derived from the block and the call, or an error if the call's data
+/// begins with [`REVERTED`].
 pub fn call(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let call = params.required_param(0)?;
     if !call.is_object() {
@@ -72,6 +74,8 @@ pub fn blob_base_fee(view: &SimulatedNodeView<'_>, _: &CallParams) -> MethodResu
     quantity_result(contents::blob_base_fee(&view.head_block().hash))
 }
 
+/// Returns the fees of up to [`MOST_HISTORY`] blocks; base fees include the block after the newest
+/// one.
 pub fn fee_history(view: &SimulatedNodeView<'_>, params: &CallParams) -> MethodResult {
     let count = params.parse_quantity(0)?.min(MOST_HISTORY);
     let newest = match view.resolve_block(params.parse_block_number(1)?)? {

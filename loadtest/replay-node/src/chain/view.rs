@@ -6,7 +6,7 @@ use crate::rpc::RpcError;
 use crate::sample::chain::Block;
 use crate::sample::values::Word;
 
-use super::contents::{self, BlockContentsGenerator};
+use super::contents::{self, ExecutionBlockGenerator};
 use super::model::{self, BlockIndex, FinalityNumbers, SimulatedChain};
 use super::params::ParsedBlockParam;
 
@@ -21,7 +21,7 @@ pub enum ResolvedBlock {
 #[derive(Debug)]
 pub struct SimulatedNodeView<'a> {
     pub chain: &'a SimulatedChain,
-    pub contents: &'a BlockContentsGenerator,
+    pub contents: &'a ExecutionBlockGenerator,
     /// Newest canonical block.
     pub head_block: BlockIndex,
     /// Newest block that the node knows, canonical or not.
@@ -36,7 +36,7 @@ impl<'a> SimulatedNodeView<'a> {
     /// was created after its head, and the finality of that time.
     pub fn new(
         chain: &'a SimulatedChain,
-        contents: &'a BlockContentsGenerator,
+        contents: &'a ExecutionBlockGenerator,
         lag: u64,
         finality: bool,
         syncing: bool,
@@ -67,6 +67,7 @@ impl<'a> SimulatedNodeView<'a> {
         self.chain.block_by_index(self.head_block)
     }
 
+    /// Returns the canonical block at this height; `None` above the head of the view.
     pub fn canonical_at_number(&self, number: u64) -> Option<BlockIndex> {
         let number = Some(number).filter(|number| *number <= self.head_block().number);
         self.chain.canonical_at_number(number?)
@@ -76,19 +77,21 @@ impl<'a> SimulatedNodeView<'a> {
         self.canonical_at_number(self.chain.block_by_index(index).number) == Some(index)
     }
 
+    /// Returns a block with this hash that the node knows, canonical or not.
     pub fn by_hash(&self, hash: &Word) -> Option<BlockIndex> {
         self.chain
             .by_hash(hash)
             .filter(|index| *index <= self.newest)
     }
 
+    /// Returns a block with this beacon root that the node knows, canonical or not.
     pub fn by_root(&self, root: &Word) -> Option<BlockIndex> {
         self.chain
             .by_root(root)
             .filter(|index| *index <= self.newest)
     }
 
-    /// Returns the position of a transaction in the canonical chain.
+    /// Returns the canonical block of a transaction, and the index in it; `None` if it is in none.
     pub fn canonical_transaction_position(
         &self,
         transaction: &Word,
@@ -127,6 +130,7 @@ impl<'a> SimulatedNodeView<'a> {
         Ok(found.map(ResolvedBlock::Block))
     }
 
+    /// Returns the finality, or an error that names `tag` if the chain has none.
     fn finality_for_tag(&self, tag: &str) -> Result<FinalityNumbers, RpcError> {
         self.finality_for_tag
             .ok_or_else(|| RpcError::server_error(&format!("{tag} block not found")))
@@ -144,7 +148,7 @@ impl<'a> SimulatedNodeView<'a> {
         }
     }
 
-    /// Returns a block's contents.
+    /// Generates a block with its transactions and receipts; the pending block contains the pool.
     pub fn generated_block_contents(&self, at: ResolvedBlock) -> Block {
         match at {
             ResolvedBlock::Block(index) => self
@@ -154,7 +158,7 @@ impl<'a> SimulatedNodeView<'a> {
         }
     }
 
-    /// Returns the transactions of a block.
+    /// Returns the hashes of a block's transactions; the pending block has all of the pool.
     pub fn block_transactions(&self, at: ResolvedBlock) -> &'a [Word] {
         match at {
             ResolvedBlock::Block(index) => &self.chain.block_by_index(index).transactions,

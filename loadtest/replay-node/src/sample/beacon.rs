@@ -74,6 +74,7 @@ const TRANSACTION_BYTES: u64 = 700;
 /// Number of bits, as long as the committees of a slot.
 const BITLIST_LENGTH: usize = 900;
 
+/// Adds the sample pages of the Beacon API with random values, in SSZ only.
 pub fn add_beacon_pages(builder: &mut SampleResponsesBuilder, dice: &mut SeededGenerator) {
     let schema = Schema::for_fork(FORK, PRESET);
     for (path, name) in PAGES {
@@ -150,6 +151,8 @@ impl SszGenerator<'_> {
         }
     }
 
+    /// Returns the number of elements of the list in `field`: a usual one for mainnet if it is
+    /// known, or a random one.
     fn list_length(&mut self, field: &str) -> usize {
         let known = LIST_LENGTHS.iter().find(|(name, _)| *name == field);
         known.map_or_else(
@@ -179,6 +182,7 @@ impl SszGenerator<'_> {
         out.append(&mut variable);
     }
 
+    /// Appends `count` random bits in whole bytes; padding bits are zero.
     fn append_bits(&mut self, count: usize, out: &mut Vec<u8>) {
         out.extend(self.dice.random_bytes(count.div_ceil(8)));
         if let (Some(last), true) = (out.last_mut(), !count.is_multiple_of(8)) {

@@ -25,6 +25,7 @@ pub enum TransactionPurpose {
 }
 
 impl TransactionPurpose {
+    /// Returns a purpose with the frequency that it has on mainnet, about.
     fn random(dice: &mut SeededGenerator) -> Self {
         match dice.number_below(1000) {
             0..=279 => TransactionPurpose::Payment,
@@ -165,7 +166,7 @@ impl Block {
         number: u64,
         target: usize,
     ) -> Self {
-        let hash = dice.decode_fixed_hex();
+        let hash = dice.random_fixed_bytes();
         let base_fee = dice.number_between(8_000_000_000, 30_000_000_000);
         let mut transactions = Vec::new();
         let mut size = 3500;
@@ -209,18 +210,18 @@ impl Block {
             hash: place.hash,
             logs_bloom: receipts::union_of_blooms(&receipts),
             miner: world.random_contract(dice),
-            mix_hash: dice.decode_fixed_hex(),
+            mix_hash: dice.random_fixed_bytes(),
             nonce: FixedBytes([0; 8]),
             number: Quantity(place.number),
-            parent_beacon_block_root: dice.decode_fixed_hex(),
-            parent_hash: dice.decode_fixed_hex(),
-            receipts_root: dice.decode_fixed_hex(),
+            parent_beacon_block_root: dice.random_fixed_bytes(),
+            parent_hash: dice.random_fixed_bytes(),
+            receipts_root: dice.random_fixed_bytes(),
             // Hash of the empty list of uncles.
             sha3_uncles: super::world::decode_fixed_digits(
                 "1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347",
             ),
             size: Quantity(place.size as u64 / 3),
-            state_root: dice.decode_fixed_hex(),
+            state_root: dice.random_fixed_bytes(),
             timestamp: Quantity(place.timestamp),
         };
         Self {
@@ -228,8 +229,8 @@ impl Block {
             transactions,
             receipts,
             withdrawals,
-            transactions_root: dice.decode_fixed_hex(),
-            withdrawals_root: dice.decode_fixed_hex(),
+            transactions_root: dice.random_fixed_bytes(),
+            withdrawals_root: dice.random_fixed_bytes(),
         }
     }
 
@@ -290,7 +291,7 @@ pub fn generate_transaction(
         gas_price: Quantity(base_fee + tip),
         max_fee_per_gas: dynamic.then(|| Quantity(base_fee * 2 + tip + dice.number_below(1 << 30))),
         max_priority_fee_per_gas: dynamic.then_some(Quantity(tip)),
-        hash: dice.decode_fixed_hex(),
+        hash: dice.random_fixed_bytes(),
         input: HexSerializedBytes(input),
         nonce: Quantity(nonce),
         to,
@@ -300,13 +301,14 @@ pub fn generate_transaction(
         access_list: dynamic.then_some([]),
         chain_id: Some(Quantity(1)),
         v: Quantity(u64::from(if dynamic { parity } else { 37 + parity })),
-        r: BigQuantity(dice.decode_fixed_hex().0),
-        s: BigQuantity(dice.decode_fixed_hex().0),
+        r: BigQuantity(dice.random_fixed_bytes().0),
+        s: BigQuantity(dice.random_fixed_bytes().0),
         y_parity: dynamic.then_some(Quantity(parity)),
         kind,
     }
 }
 
+/// Returns a plausible gas limit for a transaction.
 fn gas_limit(dice: &mut SeededGenerator, kind: TransactionPurpose) -> u64 {
     match kind {
         TransactionPurpose::Payment => 21_000,
@@ -381,6 +383,7 @@ fn transaction_call_parts(
     }
 }
 
+/// Returns the ABI encoding of a call: the selector, and words of 32 bytes.
 pub fn encode_call(selector: [u8; 4], words: &[Word]) -> Vec<u8> {
     let mut data = selector.to_vec();
     for word in words {
@@ -389,6 +392,7 @@ pub fn encode_call(selector: [u8; 4], words: &[Word]) -> Vec<u8> {
     data
 }
 
+/// Returns `low` to `high` words, both inclusive.
 pub fn random_words(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
@@ -424,6 +428,7 @@ pub fn random_code(dice: &mut SeededGenerator, len: usize) -> Vec<u8> {
     code
 }
 
+/// Returns [`WITHDRAWALS`] withdrawals with consecutive indices from `first` on.
 fn generate_withdrawals(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,

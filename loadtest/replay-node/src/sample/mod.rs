@@ -49,6 +49,7 @@ impl SampleResponsesBuilder {
         }
     }
 
+    /// Adds one response under several spellings of its params.
     fn add_answer(&mut self, method: &str, params: &[String], answer: RecordedResponse) {
         let answer = Arc::new(answer);
         for params in params {
@@ -74,6 +75,8 @@ pub fn generate_sample_responses(seed: u64, lenient: bool) -> ResponseTable {
     builder.answers
 }
 
+/// Adds the responses about a block. `age` 0 is the head, which is `latest` too, and the only block
+/// with responses about single transactions.
 fn add_block(
     builder: &mut SampleResponsesBuilder,
     world: &SampleAccounts,
@@ -156,7 +159,7 @@ fn add_block(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{CallResponseSource, ReplayLookupResult};
+    use crate::rpc::{CallResponder, ReplayLookupResult};
 
     /// The compressed size at zlib's level 6 determines the meaning of a benchmark on this data.
     /// The bands were measured on recorded mainnet responses.

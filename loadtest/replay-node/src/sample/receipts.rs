@@ -47,6 +47,8 @@ pub struct Receipt {
 /// The address, the topics and the words of data of a log.
 type LogEvent = (Address, Vec<Word>, Vec<Word>);
 
+/// Returns the receipts of a block's transactions, with their logs numbered in the block. About 3 %
+/// of the calls have failed.
 pub fn block_receipts(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
@@ -86,7 +88,7 @@ pub fn block_receipts(
             Receipt {
                 block_hash: transaction.block_hash,
                 block_number: transaction.block_number,
-                contract_address: transaction.to.is_none().then(|| dice.decode_fixed_hex()),
+                contract_address: transaction.to.is_none().then(|| dice.random_fixed_bytes()),
                 cumulative_gas_used: Quantity(cumulative),
                 effective_gas_price: transaction.gas_price,
                 from: transaction.from,
@@ -103,6 +105,7 @@ pub fn block_receipts(
         .collect()
 }
 
+/// Returns the logs that a transaction of this purpose usually has.
 fn transaction_logs(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
@@ -222,6 +225,7 @@ fn compute_bloom(logs: &[ReceiptLog]) -> HexSerializedBytes {
     HexSerializedBytes(bloom)
 }
 
+/// Sets the three bits of an item in a bloom filter; their hash is not Ethereum's.
 fn set_bits(bloom: &mut [u8], item: &[u8]) {
     // FNV-1a: the standard library's hasher may change between releases.
     let hash = item.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -38,6 +38,7 @@ struct AccountProof {
     storage_proof: [(); 0],
 }
 
+/// Adds responses of few bytes, which are most of a node's traffic: state, fees, and account data.
 pub fn add_small_responses(
     builder: &mut SampleResponsesBuilder,
     world: &SampleAccounts,
@@ -80,6 +81,7 @@ pub fn add_small_responses(
     beacon::add_beacon_pages(builder, dice);
 }
 
+/// Adds responses about one account; subject 0 is a well-known token.
 fn add_account(
     builder: &mut SampleResponsesBuilder,
     world: &SampleAccounts,
@@ -115,6 +117,7 @@ fn add_account(
     builder.add_sample_result("eth_getProof", &proof, &account_proof(dice, contract));
 }
 
+/// Returns the fee history of the last `blocks` blocks.
 fn fee_history(dice: &mut SeededGenerator, blocks: u64) -> FeeHistory {
     let mut base_fee = 9_000_000_000;
     let base_fees = (0..=blocks).map(|_| {
@@ -151,9 +154,9 @@ fn account_proof(dice: &mut SeededGenerator, address: Address) -> AccountProof {
         address,
         account_proof,
         balance: Quantity(dice.random_amount()),
-        code_hash: dice.decode_fixed_hex(),
+        code_hash: dice.random_fixed_bytes(),
         nonce: Quantity(1),
-        storage_hash: dice.decode_fixed_hex(),
+        storage_hash: dice.random_fixed_bytes(),
         storage_proof: [],
     }
 }
@@ -169,7 +172,7 @@ fn add_small_beacon_pages(builder: &mut SampleResponsesBuilder, dice: &mut Seede
         "/eth/v1/node/version",
         json!({"data": {"version": "Lighthouse/v7.0.1/x86_64-linux"}}),
     );
-    let root = |dice: &mut SeededGenerator| hex_prefixed(&dice.decode_fixed_hex::<32>().0);
+    let root = |dice: &mut SeededGenerator| hex_prefixed(&dice.random_fixed_bytes::<32>().0);
     add(
         "/eth/v1/beacon/states/head/finality_checkpoints",
         json!({"execution_optimistic": false, "finalized": false, "data": {
@@ -188,8 +191,8 @@ fn add_small_beacon_pages(builder: &mut SampleResponsesBuilder, dice: &mut Seede
 }
 
 fn validator_json(dice: &mut SeededGenerator, index: u64) -> serde_json::Value {
-    let FixedBytes(key) = dice.decode_fixed_hex::<48>();
-    let credentials = [&[1][..], &[0; 11], &dice.decode_fixed_hex::<20>().0].concat();
+    let FixedBytes(key) = dice.random_fixed_bytes::<48>();
+    let credentials = [&[1][..], &[0; 11], &dice.random_fixed_bytes::<20>().0].concat();
     let balance = dice.number_between(32_000_000_000, 32_060_000_000);
     json!({
         "index": index.to_string(),

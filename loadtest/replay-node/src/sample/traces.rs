@@ -61,13 +61,14 @@ pub fn block_traces(
         .collect()
 }
 
+/// Returns a call trace with the calls that a transaction of this purpose usually makes.
 fn trace_transaction(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
     transaction: &Transaction,
     gas_used: u64,
 ) -> TracedCall {
-    let to = transaction.to.unwrap_or_else(|| dice.decode_fixed_hex());
+    let to = transaction.to.unwrap_or_else(|| dice.random_fixed_bytes());
     let mut tracer = CallTraceGenerator {
         world,
         dice,
@@ -117,6 +118,7 @@ struct CallTraceGenerator<'a> {
 }
 
 impl CallTraceGenerator<'_> {
+    /// Returns a call without nested calls, and lowers the gas that is left.
     fn call(
         &mut self,
         kind: &'static str,
@@ -140,6 +142,7 @@ impl CallTraceGenerator<'_> {
         }
     }
 
+    /// Returns the output of a call, of `low` to `high` words and sometimes incompressible bytes.
     fn random_output(&mut self, low: u64, high: u64) -> HexSerializedBytes {
         let words = chain::random_words(self.world, self.dice, low, high);
         let mut output: Vec<u8> = words.iter().flat_map(|word| word.0).collect();
@@ -175,7 +178,7 @@ impl CallTraceGenerator<'_> {
         )]
     }
 
-    /// Returns the calls of a router at one pool.
+    /// Returns the three calls by which a router swaps at one pool: reserves, payment, swap.
     fn liquidity_pool_calls(&mut self, router: Address, caller: Address) -> Vec<TracedCall> {
         let (pool, token) = (
             self.world.random_contract(self.dice),
@@ -318,6 +321,8 @@ pub fn flatten_traces<'a>(
     flat
 }
 
+/// Appends a call and its nested calls in depth-first order; `address` is the path of indices to
+/// the call.
 fn push_flat<'a>(
     block: &Block,
     transaction_hash: Word,

@@ -52,10 +52,12 @@ impl SeededGenerator {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// Returns a number from `low` to `high`, both inclusive.
     pub fn number_between(&mut self, low: u64, high: u64) -> u64 {
         low + self.number_below(high - low + 1)
     }
 
+    /// Returns `true` in `chance` of 100 cases.
     pub fn is_within_percent(&mut self, chance: u64) -> bool {
         self.number_below(100) < chance
     }
@@ -67,7 +69,8 @@ impl SeededGenerator {
         (square * square * len as f64) as usize
     }
 
-    pub fn decode_fixed_hex<const N: usize>(&mut self) -> FixedBytes<N> {
+    /// Returns `N` random bytes.
+    pub fn random_fixed_bytes<const N: usize>(&mut self) -> FixedBytes<N> {
         let mut bytes = [0; N];
         self.0.fill_bytes(&mut bytes);
         FixedBytes(bytes)
@@ -113,18 +116,19 @@ pub struct SampleAccounts {
 }
 
 impl SampleAccounts {
+    /// Generates the accounts, and contracts that begin with well-known tokens and routers.
     pub fn new(dice: &mut SeededGenerator) -> Self {
         let named = TOKENS
             .iter()
             .chain(&ROUTERS)
             .map(|digits| decode_fixed_digits(digits));
         let mut contracts: Vec<Address> = named.collect();
-        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.decode_fixed_hex::<20>()));
+        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.random_fixed_bytes::<20>()));
         Self {
-            accounts: (0..ACCOUNTS).map(|_| dice.decode_fixed_hex()).collect(),
+            accounts: (0..ACCOUNTS).map(|_| dice.random_fixed_bytes()).collect(),
             contracts,
-            selectors: (0..SELECTORS).map(|_| dice.decode_fixed_hex()).collect(),
-            topics: (0..SELECTORS).map(|_| dice.decode_fixed_hex()).collect(),
+            selectors: (0..SELECTORS).map(|_| dice.random_fixed_bytes()).collect(),
+            topics: (0..SELECTORS).map(|_| dice.random_fixed_bytes()).collect(),
         }
     }
 
@@ -133,10 +137,11 @@ impl SampleAccounts {
         if dice.is_within_percent(50) {
             self.accounts[dice.skewed_index(self.accounts.len())]
         } else {
-            dice.decode_fixed_hex()
+            dice.random_fixed_bytes()
         }
     }
 
+    /// Returns a contract, well-known ones by far the most frequently.
     pub fn random_contract(&self, dice: &mut SeededGenerator) -> Address {
         self.contracts[dice.skewed_index(self.contracts.len())]
     }
@@ -172,7 +177,7 @@ impl SampleAccounts {
             60..=69 => Word::from(self.random_account(dice)),
             70..=92 => Word::from(dice.random_amount()),
             93..=95 => FixedBytes([0xff; 32]),
-            _ => dice.decode_fixed_hex(),
+            _ => dice.random_fixed_bytes(),
         }
     }
 }

@@ -55,6 +55,7 @@ impl WitnessList {
         }
     }
 
+    /// Returns the maximum number of items in the list.
     fn max_items(self) -> u64 {
         match self {
             WitnessList::Headers => 256,
@@ -151,6 +152,7 @@ pub struct WitnessGenerator {
 }
 
 impl WitnessGenerator {
+    /// Creates the generator with a pool of items from `seed`, and no counted calls.
     pub fn new(seed: u64, size: WitnessByteSize) -> Self {
         Self {
             pool: Arc::new(WitnessItemPool::new(seed)),
@@ -159,7 +161,7 @@ impl WitnessGenerator {
         }
     }
 
-    /// Counts a call.
+    /// Counts a call of a method with witnesses; other methods are not counted.
     pub fn count_witness_call(&self, method: &str) {
         let methods = METHODS.iter().zip(self.calls_by_method.iter());
         for (_, calls) in methods.filter(|((name, _), _)| *name == method) {
@@ -190,7 +192,7 @@ impl WitnessGenerator {
         WitnessPieceIterator::new(self, shape, id, piece)
     }
 
-    /// Returns the complete response to a call.
+    /// Returns the response to the call with this `id` in the format `shape`, in one piece.
     pub fn build_complete_response(&self, shape: WitnessFormat, id: &str) -> SharedBodySlices {
         let mut pieces = self.response_pieces(shape, id, usize::MAX);
         SharedBodySlices::from(pieces.next().unwrap_or_default())
@@ -208,6 +210,7 @@ struct WitnessLengths {
 }
 
 impl WitnessLengths {
+    /// Adds items to the lists in turn, until their JSON has the witness's size.
     fn from_witness(witness: &WitnessGenerator) -> Self {
         let mut counts = Self::default();
         let mut nodes = 0;

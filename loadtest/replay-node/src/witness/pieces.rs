@@ -39,6 +39,8 @@ pub struct WitnessPieceIterator {
 }
 
 impl WitnessPieceIterator {
+    /// Begins the response, and computes its length. `piece`: length of the pieces in bytes;
+    /// `usize::MAX` for one piece.
     pub(super) fn new(
         witness: &WitnessGenerator,
         shape: WitnessFormat,
@@ -73,6 +75,7 @@ impl WitnessPieceIterator {
         self.remaining_bytes
     }
 
+    /// Appends the text or the SSZ before the first list.
     fn append_opening(&mut self, id: &str) {
         match self.shape {
             WitnessFormat::Ssz => return self.append_ssz_start(),
@@ -122,12 +125,13 @@ impl WitnessPieceIterator {
         self.made.extend_from_slice(&(offset as u32).to_le_bytes());
     }
 
-    /// Returns the length of a list in SSZ.
+    /// Returns the length of a list in SSZ: its offsets and its items, in bytes.
     fn list_ssz_length(&self, list: WitnessList) -> u64 {
         let at = list as usize;
         OFFSET * self.counts.items[at] + self.counts.digits[at] / 2
     }
 
+    /// Returns the text after the last list.
     fn closing_text(&self) -> String {
         match self.shape {
             WitnessFormat::Object | WitnessFormat::Nested => "}}".to_owned(),
@@ -146,7 +150,7 @@ impl WitnessPieceIterator {
         }
     }
 
-    /// Returns the length of the four lists in RLP.
+    /// Returns the length of the four lists in RLP with their prefixes, in bytes.
     fn lists_rlp_length(&self) -> u64 {
         let of = |len: &u64| rlp_length_prefix(0xc0, *len).len() as u64 + len;
         self.counts.rlp.iter().map(of).sum()
@@ -208,6 +212,7 @@ impl WitnessPieceIterator {
         true
     }
 
+    /// Appends an item in JSON, after the opening of its list or a comma.
     fn append_json(&mut self, list: WitnessList, number: u64) {
         match (number, self.list) {
             (0, 0) => self.open_list(list, ""),
@@ -221,6 +226,7 @@ impl WitnessPieceIterator {
         self.made.extend_from_slice(b"\"");
     }
 
+    /// Appends the name and the opening bracket of a list, after `before`.
     fn open_list(&mut self, list: WitnessList, before: &str) {
         let open = format!("{before}\"{}\":[", list.member_name());
         self.made.extend_from_slice(open.as_bytes());
@@ -239,6 +245,7 @@ impl WitnessPieceIterator {
         self.offset += self.witness.pool.pool_item(list, number).len() as u64 / 2;
     }
 
+    /// Appends an item in RLP as hex; the first item has the prefix of its list before it.
     fn append_rlp(&mut self, list: WitnessList, number: u64) {
         if number == 0 {
             let head = rlp_length_prefix(0xc0, self.counts.rlp[list as usize]);

@@ -25,6 +25,7 @@ pub struct WitnessItemPool {
 }
 
 impl WitnessItemPool {
+    /// Generates the items from the seed: trie nodes, codes, keys and headers.
     pub fn new(seed: u64) -> Self {
         let mut dice = SeededGenerator::new(seed);
         let mut many = |count: usize, one: fn(&mut SeededGenerator) -> Vec<u8>| -> Vec<Vec<u8>> {
@@ -56,7 +57,7 @@ impl WitnessItemPool {
         &self.lists[list as usize][self.pool_item_index(list, number)]
     }
 
-    /// Returns the index of the pool item for this number.
+    /// Returns the index of the pool item for this number, which is pseudo-random.
     fn pool_item_index(&self, list: WitnessList, number: u64) -> usize {
         let items = self.lists[list as usize].len() as u64;
         (splitmix_finalize(self.seed ^ (number << 2 | list as u64)) % items) as usize

@@ -281,6 +281,8 @@ impl ChainState {
         self.head.unwrap_or(self.seen)
     }
 
+    /// Adds a shown block unless it is present. When the list is full, the new block replaces the
+    /// highest one.
     pub(super) fn insert_shown_block(&mut self, sighting: ShownBlock) {
         if self.shown.contains(&sighting) {
             return;

@@ -57,6 +57,8 @@ impl<'a> From<(&'a Arc<CacheEntry>, &'a [u8])> for BatchResponseElement<'a> {
 }
 
 impl BatchResponseElement<'_> {
+    /// Returns the length in bytes of the element in the text of the batch, uncompressed and
+    /// without a comma.
     fn element_length(&self) -> u64 {
         match self {
             Self::Stored(entry, id) => entry.response_length(id),
@@ -150,6 +152,8 @@ pub fn assemble_batch_for_gzip_only(
     assemble_batch_member(elements, gate, true)
 }
 
+/// Assembles the batch as one gzip member. Unless `always`, a batch that is short or would not
+/// become shorter is assembled uncompressed. Returns `None` if memory is refused.
 fn assemble_batch_member(
     elements: &[BatchResponseElement],
     gate: CompressionGate,

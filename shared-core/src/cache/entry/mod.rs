@@ -80,6 +80,7 @@ impl EnvelopeBytes {
         }
     }
 
+    /// Returns the length in bytes of the envelope without the id and the result.
     pub(super) fn envelope_length(&self) -> usize {
         self.before.len() + self.between.len() + self.after.len()
     }
@@ -95,6 +96,7 @@ pub enum EntryPayload {
 }
 
 impl EntryPayload {
+    /// Returns the bytes of memory of the payload as it is stored, compressed or not.
     fn payload_weight(&self) -> usize {
         match self {
             Self::Raw(bytes) => bytes.len(),
@@ -167,6 +169,7 @@ impl Default for EntryMetadata {
 }
 
 impl EntryMetadata {
+    /// Returns the bytes of memory of the stored headers and of their list.
     fn headers_weight(&self) -> usize {
         let fields = self.fields.iter();
         fields
@@ -544,6 +547,7 @@ impl CacheEntry {
         usize::try_from(self.payload_length()).unwrap_or(usize::MAX)
     }
 
+    /// Returns the uncompressed length of the payload in bytes.
     fn payload_length(&self) -> u64 {
         match &self.stored_payload {
             EntryPayload::Raw(bytes) => bytes.len() as u64,
@@ -652,6 +656,8 @@ impl CacheEntry {
         tail.try_for_each(|text| to.append_bytes(text))
     }
 
+    /// Assembles the uncompressed response with `id` around `payload`, the whole uncompressed
+    /// payload of the entry. Returns `None` if memory is refused.
     fn assemble_identity_response(&self, id: &[u8], payload: &SharedBytes) -> Option<SlicedBody> {
         let mut body = SlicedBody::empty_identity_body();
         let copied = SlicedBody::bytes_copied_when_shared(payload.len());
@@ -660,7 +666,8 @@ impl CacheEntry {
         Some(body)
     }
 
-    /// Returns the payload in identity coding.
+    /// Returns the uncompressed payload, which is decompressed on first use. `None` if the stream
+    /// is damaged or memory is refused.
     pub(crate) fn identity_payload(&self) -> Option<SharedBytes> {
         let open = match &self.stored_payload {
             EntryPayload::Raw(bytes) => return Some(bytes.clone()),
@@ -743,7 +750,7 @@ impl fmt::Debug for CacheEntry {
 }
 
 impl IdentityBytes {
-    /// Returns the identity bytes if they are present.
+    /// Returns the uncompressed bytes if they are cached, or borrowed by a body that is being sent.
     fn present_identity_bytes(&self) -> Option<SharedBytes> {
         match &self.cache {
             IdentityBytesCache::Cached(bytes) => Some(bytes.clone()),

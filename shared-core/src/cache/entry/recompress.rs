@@ -58,6 +58,8 @@ fn recompress_open_stream(before: &OpenDeflateStream) -> Option<OpenDeflateStrea
     is_same.then_some(after)
 }
 
+/// Returns the serialized entry with the recompressed payload, marked as recompressed. Returns
+/// `None` if memory is refused.
 fn encode_recompressed_entry(
     mut head: SerializedEntryHead<'_>,
     coded: &OpenDeflateStream,

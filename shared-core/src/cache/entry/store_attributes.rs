@@ -93,7 +93,8 @@ pub enum PurgeScope {
 }
 
 impl PurgeScope {
-    /// Whether the scope covers an entry.
+    /// Whether a purge of this scope removes the entry. Entries without a block are covered by all
+    /// block ranges of their namespace, and a key covers both formats of a resource.
     pub fn covers_entry(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
         match self {
             Self::Everything => true,

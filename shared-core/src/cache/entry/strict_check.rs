@@ -84,6 +84,8 @@ impl CacheEntry {
         self.check_strictly_once()
     }
 
+    /// Assembles the response, decompresses it, and reads it strictly. The error is the reason why
+    /// the entry must not be sent.
     fn check_response_bytes(&self) -> Result<(), Reason> {
         let body = if self.is_compressed() {
             let coded = self
@@ -109,6 +111,8 @@ impl CacheEntry {
         }
     }
 
+    /// Whether the id and the result are in `body` where the entry's envelope has them. Returns
+    /// `None` for an error response, or an envelope without an id.
     fn matches_envelope(&self, answer: &JsonRpcResponse, body: &[u8]) -> Option<bool> {
         let CallOutcomeSpan::Result(result) = &answer.outcome else {
             return None;

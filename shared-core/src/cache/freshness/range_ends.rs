@@ -29,6 +29,8 @@ pub(super) enum CallBlockDependency {
 }
 
 impl CallBlockDependency {
+    /// Returns the block, the transaction or the head on which the result of a call depends;
+    /// [`Self::None`] if the call names none.
     pub(super) fn dependency_for_call(method: &MethodRow, params: Option<&[u8]>) -> Self {
         match block_reference::call_block_reference(method, params) {
             BlockReference::InResult => {
@@ -72,6 +74,8 @@ fn reference_dependency(reference: BlockReference) -> Option<(LifetimeClass, Cal
     })
 }
 
+/// Returns the class and the dependency of a range of blocks, or `None` if one end is `pending`,
+/// with which no response is stored.
 fn range_dependency(ends: [BlockRangeBound; 2]) -> Option<(LifetimeClass, CallBlockDependency)> {
     let has = |tag| ends.contains(&BlockRangeBound::Tag(tag));
     let numbers = ends.iter().filter_map(|end| match end {

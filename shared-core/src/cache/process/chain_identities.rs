@@ -197,7 +197,7 @@ impl ReportedChainIdentities {
         is_news
     }
 
-    /// Whether the namespace is suspended.
+    /// Whether the namespace is suspended because its nodes serve different chains.
     pub fn is_namespace_suspended(&self, namespace: &CacheNamespace) -> bool {
         self.has_suspended() && lock_ignoring_poison(&self.suspended).contains(namespace)
     }
@@ -209,6 +209,7 @@ impl ReportedChainIdentities {
 }
 
 impl ReportedChainFacts {
+    /// Records a fact that a node reported. An error names a fact that contradicts an earlier one.
     fn merge_chain_fact(&mut self, fact: ChainIdentityFact) -> Result<(), String> {
         let name = || fact.fact_name();
         match fact {

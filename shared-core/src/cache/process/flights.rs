@@ -301,6 +301,8 @@ impl CoalescedFlights {
 }
 
 impl FlightTable {
+    /// Adds a follower to the flight of `key`. Returns `None` if there is no flight or memory is
+    /// refused; nothing has changed then.
     fn add_follower(&mut self, key: &CacheKey, waiter: WaitingRequestId) -> Option<()> {
         let followers = &mut self.flights.get_mut(key)?.followers;
         followers.try_reserve(1).ok()?;
@@ -311,6 +313,8 @@ impl FlightTable {
         Some(())
     }
 
+    /// Adds a follower that waits for the flights of all `keys`. Returns `None` if a flight has
+    /// ended or memory is refused; nothing has changed then.
     fn add_batch_follower(&mut self, keys: Vec<CacheKey>, waiter: WaitingRequestId) -> Option<()> {
         let mut answers = Vec::new();
         answers.try_reserve_exact(keys.len()).ok()?;
@@ -374,6 +378,8 @@ impl FlightTable {
         batch.left == 0
     }
 
+    /// Gives the leadership to the next follower, and returns the waiter to wake. Without a
+    /// follower the flight ends, also for batches, and the result is `None`.
     fn transfer_leadership(&mut self, token: FlightLeadership) -> Option<WaitingRequestId> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {

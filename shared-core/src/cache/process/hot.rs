@@ -195,6 +195,8 @@ impl HotTier {
         self.get_valid_slot(key).map(|slot| slot.entry)
     }
 
+    /// Returns the slot of `key`; `None` if it is denied or was invalidated with all others. An
+    /// invalid slot is removed.
     fn get_valid_slot(&self, key: &CacheKey) -> Option<WeighedEntry> {
         let slot = self.cache.get(&PrehashedKey(*key))?;
         if slot.age != self.age.load(Ordering::Acquire) {
@@ -276,11 +278,13 @@ impl HotTier {
         }
     }
 
+    /// Inserts an entry; the caller holds the lock for writing. Returns `false` if the entry is too
+    /// large or memory is refused: `key` has no entry then.
     fn insert_while_locked(&self, key: CacheKey, entry: Arc<CacheEntry>, age: u32) -> bool {
         let weight = entry.memory_weight();
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
-        let is_there =
-            weight <= self.max_entry() && slot.is_ok_and(|slot| self.try_insert_slot(key, slot));
+        let is_there = weight <= self.max_entry()
+            && slot.is_ok_and(|slot| self.insert_if_tables_can_grow(key, slot));
         if !is_there {
             self.cache.remove(&PrehashedKey(key));
         }
@@ -288,9 +292,9 @@ impl HotTier {
     }
 
     /// Inserts a slot if there is enough memory to double the cache's tables, which grow by that
-    /// and would otherwise abort the process.
+    /// and would otherwise abort the process. Returns whether it did.
     #[cfg(feature = "ffi")]
-    fn try_insert_slot(&self, key: CacheKey, slot: WeighedEntry) -> bool {
+    fn insert_if_tables_can_grow(&self, key: CacheKey, slot: WeighedEntry) -> bool {
         let used = self.cache.memory_used();
         let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
         run_with_guaranteed_allocations([twice(used.entries), twice(used.map)], || {
@@ -299,8 +303,9 @@ impl HotTier {
         .is_some()
     }
 
+    /// Inserts a slot, and returns `true`: memory is not checked without the feature `ffi`.
     #[cfg(not(feature = "ffi"))]
-    fn try_insert_slot(&self, key: CacheKey, slot: WeighedEntry) -> bool {
+    fn insert_if_tables_can_grow(&self, key: CacheKey, slot: WeighedEntry) -> bool {
         self.cache.insert(PrehashedKey(key), slot);
         true
     }

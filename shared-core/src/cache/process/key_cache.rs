@@ -82,6 +82,7 @@ struct KeyCacheSlot {
 }
 
 impl KeyCacheSlot {
+    /// Whether the slot was filled for the same bytes of a call, scope and lifetime configuration.
     fn matches_call(&self, valid: &Arc<CacheLifetimes>, call: &RawCallKey<'_>) -> bool {
         let (before, rest) = self.text.split_at(self.before);
         let (after, scope) = rest.split_at(self.after);

@@ -85,6 +85,8 @@ impl NegativeCache {
         })
     }
 
+    /// Returns the slot that `key` shares with other keys, and the tag of 31 bits that
+    /// distinguishes them.
     fn slot_for_key(&self, key: &CacheKey) -> (&AtomicU64, u64) {
         let [one, two, a, b, c, d, ..] = *key;
         let place = usize::from(u16::from_le_bytes([one, two])) % self.places.len();

@@ -58,6 +58,7 @@ impl RouteVaryTable {
         self.places.get(place).map(|known| &known.names)
     }
 
+    /// Returns the names for a route, and marks them as the most recently used.
     fn get_and_touch(&mut self, place: &RouteHash) -> Option<&VaryHeaderNames> {
         let known = self.places.get_mut(place)?;
         self.uses += 1;

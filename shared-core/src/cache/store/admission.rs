@@ -61,6 +61,8 @@ impl AdmissionFilter {
         noted || filter_contains_key(&self.elder, key)
     }
 
+    /// Makes the younger filter the elder one, and starts an empty younger one at `now`. The elder
+    /// one is emptied too if it would be older than twice the maximum age.
     fn rotate_generations(&mut self, now: u64) {
         std::mem::swap(&mut self.younger, &mut self.elder);
         self.younger.fill(0);
@@ -77,6 +79,7 @@ impl AdmissionFilter {
     }
 }
 
+/// Whether all bits of `key` are set in the filter; false positives are possible.
 fn filter_contains_key(filter: &[u64], key: &CacheKey) -> bool {
     filter_probe_bits(filter, key).all(|(word, bit)| filter[word] & bit != 0)
 }

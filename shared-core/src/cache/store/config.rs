@@ -135,6 +135,7 @@ impl StoreConfig {
         ]
     }
 
+    /// Returns the options of the column families, in the order of their numbers.
     pub(super) fn family_options(&self) -> [FamilyOptions; 3] {
         let family = |name, fifo_size| FamilyOptions {
             name,

@@ -81,17 +81,17 @@ pub(super) fn initial_control_rows(
     rows
 }
 
-/// Returns the row key of a purge.
+/// Returns the key of a control row for the purge `row`, with the prefix of purges.
 pub(super) fn purge_row_key(row: &[u8]) -> Vec<u8> {
     [PURGE_PREFIX, row].concat()
 }
 
-/// Returns the row key of a value of the owner.
+/// Returns the key of the control row that stores the owner's value of `key`.
 pub(super) fn owner_row_key(key: &[u8]) -> Vec<u8> {
     [OWNER_PREFIX, key].concat()
 }
 
-/// Returns the owner's key of a row.
+/// Returns the owner's key of a control row; `None` if the row is not the owner's.
 pub(super) fn owner_key_of_row(row: &[u8]) -> Option<&[u8]> {
     row.strip_prefix(OWNER_PREFIX)
 }

@@ -85,7 +85,7 @@ impl DiskEntryStore {
         Ok(())
     }
 
-    /// Returns the owner's value of `key`.
+    /// Reads the value that the owner has stored under `key`; `None` if there is none.
     pub fn read_owner_value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, RocksError> {
         let value = self
             .rocks

@@ -116,7 +116,7 @@ impl DiskEntryStore {
         self.record_write_result(flushed)
     }
 
-    /// Bytes in memtables.
+    /// Bytes of the memtables of all column families, including those that are being flushed.
     pub(super) fn memtable_bytes(&self) -> u64 {
         (0..self.config.family_options().len())
             .map(|family| {

@@ -63,6 +63,8 @@ impl StoreMarkerFile {
         Self::parse_marker_text(text).map(Some)
     }
 
+    /// Parses the text of a marker file, whose last line is the CRC-32 of the lines before it. A
+    /// text that is cut or changed is reported as damaged.
     fn parse_marker_text(text: &str) -> Result<Self, StoreMarkerError> {
         let damaged = StoreMarkerError::Damaged;
         let checked = || {
@@ -95,6 +97,7 @@ impl StoreMarkerFile {
         }
     }
 
+    /// Returns the text of the marker file, whose last line is the CRC-32 of the lines before it.
     fn format_marker_text(self) -> String {
         let name = u128::from_be_bytes(self.name);
         let content = format!(

@@ -275,6 +275,7 @@ fn refuse_other_files(folder: &Path) -> Result<(), StoreOpenError> {
     }
 }
 
+/// Returns an error if a file belongs to another user than the effective one of this process.
 fn check_file_owner(path: &Path, metadata: io::Result<Metadata>) -> Result<(), StoreOpenError> {
     let owner = metadata.map_err(|error| store_io_error(path, error))?.uid();
     let user = rustix::process::geteuid().as_raw();
@@ -369,6 +370,7 @@ fn record_opening_attempt(folder: &Path) -> Result<(), DatabaseReopenFailure> {
     file.write_all(b"x").map_err(io)
 }
 
+/// Removes the file that counts attempts to open the database; a missing file is no error.
 fn clear_opening_attempts(folder: &Path) -> Result<(), StoreOpenError> {
     match fs::remove_file(folder.join(OPENING_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -378,6 +380,8 @@ fn clear_opening_attempts(folder: &Path) -> Result<(), StoreOpenError> {
     }
 }
 
+/// Opens the database that `marker` names. Another database, or one that lacks acknowledged writes,
+/// is reported as damaged, as is one whose opening crashed too often.
 fn reopen_database(
     config: &StoreConfig,
     database: &Path,

@@ -72,7 +72,8 @@ impl PurgeRecords {
         purges.any(|purge| about.generation < *purge)
     }
 
-    /// Returns the block ranges that were purged in a namespace.
+    /// Returns the recorded purges of block ranges in a namespace, in the order of their first
+    /// blocks.
     fn purged_block_ranges(
         &self,
         namespace: CacheNamespace,
@@ -180,6 +181,7 @@ fn is_scope_covered_by(part: &PurgeScope, all: &PurgeScope) -> bool {
 /// Row key of the newest generation, which is no serialized scope.
 const NEWEST_ROW: &[u8] = &[0xff];
 
+/// Returns the key of the row that records a purge of this scope.
 fn purge_scope_row(scope: &PurgeScope) -> Vec<u8> {
     // hashes, numbers and strings can always be serialized
     postcard::to_allocvec(scope).unwrap_or_default()

@@ -71,6 +71,7 @@ pub(super) fn decode_entry_record(
     (body_length == body.len() as u64).then_some((header, sequence, length + CHECKSUM_LENGTH))
 }
 
+/// Returns the CRC-32 of the key and the head of a record; the payload is not covered.
 fn record_checksum(key: &CacheKey, head: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);

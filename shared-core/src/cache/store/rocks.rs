@@ -192,6 +192,7 @@ impl ffi::RocksCallStatus {
         }
     }
 
+    /// Returns the error that a function of the shim reported, or `Ok` if its code is 0.
     fn status_to_result(&self) -> Result<(), RocksError> {
         if self.code == 0 {
             return Ok(());

@@ -40,6 +40,7 @@ pub(in crate::exchange) struct CallKeyReader<'a> {
 }
 
 impl<'a> CallKeyReader<'a> {
+    /// Creates a reader of the calls in `body`. `scope`: the vary key of the request.
     pub(in crate::exchange) fn new(
         config: &'a RouteConfig,
         scope: &'a VaryKey,

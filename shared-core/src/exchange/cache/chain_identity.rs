@@ -167,7 +167,8 @@ impl Exchange {
     }
 }
 
-/// Whether the cache of a namespace is suspended.
+/// Whether the cache of a namespace is suspended because its nodes serve another chain or different
+/// ones, as the owner or this process has found.
 pub(in crate::exchange) fn is_namespace_suspended(
     shared: &ProcessCacheState,
     namespace: &CacheNamespace,

@@ -76,7 +76,8 @@ impl Exchange {
         Some(answer)
     }
 
-    /// Converts the result to SSZ. Returns it with its reservation.
+    /// Converts the JSON result to SSZ. Returns the SSZ with the reservation of its memory, which
+    /// must live as long.
     fn convert_result_to_ssz(
         &self,
         ssz: TranscodeRequest,

@@ -416,6 +416,7 @@ pub(in crate::exchange) fn is_byte_dependent_header(name: &[u8]) -> bool {
 }
 
 impl<'a> ResponseProperties<'a> {
+    /// Collects the properties of a response from all its headers.
     pub(in crate::exchange) fn from_response_headers(
         fields: impl Iterator<Item = Header<'a>>,
     ) -> Self {
@@ -494,6 +495,7 @@ impl<'a> ResponseProperties<'a> {
         self.remove_byte_dependent_headers(edits);
     }
 
+    /// Appends edits that remove the present headers whose value depends on the bytes of the body.
     fn remove_byte_dependent_headers(&self, edits: &mut Vec<HeadEdit>) {
         for (name, present) in BYTE_DEPENDENT_HEADERS.into_iter().zip(self.bytewise) {
             if present {

@@ -429,6 +429,7 @@ impl Exchange {
         }
     }
 
+    /// Returns the response that the exchange itself sends, or `None` if it has none now.
     pub(super) fn response_body_mut(&mut self) -> Option<&mut ReadyResponse> {
         match &mut self.phase {
             ExchangePhase::Ready(answer) | ExchangePhase::DiscardingUpstream(answer) => {

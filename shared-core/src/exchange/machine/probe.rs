@@ -19,7 +19,8 @@ pub(in crate::exchange) struct NodeProbe {
 }
 
 impl NodeProbe {
-    /// Appends a piece of the response.
+    /// Appends a piece of the response. A response above [`MAX_RESPONSE_LENGTH`], or without
+    /// memory, is discarded.
     pub(in crate::exchange) fn append_probe_response_piece(&mut self, piece: &[u8]) {
         let Some(body) = &mut self.body else {
             return;

@@ -181,6 +181,8 @@ impl Exchange {
         }
     }
 
+    /// Evaluates the policy for one call, and records the method and the decision. The call is
+    /// refused if memory for the error response is.
     fn evaluate_call(
         &mut self,
         policy: &CallAccessPolicy,

@@ -63,7 +63,8 @@ impl Exchange {
             && self.exchange_state() == ExchangeState::AwaitingHead
     }
 
-    /// The submission in SSZ for a node that accepts JSON.
+    /// Returns the SSZ submission if it is to be converted: always, or because the node has refused
+    /// SSZ of this route.
     fn submission_for_json_node(&self) -> Option<SszSubmission> {
         let ssz = &self.route_config.ssz;
         let submitted = self.request.submitted;

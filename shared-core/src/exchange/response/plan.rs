@@ -145,7 +145,7 @@ impl Exchange {
         }
     }
 
-    /// Whether a response head is expected.
+    /// Whether the exchange accepts the head of an upstream response in its present phase.
     pub(in crate::exchange) fn awaits_response_head(&self) -> bool {
         use ExchangePhase::{AwaitingHead, AwaitingPart, AwaitingUpdate, DiscardingUpstream};
         matches!(

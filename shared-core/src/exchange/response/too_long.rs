@@ -192,6 +192,8 @@ impl Exchange {
         Ok(BodyPieceAction::Buffered)
     }
 
+    /// Returns the JSON-RPC error that replaces a response above its limit, sets its headers, and
+    /// discards the fill. Returns `None` if the request has no limit.
     fn replace_body_by_error(&mut self) -> Option<Box<ReadyResponse>> {
         let answer = self.take_limit_error(0)?;
         self.head_edits.retain(|edit| {

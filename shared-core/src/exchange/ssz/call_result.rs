@@ -19,6 +19,8 @@ impl Exchange {
         self.ssz_result_preference().is_some() && length != BodyLength::Known(0)
     }
 
+    /// Returns the format preference of a request whose call has a result in SSZ, or `None` after
+    /// the request phase or if the client prefers JSON.
     fn ssz_result_preference(&self) -> Option<FormatPreference> {
         let is_request_phase = matches!(
             self.exchange_state(),
@@ -128,6 +130,8 @@ impl Exchange {
         is_called
     }
 
+    /// Whether the body is a single call of a method with a witness on a route that has one; the
+    /// call is recorded then.
     fn parse_witness_call(&mut self, body: &[u8]) -> bool {
         if self.request.route.is_none() {
             return false;
@@ -141,6 +145,8 @@ impl Exchange {
         }
     }
 
+    /// Records the call for the witness bridge if its method belongs to the fork of the route.
+    /// Returns whether it does.
     fn select_witness_call(&mut self, method: &[u8], id: &[u8]) -> bool {
         let Some((_, fork)) = &self.request.route else {
             return false;

@@ -73,7 +73,7 @@ impl ResponseFormatConversion {
         self.stage.as_ref().map_or(0, Transcoder::written_bytes)
     }
 
-    /// Whether the original can be sent.
+    /// Whether the original can be sent: the client accepts it, and it is buffered as a whole.
     pub(in crate::exchange) fn can_send_original(&self) -> bool {
         self.takes_original && !self.is_original_lost
     }
@@ -119,7 +119,8 @@ impl ResponseFormatConversion {
         Ok(())
     }
 
-    /// Beginning of the response, decompressed.
+    /// Beginning of the response to a bridged request, decompressed; empty for other requests, or if
+    /// it cannot be decompressed.
     pub(in crate::exchange) fn decompressed_response_prefix(&self) -> Cow<'_, [u8]> {
         let (ConvertedResponseKind::Payload(prefix) | ConvertedResponseKind::Reply(prefix)) =
             &self.of

@@ -123,6 +123,8 @@ impl Exchange {
         Some(inquiry)
     }
 
+    /// Returns the capabilities of the node that the request needs, or `None` if it needs none or
+    /// must not be delayed by a probe.
     fn required_capabilities(&self) -> Option<RequiredNodeCapabilities> {
         let request = &self.request;
         let may_probe =
@@ -155,7 +157,8 @@ impl Exchange {
         (name.len() <= MAX_NODE_NAME).then_some(name)
     }
 
-    /// Returns the path to probe in place of `path`, if this exchange is a probe.
+    /// Returns the path of the probe under the same prefix as `path`. `None` if this exchange is no
+    /// probe, or `path` is none of the Beacon API.
     pub(in crate::exchange) fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         let inquiry = self.inquiry.as_ref()?;
         beacon::route_under_same_prefix(path, inquiry.question.probe_request_path())

@@ -25,7 +25,7 @@ pub enum CodecLibraryKind {
 }
 
 impl CodecLibraryKind {
-    /// Returns the fastest library of this machine.
+    /// Returns igzip if the machine has it, and zlib-rs otherwise.
     pub fn fastest_library() -> Self {
         #[cfg(not(target_family = "wasm"))]
         if igzip::is_igzip_stream_available() {

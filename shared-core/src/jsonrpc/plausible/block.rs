@@ -84,6 +84,8 @@ impl BlockSealKind {
     }
 }
 
+/// Whether the miner or the type of the first transaction shows that the block is of a chain of the
+/// OP Stack.
 fn is_op_stack_block(block: &[u8]) -> bool {
     let miner = || text_from_member_value(block, "miner");
     let first = || {
@@ -95,6 +97,7 @@ fn is_op_stack_block(block: &[u8]) -> bool {
             .is_some_and(|list| value_starts_with(text_from_member_value(list, "type"), OP_DEPOSIT))
 }
 
+/// Whether the root, in hex with its prefix, is zero or the root of an empty trie or list.
 fn is_empty_root(root: &[u8]) -> bool {
     let is = |empty: &&[u8]| root.eq_ignore_ascii_case(empty);
     root == ZERO_HASH || EMPTY_ROOTS.iter().any(is)
@@ -122,6 +125,7 @@ fn member_value_position(text: &[u8], name: &str) -> Option<usize> {
     })
 }
 
+/// Whether a value is present and starts with `start`, in any case of its letters.
 fn value_starts_with(value: Option<&[u8]>, start: &[u8]) -> bool {
     value.is_some_and(|value| {
         let value = value.get(..start.len());
@@ -142,6 +146,7 @@ fn leading_hash_digits(value: &[u8]) -> Option<&[u8]> {
     (rest.get(64) == Some(&b'"')).then_some(digits)
 }
 
+/// Parses the quantity in quotes at the beginning of `value`; other text may follow.
 fn parse_leading_quantity(value: &[u8]) -> Option<u64> {
     let rest = value.strip_prefix(b"\"0x")?;
     let end = rest.iter().position(|byte| *byte == b'"')?;

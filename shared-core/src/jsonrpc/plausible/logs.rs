@@ -54,6 +54,7 @@ struct BlockHashAgreement<'a> {
 }
 
 impl<'a> BlockHashAgreement<'a> {
+    /// Compares a hash with the first one; an absent hash agrees with all.
     fn add_hash(&mut self, hash: Option<&'a [u8]>) {
         match (self.first, hash) {
             (Some(first), Some(hash)) => self.differ |= !is_same_hash(first, hash),
@@ -151,6 +152,7 @@ pub(super) fn has_missing_receipts(page: &[u8]) -> Option<bool> {
     (receipts < transactions).then_some(true)
 }
 
+/// Returns the number of elements of a JSON array, or `None` if the value is not one.
 fn list_length(list: &[u8]) -> Option<u64> {
     let mut scanner = StrictJsonReader::for_trusted_utf8(list);
     let (mut length, mut another) = (0, scanner.enter_array().ok()?);
@@ -162,6 +164,8 @@ fn list_length(list: &[u8]) -> Option<u64> {
     Some(length)
 }
 
+/// Calls `found` with the fields of each object in a JSON array. Returns `None` at the first
+/// element that cannot be read.
 fn read_log_list<'a>(
     list: &'a [u8],
     index: &str,
@@ -209,6 +213,7 @@ fn read_log_facts<'a>(
     Ok(())
 }
 
+/// Reads the logs of a receipt, and adds their block hashes and indices to `receipt`.
 fn read_logs<'a>(
     scanner: &mut StrictJsonReader<'a>,
     text: &'a [u8],
@@ -236,6 +241,7 @@ fn read_logs<'a>(
     Ok(())
 }
 
+/// Parses a quantity with its quotes, or returns `None` if the value is none or exceeds 64 bits.
 fn parse_number(value: &[u8]) -> Option<u64> {
     let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

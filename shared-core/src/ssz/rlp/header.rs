@@ -39,7 +39,7 @@ struct JsonBlockHeader {
 
 /// The text of one field of a block header in JSON, by the kind of RLP string that it is encoded
 /// as.
-enum BlockHeaderField<'h> {
+enum RlpFieldText<'h> {
     /// Fixed number of bytes.
     Bytes(&'h str, usize),
     /// Any number of bytes.
@@ -50,8 +50,8 @@ enum BlockHeaderField<'h> {
 
 impl JsonBlockHeader {
     /// Lists the fields that the header has, with their JSON names, in the order of the RLP.
-    fn list_header_rlp_fields(&self) -> Vec<(&'static str, BlockHeaderField<'_>)> {
-        use BlockHeaderField::{Bytes, Data, Quantity};
+    fn list_header_rlp_fields(&self) -> Vec<(&'static str, RlpFieldText<'_>)> {
+        use RlpFieldText::{Bytes, Data, Quantity};
         let mut fields = vec![
             ("parentHash", Bytes(&self.parent_hash, 32)),
             ("sha3Uncles", Bytes(&self.sha3_uncles, 32)),
@@ -101,11 +101,9 @@ pub(in crate::ssz) fn encode_block_header(json: &[u8]) -> Result<Vec<u8>, String
     let mut content = Vec::new();
     for (name, field) in header.list_header_rlp_fields() {
         let bytes = match field {
-            BlockHeaderField::Bytes(text, len) => {
-                decode_hex(text).filter(|bytes| bytes.len() == len)
-            }
-            BlockHeaderField::Data(text) => decode_hex(text),
-            BlockHeaderField::Quantity(text) => decode_quantity_to_bytes(text),
+            RlpFieldText::Bytes(text, len) => decode_hex(text).filter(|bytes| bytes.len() == len),
+            RlpFieldText::Data(text) => decode_hex(text),
+            RlpFieldText::Quantity(text) => decode_quantity_to_bytes(text),
         };
         let Some(bytes) = bytes else {
             return Err(format!("not a header: {name} is invalid"));

@@ -48,6 +48,7 @@ pub(super) fn hash_parent_node(left: &MerkleNode, right: &MerkleNode) -> MerkleN
     parent[0]
 }
 
+/// Hashes each 64 bytes of `pairs` to one node of `out`.
 fn hash_node_pairs_with(hasher: PairHasher, pairs: &[u8], out: &mut [MerkleNode]) {
     let (pairs, _) = pairs.as_chunks::<64>();
     match hasher {
@@ -61,6 +62,7 @@ fn hash_node_pairs_with(hasher: PairHasher, pairs: &[u8], out: &mut [MerkleNode]
     }
 }
 
+/// Hashes each pair of nodes; the results are in the first half of `nodes`.
 fn hash_nodes_in_place_with(hasher: PairHasher, nodes: &mut [MerkleNode]) {
     match hasher {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]

@@ -81,6 +81,7 @@ impl SequenceTreeLayout {
         )
     }
 
+    /// Returns the layout of a vector's tree, whose root does not include a length.
     fn vector_layout(leaves: MerkleLeafKind, len: u64) -> Self {
         Self {
             has_length: false,
@@ -88,6 +89,7 @@ impl SequenceTreeLayout {
         }
     }
 
+    /// Returns the layout of a list's tree, whose root includes the length.
     fn list_layout(leaves: MerkleLeafKind, limit: ListLimit) -> Self {
         let shape = match limit {
             ListLimit::Progressive => TreeShape::Progressive,
@@ -109,6 +111,8 @@ impl SequenceTreeLayout {
         }
     }
 
+    /// Sets the number of elements that are hashed together, so that they have about
+    /// [`BATCH_LEAVES`] leaves.
     fn with_batch_size(self, schema: &Schema) -> Self {
         let together = match self.leaf_kind {
             MerkleLeafKind::Values(of, _) => {
@@ -120,6 +124,7 @@ impl SequenceTreeLayout {
     }
 }
 
+/// Returns how elements of this type form leaves: packed by their bytes, or by their roots.
 fn element_leaf_kind(schema: &Schema, of: TypeId) -> MerkleLeafKind {
     let ty = schema.type_by_id(of);
     match (&ty.kind, ty.size) {

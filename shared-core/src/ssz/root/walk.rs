@@ -55,6 +55,7 @@ impl RootWritePositions {
         Self { at, stride: 1 }
     }
 
+    /// Returns the positions after `count` nodes.
     pub(super) fn skip_nodes(self, count: usize) -> Self {
         Self {
             at: self.at + count * self.stride,
@@ -143,6 +144,7 @@ impl<'s> RootWalker<'s> {
         }
     }
 
+    /// Writes the root of the container in each span to the positions of `out`.
     fn write_container_roots(
         &mut self,
         container: &ContainerLayout,
@@ -220,6 +222,8 @@ impl<'s> RootWalker<'s> {
         Ok(())
     }
 
+    /// Writes the root of the union in each span to the positions of `out`. An unknown selector is
+    /// an error.
     fn write_union_roots(
         &mut self,
         options: &[(u8, TypeId)],

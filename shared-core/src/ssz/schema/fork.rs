@@ -118,6 +118,7 @@ impl FromStr for Preset {
     }
 }
 
+/// Returns the item of `all` with this name; the error lists all known names.
 fn find_by_name<T: Copy>(
     all: &[T],
     name: fn(T) -> &'static str,

@@ -5,24 +5,27 @@ use super::source::{DefinitionKind, SchemaDefinition};
 use super::tokens::{SchemaError, TypeToken, TypeTokenizer};
 
 impl SchemaDefinitions {
-    pub(super) fn parse_number_to_end(
+    /// Parses an arithmetic expression in square brackets.
+    pub(super) fn parse_bracketed_number(
         &self,
         tokens: &mut TypeTokenizer<'_>,
     ) -> Result<u64, SchemaError> {
-        tokens.expect_sign('[')?;
+        tokens.expect_punctuation('[')?;
         let number = self.parse_sum(tokens)?;
-        tokens.expect_sign(']')?;
+        tokens.expect_punctuation(']')?;
         Ok(number)
     }
 
-    pub(super) fn parse_length_to_end(
+    /// Parses a vector's length in square brackets; a length that exceeds `usize` is an error.
+    pub(super) fn parse_bracketed_length(
         &self,
         tokens: &mut TypeTokenizer<'_>,
     ) -> Result<usize, SchemaError> {
-        let number = self.parse_number_to_end(tokens)?;
+        let number = self.parse_bracketed_number(tokens)?;
         usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
+    /// Parses a vector's length; a length that exceeds `usize` is an error.
     pub(super) fn parse_length(
         &self,
         tokens: &mut TypeTokenizer<'_>,
@@ -69,6 +72,7 @@ impl SchemaDefinitions {
         }
     }
 
+    /// Parses a factor with an optional power, `base ^ exponent`, which associates to the right.
     fn parse_power(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         let base = self.parse_factor(tokens)?;
         if !tokens.accept_punctuation('^')? {
@@ -79,19 +83,20 @@ impl SchemaDefinitions {
         number.ok_or_else(|| SchemaError::new("more than 64 bits"))
     }
 
+    /// Parses a number, the name of a constant, `floorlog2` of an index, or a sum in parentheses.
     fn parse_factor(&self, tokens: &mut TypeTokenizer<'_>) -> Result<u64, SchemaError> {
         if tokens.accept_punctuation('(')? {
             let number = self.parse_sum(tokens)?;
-            tokens.expect_sign(')')?;
+            tokens.expect_punctuation(')')?;
             return Ok(number);
         }
         match tokens.next_token()? {
             Some(TypeToken::Number(number)) => Ok(number),
             // depth of a generalized index in its tree
             Some(TypeToken::Name("floorlog2")) => {
-                tokens.expect_sign('(')?;
+                tokens.expect_punctuation('(')?;
                 let number = self.parse_sum(tokens)?;
-                tokens.expect_sign(')')?;
+                tokens.expect_punctuation(')')?;
                 let log = number.checked_ilog2().map(u64::from);
                 log.ok_or_else(|| SchemaError::new("a logarithm of zero"))
             }

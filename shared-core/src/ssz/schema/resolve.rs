@@ -64,6 +64,8 @@ impl Schema {
         Self::compile_definitions(by_name, &[])
     }
 
+    /// Compiles all definitions to a schema, after the constants named in `limits` were set to
+    /// their values.
     pub(super) fn compile_definitions(
         mut by_name: BTreeMap<String, SchemaDefinition>,
         limits: &[(&str, u64)],
@@ -94,16 +96,20 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] with the reason.
     pub fn parse_type(&mut self, text: &str) -> Result<TypeId, SchemaError> {
-        self.expression(text, 0)
+        self.parse_type_expression(text, 0)
     }
 
-    fn expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
+    /// Compiles the type expression in `text`, which must have nothing after it. `depth`: number of
+    /// types that contain it.
+    fn parse_type_expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
         let mut tokens = TypeTokenizer::new(text);
         let id = self.parse_type_tokens(&mut tokens, depth)?;
         tokens.expect_end()?;
         Ok(id)
     }
 
+    /// Returns the type with this name, which is compiled on first use. A type that contains
+    /// itself, or is unknown, is an error.
     fn compile_named_type(&mut self, name: &str, depth: usize) -> Result<TypeId, SchemaError> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
@@ -118,7 +124,7 @@ impl Schema {
         let (source, line) = place;
         let id = match means {
             DefinitionKind::Constant(_) => Err(SchemaError::new(format!("{name} is not a type"))),
-            DefinitionKind::Alias(text) => self.expression(&text, depth + 1),
+            DefinitionKind::Alias(text) => self.parse_type_expression(&text, depth + 1),
             DefinitionKind::Class { active, fields, .. } => self
                 .compile_container(active.as_deref(), &fields, depth)
                 .map(|kind| self.add_type(name.into(), kind, JsonRepresentationOverride::Usual)),
@@ -128,6 +134,8 @@ impl Schema {
         Ok(id)
     }
 
+    /// Compiles a container from the lines of its fields. `active`: the list of active fields of a
+    /// progressive container.
     fn compile_container(
         &mut self,
         active: Option<&str>,
@@ -141,7 +149,7 @@ impl Schema {
         let mut offset = 0;
         for line in lines {
             let ty = self
-                .expression(&line.ty, depth + 1)
+                .parse_type_expression(&line.ty, depth + 1)
                 .map_err(|bad| bad.with_location(line.place.0, line.place.1))?;
             fields.push(ContainerField {
                 name: line.name.as_str().into(),
@@ -190,7 +198,7 @@ impl Schema {
         let mut tokens = TypeTokenizer::new(text);
         let mut all = Vec::new();
         loop {
-            tokens.expect_sign('[')?;
+            tokens.expect_punctuation('[')?;
             let mut active = Vec::new();
             loop {
                 match tokens.next_token()? {
@@ -201,7 +209,7 @@ impl Schema {
                     break;
                 }
             }
-            tokens.expect_sign(']')?;
+            tokens.expect_punctuation(']')?;
             if tokens.accept_punctuation('*')? {
                 let times = self.definitions.parse_product(&mut tokens)?;
                 // a tree of fields has at most 256 leaves
@@ -218,6 +226,8 @@ impl Schema {
         Ok(all.into())
     }
 
+    /// Compiles a type expression at the tokenizer's position, and advances past it. Tokens may
+    /// follow.
     fn parse_type_tokens(
         &mut self,
         tokens: &mut TypeTokenizer<'_>,
@@ -234,35 +244,35 @@ impl Schema {
             "boolean" => TypeKind::Boolean,
             "ProgressiveByteList" => TypeKind::ByteList(ListLimit::Progressive),
             "ProgressiveBitlist" => TypeKind::Bitlist(ListLimit::Progressive),
-            "ByteVector" => TypeKind::ByteVector(self.definitions.parse_length_to_end(tokens)?),
-            "Bitvector" => TypeKind::Bitvector(self.definitions.parse_length_to_end(tokens)?),
+            "ByteVector" => TypeKind::ByteVector(self.definitions.parse_bracketed_length(tokens)?),
+            "Bitvector" => TypeKind::Bitvector(self.definitions.parse_bracketed_length(tokens)?),
             "ByteList" => TypeKind::ByteList(ListLimit::AtMost(
-                self.definitions.parse_number_to_end(tokens)?,
+                self.definitions.parse_bracketed_number(tokens)?,
             )),
             "Bitlist" => TypeKind::Bitlist(ListLimit::AtMost(
-                self.definitions.parse_number_to_end(tokens)?,
+                self.definitions.parse_bracketed_number(tokens)?,
             )),
-            "Text" => TypeKind::Text(self.definitions.parse_number_to_end(tokens)?),
+            "Text" => TypeKind::Text(self.definitions.parse_bracketed_number(tokens)?),
             "ProgressiveList" => TypeKind::List(
-                self.parse_type_to_end(tokens, depth)?,
+                self.parse_bracketed_type(tokens, depth)?,
                 ListLimit::Progressive,
             ),
-            "Optional" => TypeKind::Optional(self.parse_type_to_end(tokens, depth)?),
+            "Optional" => TypeKind::Optional(self.parse_bracketed_type(tokens, depth)?),
             "List" | "Vector" => {
-                tokens.expect_sign('[')?;
+                tokens.expect_punctuation('[')?;
                 let of = self.parse_type_tokens(tokens, depth)?;
-                tokens.expect_sign(',')?;
+                tokens.expect_punctuation(',')?;
                 let kind = match name {
                     "List" => {
                         TypeKind::List(of, ListLimit::AtMost(self.definitions.parse_sum(tokens)?))
                     }
                     _ => TypeKind::Vector(of, self.definitions.parse_length(tokens)?),
                 };
-                tokens.expect_sign(']')?;
+                tokens.expect_punctuation(']')?;
                 kind
             }
             "RlpHeader" => {
-                let limit = self.definitions.parse_number_to_end(tokens)?;
+                let limit = self.definitions.parse_bracketed_number(tokens)?;
                 let kind = TypeKind::ByteList(ListLimit::AtMost(limit));
                 return Ok(self.find_or_add(
                     format!("RlpHeader[{limit}]"),
@@ -271,13 +281,13 @@ impl Schema {
                 ));
             }
             "Rlp" => {
-                let of = self.parse_type_to_end(tokens, depth)?;
+                let of = self.parse_bracketed_type(tokens, depth)?;
                 let of = self.type_by_id(of);
                 let (name, kind) = (format!("Rlp[{}]", of.name), of.kind.clone());
                 return Ok(self.find_or_add(name, kind, JsonRepresentationOverride::Rlp));
             }
             "Quantity" => {
-                let of = self.parse_type_to_end(tokens, depth)?;
+                let of = self.parse_bracketed_type(tokens, depth)?;
                 match self.type_by_id(of).kind {
                     TypeKind::Uint(bytes) => TypeKind::Quantity(bytes),
                     _ => return Err(SchemaError::new("a quantity must have an unsigned integer")),
@@ -294,6 +304,7 @@ impl Schema {
         Ok(self.find_or_add(name, kind, JsonRepresentationOverride::Usual))
     }
 
+    /// Returns the type with this name, which is added if it is not present.
     fn find_or_add(
         &mut self,
         name: String,
@@ -316,8 +327,8 @@ impl Schema {
         tokens: &mut TypeTokenizer<'_>,
         depth: usize,
     ) -> Result<Box<[(u8, TypeId)]>, SchemaError> {
-        tokens.expect_sign('(')?;
-        tokens.expect_sign('{')?;
+        tokens.expect_punctuation('(')?;
+        tokens.expect_punctuation('{')?;
         let mut options: Vec<(u8, TypeId)> = Vec::new();
         loop {
             let selector = match tokens.next_token()? {
@@ -325,7 +336,7 @@ impl Schema {
                 Some(TypeToken::Number(selector @ 1..=127)) => selector as u8,
                 _ => return Err(SchemaError::new("a selector must be 1 to 127")),
             };
-            tokens.expect_sign(':')?;
+            tokens.expect_punctuation(':')?;
             let ty = self.parse_type_tokens(tokens, depth + 1)?;
             if options.iter().any(|(other, _)| *other == selector) {
                 return Err(SchemaError::new(format!(
@@ -337,22 +348,24 @@ impl Schema {
                 break;
             }
         }
-        tokens.expect_sign('}')?;
-        tokens.expect_sign(')')?;
+        tokens.expect_punctuation('}')?;
+        tokens.expect_punctuation(')')?;
         Ok(options.into())
     }
 
-    fn parse_type_to_end(
+    /// Compiles a type expression in square brackets.
+    fn parse_bracketed_type(
         &mut self,
         tokens: &mut TypeTokenizer<'_>,
         depth: usize,
     ) -> Result<TypeId, SchemaError> {
-        tokens.expect_sign('[')?;
+        tokens.expect_punctuation('[')?;
         let id = self.parse_type_tokens(tokens, depth)?;
-        tokens.expect_sign(']')?;
+        tokens.expect_punctuation(']')?;
         Ok(id)
     }
 
+    /// Returns the name of an anonymous type as a type expression, such as `List[uint64, 16]`.
     fn name_of_kind(&self, kind: &TypeKind) -> String {
         let name = |id: &TypeId| &self.type_by_id(*id).name;
         match kind {
@@ -389,6 +402,7 @@ impl Schema {
         }
     }
 
+    /// Adds a type with the sizes and bounds that follow from its kind.
     fn add_type(
         &mut self,
         name: String,
@@ -411,7 +425,7 @@ impl Schema {
 
 /// Parses the words of an enumeration: `[VALID, INVALID, BAD = INVALID]`.
 fn parse_ssz_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumJsonWords, SchemaError> {
-    tokens.expect_sign('[')?;
+    tokens.expect_punctuation('[')?;
     let mut words: Vec<Box<str>> = Vec::new();
     let mut read_only: Vec<(Box<str>, u8)> = Vec::new();
     loop {
@@ -429,7 +443,7 @@ fn parse_ssz_enum_words(tokens: &mut TypeTokenizer<'_>) -> Result<EnumJsonWords,
             break;
         }
     }
-    tokens.expect_sign(']')?;
+    tokens.expect_punctuation(']')?;
     Ok(EnumJsonWords {
         words: words.into(),
         read_only: read_only.into(),

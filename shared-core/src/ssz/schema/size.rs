@@ -6,6 +6,8 @@ use super::{ContainerField, Schema, TypeKind, OFFSET_LENGTH};
 const MAX_BOUNDS: usize = 64;
 
 impl Schema {
+    /// Returns the length in bytes of each value of this kind, or `None` if lengths vary or
+    /// overflow.
     pub(super) fn fixed_size_of(&self, kind: &TypeKind) -> Option<usize> {
         match kind {
             TypeKind::Uint(bytes) | TypeKind::Quantity(bytes) => Some(*bytes),
@@ -30,6 +32,7 @@ impl Schema {
         }
     }
 
+    /// Returns the length in bytes of the shortest value of this kind.
     pub(super) fn min_size_of(&self, kind: &TypeKind) -> usize {
         match kind {
             TypeKind::Vector(of, len) => {
@@ -59,6 +62,8 @@ impl Schema {
         }
     }
 
+    /// Returns the bytes that must be below a bound: their positions in a value, and the bounds.
+    /// `None`: the size is not fixed, or more than [`MAX_BOUNDS`] bytes have a bound.
     pub(super) fn byte_bounds(&self, kind: &TypeKind) -> Option<Box<[(usize, u8)]>> {
         let size = self.fixed_size_of(kind)?;
         let bounds = match kind {
@@ -102,6 +107,7 @@ impl Schema {
         (all.len() <= MAX_BOUNDS).then(|| all.into())
     }
 
+    /// Whether all byte strings of the kind's fixed length are valid values.
     pub(super) fn accepts_any_bytes(&self, kind: &TypeKind) -> bool {
         match kind {
             TypeKind::Uint(_) | TypeKind::Quantity(_) | TypeKind::ByteVector(_) => true,

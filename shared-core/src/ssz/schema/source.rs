@@ -113,6 +113,7 @@ fn remove_deleted_definition(
     }
 }
 
+/// Reads a line that defines a constant, an alias or a class, and returns its name with it.
 fn read_definition(
     line: &str,
     preset: Preset,
@@ -124,7 +125,7 @@ fn read_definition(
     if name == "class" {
         return read_class(tokens, all, here);
     }
-    tokens.expect_sign('=')?;
+    tokens.expect_punctuation('=')?;
     let rest = tokens.remaining_text();
     let is_constant = name.chars().all(|c| !c.is_ascii_lowercase());
     if !is_constant {
@@ -143,13 +144,14 @@ fn read_definition(
     Ok((name.into(), DefinitionKind::Constant(value.into())))
 }
 
+/// Reads the head of a class after `class`: its name, its base, and the fields that it inherits.
 fn read_class(
     mut tokens: TypeTokenizer<'_>,
     all: &BTreeMap<String, SchemaDefinition>,
     here: &BTreeMap<String, SchemaDefinition>,
 ) -> Result<(String, DefinitionKind), SchemaError> {
     let name = tokens.expect_name()?.to_owned();
-    tokens.expect_sign('(')?;
+    tokens.expect_punctuation('(')?;
     let base = tokens.expect_name()?;
     let (active, extends, fields) = match base {
         "Container" => (None, false, Vec::new()),
@@ -160,11 +162,11 @@ fn read_class(
             _ => return Err(SchemaError::new(format!("unknown container {name}"))),
         },
         "ProgressiveContainer" => {
-            tokens.expect_sign('(')?;
+            tokens.expect_punctuation('(')?;
             if tokens.expect_name()? != "active_fields" {
                 return Err(SchemaError::new("active_fields= is missing"));
             }
-            tokens.expect_sign('=')?;
+            tokens.expect_punctuation('=')?;
             let rest = tokens.remaining_text();
             let end = rest
                 .strip_suffix(":")
@@ -189,8 +191,8 @@ fn read_class(
             _ => return Err(SchemaError::new(format!("{base} has no fields"))),
         },
     };
-    tokens.expect_sign(')')?;
-    tokens.expect_sign(':')?;
+    tokens.expect_punctuation(')')?;
+    tokens.expect_punctuation(':')?;
     tokens.expect_end()?;
     let means = DefinitionKind::Class {
         active,
@@ -200,6 +202,7 @@ fn read_class(
     Ok((name, means))
 }
 
+/// Reads the line of a field, and adds the field to its class.
 fn read_field(
     class: &mut SchemaDefinition,
     place: (&'static str, usize),
@@ -220,7 +223,7 @@ fn read_field(
         tokens.next_token()?;
         json_name = text.into();
     }
-    tokens.expect_sign(':')?;
+    tokens.expect_punctuation(':')?;
     if fields
         .iter()
         .any(|field| field.name == name || field.json_name == json_name)

@@ -57,6 +57,8 @@ pub enum TemplateScalarKind {
 }
 
 impl TemplateScalarKind {
+    /// Returns the scalar kind that templates have for a type, or `None` if the type needs the slow
+    /// path.
     fn from_kind(kind: &TypeKind) -> Option<Self> {
         match *kind {
             TypeKind::Uint(8) => Some(Self::Number),
@@ -74,6 +76,7 @@ impl TemplateScalarKind {
         matches!(self, Self::ByteList(_) | Self::Bitlist(_))
     }
 
+    /// Returns the text after the scalar's content in JSON: a quote, or nothing for a boolean.
     fn json_closing(self) -> &'static str {
         match self {
             Self::Boolean => "",
@@ -95,6 +98,8 @@ pub struct TemplateLiteral {
 }
 
 impl TemplateLiteral {
+    /// Returns the text padded for comparison in one piece, or `None` if it is longer than
+    /// [`MAX_LITERAL_LENGTH`] bytes.
     fn new(text: &str) -> Option<Self> {
         let mut literal = Self {
             bytes: [0; MAX_LITERAL_LENGTH],

@@ -19,6 +19,7 @@ impl SchemaError {
         }
     }
 
+    /// Adds the source and its line, unless the error has a location.
     pub(super) fn with_location(mut self, source: &'static str, line: usize) -> Self {
         self.place.get_or_insert((source, line));
         self
@@ -52,6 +53,7 @@ pub(super) struct TypeTokenizer<'t> {
 }
 
 impl<'t> TypeTokenizer<'t> {
+    /// Creates a tokenizer for one line of a type table; a comment from `#` on is ignored.
     pub(super) fn new(text: &'t str) -> Self {
         Self {
             remaining_text: text.split('#').next().unwrap_or_default(),
@@ -63,6 +65,7 @@ impl<'t> TypeTokenizer<'t> {
         self.clone().next_token()
     }
 
+    /// Reads the next token; `None` at the end of the line.
     pub(super) fn next_token(&mut self) -> Result<Option<TypeToken<'t>>, SchemaError> {
         let rest = self.remaining_text.trim_start();
         let Some(first) = rest.chars().next() else {
@@ -107,13 +110,15 @@ impl<'t> TypeTokenizer<'t> {
         Ok(is_next)
     }
 
-    pub(super) fn expect_sign(&mut self, sign: char) -> Result<(), SchemaError> {
+    /// Advances past `sign`; any other token is an error.
+    pub(super) fn expect_punctuation(&mut self, sign: char) -> Result<(), SchemaError> {
         match self.accept_punctuation(sign)? {
             true => Ok(()),
             false => Err(self.unexpected_token_error(&format!("{sign:?}"))),
         }
     }
 
+    /// Reads a name; any other token is an error, and is not consumed.
     pub(super) fn expect_name(&mut self) -> Result<&'t str, SchemaError> {
         match self.peek_token()? {
             Some(TypeToken::Name(name)) => {
@@ -124,6 +129,7 @@ impl<'t> TypeTokenizer<'t> {
         }
     }
 
+    /// Returns an error if a token follows.
     pub(super) fn expect_end(&self) -> Result<(), SchemaError> {
         match self.peek_token()? {
             None => Ok(()),

@@ -38,6 +38,7 @@ pub(super) fn write_quantity(bytes: &[u8], to: &mut [u8]) -> usize {
 /// The largest power of ten in a 64-bit word.
 const LARGEST_POWER_OF_TEN: u64 = 10_000_000_000_000_000_000;
 
+/// Writes a little-endian number of at most 32 bytes in decimal, and returns the number of digits.
 #[cold]
 fn write_long_decimal(bytes: &[u8], to: &mut [u8]) -> usize {
     let mut limbs = [0_u64; 4];

@@ -26,6 +26,7 @@ impl JsonOutput<'_> {
         self.to.len() - self.len
     }
 
+    /// Whether the buffer has at least [`MIN_JSON_BUFFER`] bytes left, which any scalar fits in.
     #[inline(always)]
     pub(super) fn has_remaining_bytes(&self) -> bool {
         self.remaining_capacity() >= MIN_JSON_BUFFER
@@ -52,16 +53,19 @@ impl JsonOutput<'_> {
         }
     }
 
+    /// Writes a little-endian number in decimal, without quotes.
     #[inline(always)]
     pub(super) fn put_number(&mut self, bytes: &[u8]) {
         self.len += number::write_decimal(bytes, &mut self.to[self.len..]);
     }
 
+    /// Writes the hex digits of a little-endian number, without `0x`, quotes and leading zeros.
     #[inline(never)]
     pub(super) fn put_quantity(&mut self, bytes: &[u8]) {
         self.len += number::write_quantity(bytes, &mut self.to[self.len..]);
     }
 
+    /// Writes the bytes in hex, without a prefix and quotes.
     #[inline(always)]
     pub(super) fn put_hex(&mut self, bytes: &[u8]) {
         let to = &mut self.to[self.len..self.len + 2 * bytes.len()];

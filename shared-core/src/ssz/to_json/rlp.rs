@@ -79,6 +79,8 @@ impl WitnessRlpWriter {
         Ok((witness, begin))
     }
 
+    /// Returns the next bytes to write, and the range of the SSZ to write after them;
+    /// [`NextRlpOutput::Over`] at the end.
     pub(super) fn next_rlp_part(&mut self, ssz: &[u8]) -> Result<NextRlpOutput, SszError> {
         let mut bytes = Vec::new();
         let Some(list) = self.lists.get(self.list) else {
@@ -111,6 +113,8 @@ impl WitnessRlpWriter {
 }
 
 impl RlpWitnessList {
+    /// Checks the offsets of the list in `range`, and adds up the length of its RLP. `is_rlp`: each
+    /// element must be a list in RLP.
     fn new(ssz: &[u8], range: Range<usize>, is_rlp: bool) -> Result<Self, SszError> {
         let elements = VariableElementRanges::new(ssz, range.clone())?;
         let mut len = 0;
@@ -136,6 +140,7 @@ impl RlpWitnessList {
     }
 }
 
+/// Returns the length in bytes of the prefix of a list with `len` bytes.
 fn rlp_prefix_len(len: u64) -> u64 {
     let mut prefix = Vec::new();
     write_rlp_prefix(true, len, &mut prefix);

@@ -46,6 +46,7 @@ pub(super) fn write_by_template(
     true
 }
 
+/// Writes a literal, and returns its length. [`MAX_LITERAL_LENGTH`] bytes of `to` are overwritten.
 #[inline(always)]
 fn copy_literal(literal: &TemplateLiteral, to: &mut [u8]) -> usize {
     // a constant number of bytes is copied faster
@@ -53,6 +54,7 @@ fn copy_literal(literal: &TemplateLiteral, to: &mut [u8]) -> usize {
     literal.len
 }
 
+/// Writes the bytes in hex, and returns the number of digits.
 #[inline(always)]
 fn write_hex(bytes: &[u8], to: &mut [u8]) -> usize {
     let len = 2 * bytes.len();

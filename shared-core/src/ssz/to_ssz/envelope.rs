@@ -67,6 +67,8 @@ pub(super) enum EnvelopeMember {
 }
 
 impl OpenEnvelope {
+    /// Returns the role of a member of the envelope by its name. A second value or version is an
+    /// error, whose position is `at`.
     pub(super) fn classify_member(
         &mut self,
         name: &[u8],
@@ -104,11 +106,14 @@ impl OpenEnvelope {
         std::mem::replace(&mut self.flags[flag as usize], true)
     }
 
+    /// Returns the first step of an error's path: the member whose value is being read, or `None`
+    /// outside of it.
     pub(super) fn current_error_path_step(&self) -> Option<ErrorPathStep> {
         let value = self.value.filter(|_| self.is_inside)?;
         Some(ErrorPathStep::Field(value.into()))
     }
 
+    /// Returns an error if the envelope had no value.
     pub(super) fn check_complete(&self) -> Result<(), SszErrorKind> {
         match self.value {
             Some(_) => Ok(()),

@@ -120,6 +120,8 @@ fn append_decoded_hex(digits: &[u8], output: &mut SszOutput) -> Result<bool, Ssz
     Ok(true)
 }
 
+/// Decodes hex without a prefix into `to`. Returns `false` if a digit is invalid or the length
+/// differs.
 #[inline(always)]
 fn decode_digits(digits: &[u8], to: &mut [u8]) -> bool {
     // the decoder would accept "0x" as a prefix
@@ -127,6 +129,7 @@ fn decode_digits(digits: &[u8], to: &mut [u8]) -> bool {
 }
 
 impl HexReader {
+    /// Creates a reader that decodes at most `most` bytes to the destination.
     pub(super) fn new(place: DecodedHexDestination, most: u64) -> Self {
         Self {
             write_position: place,

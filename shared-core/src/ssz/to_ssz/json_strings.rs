@@ -26,6 +26,8 @@ pub(super) enum FieldSearchResult {
     Part,
 }
 
+/// Reads the name of a member at `at`, and finds the field of the container. `or_end`: the object
+/// may end instead.
 pub(super) fn read_field_name(
     container: &ContainerLayout,
     bytes: &[u8],
@@ -158,6 +160,8 @@ pub(super) fn read_json_string_prefix(
     }
 }
 
+/// Returns the length of `literal` if `bytes` begin with it, or `None` if they end within it. For
+/// other bytes the error's position is `at`.
 pub(super) fn match_literal(
     bytes: &[u8],
     literal: &[u8],
@@ -172,6 +176,7 @@ pub(super) fn match_literal(
     }
 }
 
+/// Adds `at` to the position of an error.
 pub(super) fn shift_error_position(at: usize, wrong: JsonTokenError) -> JsonTokenError {
     JsonTokenError {
         at: at + wrong.at,

@@ -177,6 +177,7 @@ impl<'s> JsonToSsz<'s> {
         Ok(self)
     }
 
+    /// Creates a converter that has read nothing yet.
     fn with_target(target: TargetSszType, schema: &'s Schema, form: JsonEnvelopeForm) -> Self {
         Self {
             schema,
@@ -206,6 +207,8 @@ impl<'s> JsonToSsz<'s> {
         read
     }
 
+    /// Reads a piece of the text after the bytes that are left of earlier pieces, and keeps an
+    /// incomplete token at its end for the next piece.
     fn read_piece(&mut self, mut piece: &[u8]) -> Result<(), SszError> {
         while !self.carry.is_empty() {
             let mut joint = std::mem::take(&mut self.carry);
@@ -323,6 +326,7 @@ impl<'s> JsonToSsz<'s> {
         }
     }
 
+    /// Reads tokens until the bytes end. `at` is advanced past the last complete token.
     fn read_tokens(&mut self, bytes: &[u8], at: &mut usize) -> Result<(), JsonToSszError> {
         loop {
             let got = match &mut self.expect {

@@ -173,7 +173,7 @@ impl SszOutput {
 
     /// Ends the output, and returns the SSZ with the order of its parts.
     pub(super) fn into_ssz_parts(self) -> UnorderedSszParts {
-        UnorderedSszParts::new(self.bytes, self.moves)
+        UnorderedSszParts::from_buffer_and_moves(self.bytes, self.moves)
     }
 }
 

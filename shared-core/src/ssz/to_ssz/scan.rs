@@ -33,6 +33,7 @@ pub(super) fn skip_white_space(bytes: &[u8], at: usize) -> usize {
 /// A word of eight spaces.
 const EIGHT_SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
 
+/// Returns the position of the first byte from `at` on that is no white space.
 fn skip_long_white_space(bytes: &[u8], mut at: usize) -> usize {
     loop {
         while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -125,6 +126,8 @@ fn number_in_leading_digits(word: u64) -> (u64, usize) {
     (value, count)
 }
 
+/// Reads a number of up to 20 digits in quotes, and returns it with the length of the token.
+/// `None`: the bytes end within the token.
 fn quoted_u64_slow(bytes: &[u8]) -> Result<Option<(u64, usize)>, JsonTokenError> {
     let Some(digits) = read_quoted_digits(bytes, 20)? else {
         return Ok(None);
@@ -218,6 +221,7 @@ pub(super) fn not_a_string_error(first: u8) -> String {
     format!("{}, not a string", json_token_kind(first))
 }
 
+/// Describes the kind of a JSON value by its first byte, for error texts.
 pub(super) fn json_token_kind(first: u8) -> &'static str {
     match first {
         b'"' => "a string",

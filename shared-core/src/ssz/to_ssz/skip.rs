@@ -264,6 +264,8 @@ pub(super) fn decode_escape(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'stat
     Ok(Some((unit, 2)))
 }
 
+/// Advances past the characters of a number, and returns the position and the state after them. A
+/// later piece may continue the number.
 fn skip_number_rest(bytes: &[u8], mut at: usize, mut number: NumberState) -> (usize, NumberState) {
     use NumberState::{Exponent, Fraction, Integer, Minus, Point, Sign, Zero, E};
     while let Some(byte) = bytes.get(at) {

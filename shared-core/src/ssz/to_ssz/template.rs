@@ -36,6 +36,8 @@ pub(super) fn read_by_template(
     Ok(read)
 }
 
+/// Reads JSON that has exactly the text of the template, and writes its SSZ from `base` on. Returns
+/// the length of the JSON, or `None` if the slow path must read it.
 #[inline(always)]
 fn read_template_steps(
     template: &JsonTemplate,
@@ -58,6 +60,8 @@ fn read_template_steps(
     Ok(ends.then_some(at + template.end.len))
 }
 
+/// Reads the scalar of `step` at the beginning of `json`, and writes its SSZ. Returns the length of
+/// its JSON, or `None` if the slow path must read it.
 #[inline(always)]
 fn read_scalar(
     step: &TemplateStep,

@@ -23,7 +23,8 @@ impl From<Vec<u8>> for UnorderedSszParts {
 }
 
 impl UnorderedSszParts {
-    pub(super) fn new(bytes: Vec<u8>, moves: Vec<DeferredSszReordering>) -> Self {
+    /// Creates the SSZ in `bytes`, which is in order once all `moves` are done.
+    pub(super) fn from_buffer_and_moves(bytes: Vec<u8>, moves: Vec<DeferredSszReordering>) -> Self {
         Self { bytes, moves }
     }
 
@@ -93,6 +94,7 @@ impl UnorderedSszParts {
 }
 
 impl DeferredSszReordering {
+    /// Returns the positions of the parts in the order that they have in the SSZ.
     fn part_ranges(&self) -> impl Iterator<Item = Range<usize>> + Clone + '_ {
         self.0
             .iter()
@@ -174,7 +176,8 @@ mod tests {
             let moves = moves
                 .iter()
                 .map(|parts| DeferredSszReordering(parts.iter().map(|it| it.0..it.1).collect()));
-            let parts = || UnorderedSszParts::new(lies.into(), moves.clone().collect());
+            let parts =
+                || UnorderedSszParts::from_buffer_and_moves(lies.into(), moves.clone().collect());
             let mut all = parts();
             assert_eq!(all.move_parts_into_order().unwrap(), expected.as_bytes());
             assert!(all.is_in_order());

@@ -66,6 +66,8 @@ impl<'s> JsonToSsz<'s> {
         })
     }
 
+    /// Reads the value at `at`, or opens a container. A value of fixed size is written to `place`.
+    /// `at` is advanced past the bytes that were read.
     #[inline(always)]
     pub(super) fn read_value(
         &mut self,
@@ -121,6 +123,7 @@ impl<'s> JsonToSsz<'s> {
         }
     }
 
+    /// Reads values of the kinds that have no fast path in [`read_value`](Self::read_value).
     fn read_value_by_kind(
         &mut self,
         ty: &'s SszType,
@@ -231,6 +234,8 @@ impl<'s> JsonToSsz<'s> {
         Ok(JsonValueReadResult::Opened(ExpectedMemberToken::Name(true)))
     }
 
+    /// Reads a bitlist in hex, appends it to the output, and checks its length and its delimiting
+    /// bit.
     fn read_bitlist(
         &mut self,
         ty: &'s SszType,
@@ -249,6 +254,7 @@ impl<'s> JsonToSsz<'s> {
         self.advance_or_await_token(ty, place, Some(len), at)
     }
 
+    /// Reads a bitvector in hex to `place`, and checks that its padding bits are zero.
     fn read_bitvector(
         &mut self,
         ty: &'s SszType,
@@ -417,6 +423,8 @@ impl<'s> JsonToSsz<'s> {
         Ok(())
     }
 
+    /// Opens a container whose opening bracket was read. The fixed part is at `place`, or appended
+    /// as zeros if the size varies.
     fn open_container(
         &mut self,
         ty: &'s SszType,
@@ -440,6 +448,8 @@ impl<'s> JsonToSsz<'s> {
         Ok(JsonValueReadResult::Opened(ExpectedMemberToken::Name(true)))
     }
 
+    /// Opens a list or a vector whose opening bracket was read. `exactly`: the number of elements
+    /// must be `most`.
     fn open_list(
         &mut self,
         of: TypeId,

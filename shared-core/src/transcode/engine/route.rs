@@ -56,6 +56,8 @@ impl ExecutionFork {
         }
     }
 
+    /// Returns the fork that `Eth-Execution-Version` names, in any case, or `None` if it is
+    /// unknown.
     pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|fork| {

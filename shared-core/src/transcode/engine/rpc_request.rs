@@ -217,6 +217,7 @@ fn split_array(array: &[u8]) -> Option<Vec<&[u8]>> {
     Some(elements)
 }
 
+/// Whether a member has a value other than `null`.
 fn is_present(value: Option<&[u8]>) -> bool {
     value.is_some_and(|value| value != b"null")
 }

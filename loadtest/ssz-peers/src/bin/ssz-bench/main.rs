@@ -18,7 +18,8 @@ use self::case::{MeasurementPlan, OperationMeasurements};
 const USAGE: &str = "usage: ssz-bench [--quick] [--ours] [--only block|state|witness]... \
     [--corpus FOLDER] [--work FOLDER] OUT.json";
 
-/// The options on the command line of the benchmark.
+/// The options on the command line: which groups to measure and how long, the folder of the corpus,
+/// the working folder, and the file of the results.
 struct BenchmarkOptions {
     quick: bool,
     ours: bool,

@@ -508,7 +508,7 @@ impl BatchLookup<'_> {
         }
     }
 
-    /// Whether the call is denied.
+    /// Whether the policy denies the call with this index.
     fn is_call_denied(&self, call: usize) -> bool {
         self.denied.get(call) == Some(&true)
     }
@@ -519,7 +519,7 @@ impl BatchLookup<'_> {
         found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_call_denied(call)))
     }
 
-    /// Whether the response to the call is stored.
+    /// Whether the call with this index is a cache hit; a denied call is none.
     fn has_stored_response(&self, call: usize) -> bool {
         let found = self.found.get(call).is_some_and(Option::is_some);
         found && !self.is_call_denied(call)

@@ -99,7 +99,8 @@ impl CacheFill {
         })
     }
 
-    /// Creates an entry from a transcoded body.
+    /// Builds the entry of a transcoded resource with its headers, or records the reason why the
+    /// body must not be stored.
     pub(in crate::exchange) fn build_transcoded_entry(
         &mut self,
         made: &mut TranscodedBody,

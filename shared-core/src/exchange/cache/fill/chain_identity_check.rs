@@ -116,7 +116,8 @@ impl CacheFill {
         }
     }
 
-    /// Whether the cache of the namespace is suspended by now.
+    /// Whether the cache of the fill's namespace is suspended, so that the response must not be
+    /// stored.
     pub(super) fn is_fill_namespace_suspended(&self) -> bool {
         let owner = self.shared.owner_client();
         let any_wrong = owner.is_some_and(|owner| owner.followed_chains().any_wrong());

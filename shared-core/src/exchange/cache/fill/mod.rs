@@ -123,6 +123,8 @@ pub(in crate::exchange) struct FillSnapshot {
 }
 
 impl CacheFill {
+    /// Creates the fill of a request that is about to be sent to the node. `token`: the fill is the
+    /// leader of its key's flight.
     pub(in crate::exchange) fn new(
         target: FillTarget,
         scope: VaryKey,

@@ -198,6 +198,8 @@ impl CacheFill {
         }
     }
 
+    /// Records the key in the negative cache. Fills of several keys, and those whose key has
+    /// changed, are not recorded.
     fn remember_uncacheable(&self, sharing: UncacheableSharing) {
         if let (Some(key), false) = (self.target.single_cache_key(), self.rekeyed) {
             self.shared

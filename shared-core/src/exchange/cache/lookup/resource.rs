@@ -208,7 +208,7 @@ impl Exchange {
         self.request.cache.kind == CacheRequestKind::Resource
     }
 
-    /// Whether the client needs the body of the entry.
+    /// Whether the response contains the entry's body: not for HEAD, and not for a 304.
     pub(in crate::exchange) fn needs_entry_body(&self, entry: &CacheEntry) -> bool {
         !self.request.head && !self.is_entry_not_modified(entry)
     }

@@ -102,7 +102,8 @@ pub(in crate::exchange) struct VerifiedCall {
 const MAX_METHOD_NAMES: usize = 512;
 
 impl LookupFindings {
-    /// Records the methods that a batch calls.
+    /// Records the different methods of a batch for logs, separated by commas. `*` stands for the
+    /// rest above [`MAX_METHOD_NAMES`] bytes.
     pub(in crate::exchange) fn record_batch_method_names(&mut self, calls: &[JsonRpcCall<'_>]) {
         if !self.rpc_methods.is_empty() {
             return;

@@ -71,6 +71,7 @@ pub(in crate::exchange) enum ShownBlockSource {
 }
 
 impl ResponseBlockObserver {
+    /// Creates an observer that has read nothing yet, for a response of `namespace`.
     pub(in crate::exchange) fn new(
         shared: &Arc<ProcessCacheState>,
         namespace: CacheNamespace,
