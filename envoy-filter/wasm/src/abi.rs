@@ -460,6 +460,9 @@ pub fn set_log_property(name: &str, value: &[u8]) {
     unsafe { proxy_set_property(path, size, value.as_ptr(), value.len()) };
 }
 
+/// Property with the name of the cluster to which the route forwards requests.
+pub const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
+
 /// Property that stays with a request when the proxy continues it in a new
 /// stream.
 pub const REQUEST_PROPERTY: &str = "sszip.request";

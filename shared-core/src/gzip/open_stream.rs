@@ -5,8 +5,8 @@
 //! open streams. libdeflate does not: its stream is walked to the header of the final block, the
 //! mark is cleared, and an empty stored block is appended, which aligns the stream to the next
 //! byte. The walk takes about as long as decompression, and no memory: 0.5 to 3 GB/s of plain
-//! bytes, on JSON-RPC responses. It ends at the final block in libdeflate's own output, which is one
-//! block up to 64 KB.
+//! bytes, on JSON-RPC responses. It ends at the final block in libdeflate's own output, which at level 1
+//! is one block up to 64 KB.
 
 use super::compressor_pool::run_with_pooled_compressor;
 use super::crc::{crc32, CrcShift};

@@ -19,7 +19,7 @@ use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::purge::abandoned_purge_line;
 
 use self::body_pieces::RequestBodyPieces;
-use self::request_inputs::{RequestInputs, CLUSTER_PROPERTY};
+use self::request_inputs::RequestInputs;
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
@@ -286,7 +286,7 @@ impl StreamExchange {
         for probe in self.probes.drain(..) {
             if self.root.probes.has_probe_slot() {
                 let head = SerializedMessageHead::from_proxy(MapType::HttpRequestHeaders);
-                let cluster = abi::proxy_property(CLUSTER_PROPERTY);
+                let cluster = abi::proxy_property(abi::CLUSTER_PROPERTY);
                 self.root.probes.enqueue_probe(probe, cluster, &head);
             }
         }

@@ -1,20 +1,20 @@
 //! The inputs of a stream's lookup, which the filter reads from the proxy once: a lookup that waits is
 //! repeated, and each call of the proxy costs as much as a small part of a hit.
 
+use proxy_wasm::types::BufferType;
 use sszip_core::exchange::Exchange;
 use sszip_envoy_carrier::lookup::RouteIdentity;
 
-use crate::abi::{self, BufferType, LogLevel, SerializedMessageHead};
+use crate::abi::{self, LogLevel, SerializedMessageHead, CLUSTER_PROPERTY};
 
-pub(super) const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
 const ROUTE_NAME_PROPERTY: &str = "xds\0route_name";
 const PORT_PROPERTY: &str = "destination\0port";
 
 /// Maximum length of a body that is kept for a repeated lookup, in bytes; the proxy has longer ones.
 const MAX_KEPT_BODY: usize = 4 << 10;
 
-/// The request head, and the other inputs of a lookup. No filter changes a request that another one
-/// has stopped.
+/// The request head, and the properties of the request and its route that a lookup needs. No filter
+/// changes a request that another filter has stopped.
 #[derive(Debug, Default)]
 pub(super) struct RequestInputs {
     /// The head when the request began.
@@ -62,8 +62,8 @@ impl RequestInputs {
         (&self.head, route, *port)
     }
 
-    /// Takes the kept body, or copies the first `length` bytes of the body from the proxy. `None` if
-    /// memory is exhausted.
+    /// Takes the kept body, or copies the `length` bytes of the body from the proxy. `None` if memory is
+    /// exhausted.
     pub(super) fn take_body(&mut self, length: usize) -> Option<Vec<u8>> {
         match self.body.take() {
             Some(body) => Some(body),

@@ -1,4 +1,4 @@
-//! The background queue: entries to be stored and leases to be released, for which nobody waits.
+//! The background queue: entries to be stored and leases to be released, for which no request waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl BackgroundQueue {
         self.releases.pop_front()
     }
 
-    /// Whether an entry is so long that a callout has nothing else.
+    /// Whether the queue has an entry that needs a callout without other messages.
     pub(super) fn has_long_stores(&self) -> bool {
         self.long_stores > 0
     }

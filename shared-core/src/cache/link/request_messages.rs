@@ -212,7 +212,7 @@ fn append_releases(state: &mut LinkState, frame: &mut OutgoingFrame) {
     }
 }
 
-/// Appends the entries to be stored, until one is so long that it is sent in parts: each frame has one
+/// Appends the entries to be stored, up to the first one that is sent in parts: each frame has one
 /// part, so that requests go between them. The lease of an entry that can't be sent is released, and
 /// the owner drops what it has of it.
 fn append_stores(state: &mut LinkState, frame: &mut OutgoingFrame, now: u64) {

@@ -233,8 +233,8 @@ impl OwnerLink {
         }
     }
 
-    /// Ends a lookup without an entry: the node is queried. Leases that nobody needs any more are
-    /// released.
+    /// Ends a lookup without an entry: the node is queried. Leases that no request needs any
+    /// more are released.
     pub(super) fn end_lookup_as_miss(
         &self,
         state: &mut LinkState,
