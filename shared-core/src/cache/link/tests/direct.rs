@@ -358,7 +358,7 @@ fn long_entry_is_stored_by_messages() {
 }
 
 #[test]
-fn lease_of_an_entry_that_has_expired_is_released() {
+fn expired_entry_is_not_stored_and_its_lease_is_released() {
     let (host, owner) = connected_host_and_owner();
     let entry = entry().with_lifetime(0, 999);
     let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
