@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use sszip_core::allocator::faulty::{
-    peak_allocation, remaining_allocations, run_with_refused_allocations, RefusedAllocations,
+    peak_allocation, remaining_allocations, run_with_refused_allocations, RefusedAllocationCounts,
 };
 use sszip_core::allocator::{self, ReserveAllocator, MAX_RESERVE_ALLOCATION};
 use sszip_core::bytes::SharedBytes;
@@ -147,9 +147,9 @@ fn exchange(
     config: &Arc<RouteConfig>,
     case: &Case,
     refused: (usize, usize),
-) -> (ClientResult, RefusedAllocations) {
+) -> (ClientResult, RefusedAllocationCounts) {
     let request = case.request();
-    let mut refusals = RefusedAllocations::default();
+    let mut refusals = RefusedAllocationCounts::default();
     let mut passed = refused.1;
     let mut client: Vec<u8> = Vec::with_capacity(16 << 20);
     let mut exchange = Exchange::new(Arc::clone(config));
@@ -297,7 +297,7 @@ fn refusing_from<T>(
     from: usize,
     passed: usize,
     run: impl FnOnce() -> T,
-) -> (T, usize, RefusedAllocations) {
+) -> (T, usize, RefusedAllocationCounts) {
     let ((done, left), refusals) = run_with_refused_allocations(from, passed, || {
         let done = run();
         (done, remaining_allocations())

@@ -333,7 +333,7 @@ def test_background_update_of_proxy_cache_sends_no_denied_call(nginx, origin, no
     nginx.expect("its calls were not evaluated")
 
 
-def test_request_without_a_call_is_forwarded(nginx, origin):
+def test_request_without_a_body_is_forwarded(nginx, origin):
     origin.answers(answer(b"up"))
     assert send(nginx, "/health?a=b", None, [], method="GET").body == b"up"
     assert send(nginx, "/", b"").body == b"up"

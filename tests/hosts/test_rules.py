@@ -171,7 +171,7 @@ def test_route_with_rules_inherits_no_rules(server, origin):
     assert json.loads(server.fetch("/mixed", BAD).decoded) == DENIED
 
 
-def test_request_without_a_call_is_forwarded(server, origin):
+def test_request_without_a_body_is_forwarded(server, origin):
     origin.answers(answer(b"up"))
     assert server.fetch("/health").body == b"up"
 

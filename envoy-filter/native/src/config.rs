@@ -164,7 +164,11 @@ impl RouteOverrides {
     }
 }
 
-/// Adds the configuration of a route to the validated configuration, as requests use it.
+/// Validates the settings of a filter or route, adds them to the validated configuration, and logs a
+/// warning about settings without effect.
+///
+/// # Errors
+/// The text that describes the invalid setting.
 fn add_validated_route(
     validated: &mut ValidatedConfig,
     settings: &RequestSettings,

@@ -14,7 +14,8 @@ use crate::abi::*;
 #[derive(Clone, Copy)]
 pub struct EnvoyStreamHandle(FilterPtr);
 
-/// A message head in Envoy's memory, by a copy of Envoy's list of its headers.
+/// The headers of one message, to be read only: a copied list of pointers into Envoy's memory, valid
+/// while the hook runs.
 pub struct EnvoyHead(Vec<EnvoyHeader>);
 
 /// The header map of one message of a stream, as the carrier reads and changes it.

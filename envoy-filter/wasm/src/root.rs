@@ -19,7 +19,7 @@ use crate::memory_share::SandboxRegistration;
 use crate::metrics::WasmFilterMetrics;
 use crate::probes::ProbeQueue;
 use crate::redirect;
-use crate::store::FilterOwnerLink;
+use crate::store::SandboxOwnerLink;
 use crate::timers::{RootTimerAction, RootTimers};
 
 /// Maximum age of the gauges, in milliseconds.
@@ -56,7 +56,7 @@ pub struct FilterRoot {
     /// State of the process, shared by its exchanges.
     pub process: ProcessResources,
     filter_settings: OnceCell<FilterSettings>,
-    store: OnceCell<FilterOwnerLink>,
+    store: OnceCell<SandboxOwnerLink>,
     /// Registration for a share of the memory for entries.
     registration: SandboxRegistration,
     /// Probes of nodes.
@@ -126,7 +126,7 @@ impl FilterRoot {
                 }
                 if let Some(cluster) = filter.owner_cluster() {
                     let deadline = filter.lookup_timeout();
-                    let link = FilterOwnerLink::new(cluster, deadline, &root.process);
+                    let link = SandboxOwnerLink::new(cluster, deadline, &root.process);
                     if let Some(link) = link {
                         root.process.shared.start_hot_tier(
                             filter.cache_memory(),
@@ -259,7 +259,7 @@ impl FilterRoot {
     /// Shares the memory for entries with the other sandboxes that exist at present.
     fn update_memory_share(&self) {
         let settings = self.filter_settings();
-        let is_used = self.store.get().is_some_and(FilterOwnerLink::is_started);
+        let is_used = self.store.get().is_some_and(SandboxOwnerLink::is_started);
         if let (true, Some(hot), Some(settings)) =
             (is_used, self.process.shared.hot_tier(), settings)
         {
@@ -373,7 +373,7 @@ impl FilterRoot {
         }
         self.resume_woken(context);
         let store = self.store.get();
-        let has_queued = store.is_some_and(FilterOwnerLink::take_queued_mark);
+        let has_queued = store.is_some_and(SandboxOwnerLink::take_queued_mark);
         // the usual case, without a call of the proxy
         let has_nothing = !has_queued && !self.probes.has_queued_probes();
         if self.has_ended.get() || context != self.id && has_nothing {

@@ -20,16 +20,17 @@ use sszip_envoy_carrier::head::{parse_decimal, HostMessageHead};
 use crate::abi::{self, LogLevel, SerializedMessageHead};
 use crate::shared_floors::SharedDataTipFloors;
 
-/// The link of a sandbox to the owner of the store, and its callouts in flight.
+/// The link of a sandbox, which has no sockets, to the owner of the store: the proxy sends its messages
+/// as HTTP callouts.
 #[derive(Debug)]
-pub struct FilterOwnerLink {
+pub struct SandboxOwnerLink {
     cluster: String,
     link: Arc<OwnerLink>,
     /// Callouts in flight by the proxy's tokens.
     in_flight: RefCell<HashMap<u32, CalloutId>>,
 }
 
-impl FilterOwnerLink {
+impl SandboxOwnerLink {
     /// Creates the link to the owner behind this cluster; lookups wait up to `deadline`
     /// milliseconds. Returns `None` if the proxy has no name for the sandbox.
     pub fn new(cluster: &str, deadline: u64, process: &ProcessResources) -> Option<Self> {

@@ -39,7 +39,8 @@ pub enum RecordedExchangeError {
     Answer(#[from] RecordedResponseError),
 }
 
-/// A recorded exchange: a request and its response.
+/// A JSON-RPC request or batch and its response, as an entry of a recording file has them;
+/// `response` is `None` if the entry lacks it.
 #[derive(Deserialize)]
 struct RecordedExchange<'a> {
     #[serde(borrow)]

@@ -11,19 +11,19 @@ thread_local! {
     static ALLOCATED_BYTES: Cell<usize> = const { Cell::new(0) };
     static PEAK_BYTES: Cell<usize> = const { Cell::new(0) };
     static REFUSAL_THRESHOLD: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
-    static REFUSALS: Cell<RefusedAllocations> = const { Cell::new(RefusedAllocations { all: 0, small: 0 }) };
+    static REFUSALS: Cell<RefusedAllocationCounts> = const { Cell::new(RefusedAllocationCounts { all: 0, small: 0 }) };
 }
 
 /// Counts of the allocations that were refused to a thread during [`run_with_refused_allocations`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RefusedAllocations {
+pub struct RefusedAllocationCounts {
     /// Refusals of any length.
     pub all: usize,
     /// Refusals of at most [`MAX_RESERVE_ALLOCATION`] bytes.
     pub small: usize,
 }
 
-impl AddAssign for RefusedAllocations {
+impl AddAssign for RefusedAllocationCounts {
     fn add_assign(&mut self, more: Self) {
         self.all += more.all;
         self.small += more.small;
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for FaultInjectingAllocator {
         if layout.size() >= from {
             if passed == 0 {
                 let mut refusals = REFUSALS.get();
-                refusals += RefusedAllocations {
+                refusals += RefusedAllocationCounts {
                     all: 1,
                     small: usize::from(layout.size() <= MAX_RESERVE_ALLOCATION),
                 };
@@ -81,14 +81,14 @@ pub fn run_with_refused_allocations<T>(
     from: usize,
     passed: usize,
     run: impl FnOnce() -> T,
-) -> (T, RefusedAllocations) {
+) -> (T, RefusedAllocationCounts) {
     struct ResetRefusals;
     impl Drop for ResetRefusals {
         fn drop(&mut self) {
             REFUSAL_THRESHOLD.set((usize::MAX, 0));
         }
     }
-    REFUSALS.set(RefusedAllocations::default());
+    REFUSALS.set(RefusedAllocationCounts::default());
     REFUSAL_THRESHOLD.set((from, passed));
     let restored = ResetRefusals;
     let done = run();

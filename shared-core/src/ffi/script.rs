@@ -250,7 +250,7 @@ pub unsafe extern "C" fn sszip_purge_request(
         // SAFETY: the function's contract.
         let query = unsafe { query.borrow_bytes() };
         return_thread_result(
-            stored_values::scope_purge_request(&PROCESS.shared, query),
+            stored_values::build_scope_purge_request(&PROCESS.shared, query),
             out,
         )
     })

@@ -68,7 +68,7 @@ fn walk_stream(
         at: start.checked_mul(8)?,
         produced: 0,
     };
-    let mut codes = Box::new(DeflateBlockCodes::new());
+    let mut codes = Box::new(BlockDecodingTables::new());
     loop {
         let header = walk.at;
         let is_final = walk.take_bits(1)? == 1;
@@ -146,7 +146,7 @@ impl DeflateWalker<'_> {
     }
 
     /// Reads the code lengths of a block, which are themselves encoded (section 3.2.7).
-    fn read_code_lengths(&mut self, codes: &mut DeflateBlockCodes) -> Option<BlockCodeLengths> {
+    fn read_code_lengths(&mut self, codes: &mut BlockDecodingTables) -> Option<BlockCodeLengths> {
         const ORDER: [usize; 19] = [
             16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
         ];
@@ -186,7 +186,7 @@ impl DeflateWalker<'_> {
     }
 
     /// Walks the symbols of a compressed block up to its end.
-    fn walk_symbols(&mut self, codes: &DeflateBlockCodes) -> Option<()> {
+    fn walk_symbols(&mut self, codes: &BlockDecodingTables) -> Option<()> {
         loop {
             let mut word = self.peek_bits()?;
             let mut symbol = codes.literals.decode_symbol(word)?;
@@ -217,7 +217,7 @@ impl DeflateWalker<'_> {
     fn walk_back_reference(
         &mut self,
         length: DeflateSymbol,
-        codes: &DeflateBlockCodes,
+        codes: &BlockDecodingTables,
     ) -> Option<()> {
         let word = self.peek_bits()? >> length.code_bits();
         let copied = length.base_value() + length.extra_bits_value(word);
@@ -390,15 +390,16 @@ enum CodeCompletenessRule {
     UnlessSingle,
 }
 
-/// The Huffman codes of a compressed block.
-struct DeflateBlockCodes {
+/// The tables by which the symbols of a compressed block are decoded: literals and lengths, distances,
+/// and the code lengths that precede both.
+struct BlockDecodingTables {
     literals: HuffmanCode<2048>,
     distances: HuffmanCode<256>,
     /// The code of the code lengths of the other two.
     lengths: HuffmanCode<128>,
 }
 
-impl DeflateBlockCodes {
+impl BlockDecodingTables {
     fn new() -> Self {
         Self {
             literals: HuffmanCode::new(),

@@ -103,7 +103,7 @@ pub struct MethodRow {
 
 impl MethodRow {
     /// Whether a result is a list of traces of a block's transactions. Each trace may have failed
-    /// for a reason within the node.
+    /// for a reason within the node. `true` for rows of operators, whose results are not known.
     pub fn is_trace_list(&self) -> bool {
         const NAMES: [&str; 4] = [
             "arbtrace_replayBlockTransactions",

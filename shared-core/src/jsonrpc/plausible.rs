@@ -53,7 +53,7 @@ pub fn check_result_plausibility(
             let is_all = method.name != "erigon_getLatestLogs" && filter_matches_all_logs(filter);
             logs::logs_are_implausible(result, find_object_member(filter, "blockHash"), is_all)
         }
-        "ots_getBlockTransactions" => logs::has_missing_receipts(result),
+        "ots_getBlockTransactions" => logs::transactions_page_lacks_receipts(result),
         _ => return ResultPlausibility::Unread,
     };
     match contradicts {

@@ -150,7 +150,7 @@ pub fn delete_stored_value(
 ///
 /// # Errors
 /// The error in the query, or [`ScriptValueStoreError`] as a text.
-pub fn scope_purge_request(
+pub fn build_scope_purge_request(
     shared: &ProcessCacheState,
     query: &[u8],
 ) -> Result<Option<Vec<u8>>, String> {

@@ -90,7 +90,8 @@ pub fn parse_genesis_response_root(body: &[u8]) -> Option<[u8; 32]> {
 }
 
 impl ForkSchedule {
-    /// Reads the fork schedule from a spec; `None` if it lacks a value.
+    /// Reads the fork schedule from the `data` of `/eth/v1/config/spec`; `None` if it lacks a value or
+    /// one is malformed, the epochs descend, or the blob schedule is too long.
     fn parse_fork_schedule(spec: &Value, slots_per_epoch: u64) -> Option<Self> {
         let mut scheduled: Vec<(u64, Fork, [u8; 4])> = Vec::new();
         for fork in Fork::ALL {

@@ -43,7 +43,7 @@ fn streams_end_when_bytes_choose_the_events() {
 /// The workers share the filter, its routes, the cache and jobs, while the main
 /// thread replaces the filter.
 #[test]
-fn workers_end_while_the_main_thread_replaces_their_filter() {
+fn streams_complete_while_the_main_thread_replaces_the_filter() {
     let _turn = TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let end = Instant::now() + Duration::from_secs(number_from_environment("SSZIP_SECONDS", 3));
     for seed in 1.. {

@@ -45,10 +45,12 @@ impl OwnerLink {
         self.until.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// Handles a message of the owner.
+    /// Applies a message of the owner: begins the session, renews the send lease, or passes an event
+    /// or a reply on. Skips messages that were handled before.
     ///
     /// # Errors
-    /// [`SessionLoss`]: the connection has to be closed.
+    /// [`SessionLoss`] if the message refuses the session, or is not allowed at this stage: the
+    /// connection has to be closed.
     pub(super) fn handle_message(
         &self,
         state: &mut LinkState,

@@ -385,8 +385,9 @@ impl ExchangeDriver {
     /// is the target of the request, where requests differ in it. The host sends the probe in the
     /// background, to its [path](Self::probe_path) next to this request's path, or drops it.
     pub fn take_node_probe(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
-        let inquiry =
-            self.with_exchange_mut(|exchange| catch_panic(|| exchange.start_node_probe(url, now)));
+        let inquiry = self.with_exchange_mut(|exchange| {
+            catch_panic(|| exchange.create_due_capability_probe(url, now))
+        });
         inquiry.flatten().flatten().map(Self::from_exchange)
     }
 

@@ -84,7 +84,8 @@ impl ResponseFormatConversion {
             || matches!(self.of, ConvertedResponseKind::Call) && self.is_original_lost
     }
 
-    /// Maximum length in bytes of a decompressed body: bridged responses have no other use.
+    /// Maximum length in bytes to which a body may be decompressed. It is higher for the response to
+    /// a call that replaces a route's, which cannot be sent as it is.
     pub(in crate::exchange) fn max_decompressed_length(&self, config: &RouteConfig) -> u64 {
         let most = config.ssz.max_size;
         match self.of {

@@ -95,7 +95,7 @@ impl Exchange {
 
     /// Returns the exchange for a probe of the node, if a capability is unknown and due to be
     /// probed.
-    pub(in crate::exchange) fn start_node_probe(
+    pub(in crate::exchange) fn create_due_capability_probe(
         &mut self,
         url: Option<&[u8]>,
         now: u64,

@@ -141,8 +141,9 @@ pub(super) fn logs_are_implausible(
     Some(is_odd || is_all && has_holes && !has_gaps)
 }
 
-/// Whether a page of a block's transactions has fewer receipts than transactions.
-pub(super) fn has_missing_receipts(page: &[u8]) -> Option<bool> {
+/// Whether a page of a block's transactions (`ots_getBlockTransactions`) has fewer receipts than
+/// transactions; `None` if it cannot be read.
+pub(super) fn transactions_page_lacks_receipts(page: &[u8]) -> Option<bool> {
     use crate::jsonrpc::response::find_object_member;
     let receipts = list_length(find_object_member(page, "receipts")?)?;
     let transactions = list_length(find_object_member(

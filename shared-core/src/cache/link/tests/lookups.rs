@@ -22,7 +22,7 @@ fn found_entry_is_shared_with_all_followers() {
 }
 
 #[test]
-fn lease_is_granted_to_one_leader_and_returned() {
+fn follower_leads_under_the_lease_of_a_failed_leader() {
     let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     host.look_up_for_waiter(2, true);

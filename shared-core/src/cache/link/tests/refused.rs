@@ -1,14 +1,14 @@
 //! Tests with refused memory for allocations as long as a batch or an entry.
 
 use super::*;
-use crate::allocator::faulty::{run_with_refused_allocations, RefusedAllocations};
+use crate::allocator::faulty::{run_with_refused_allocations, RefusedAllocationCounts};
 use crate::allocator::MAX_RESERVE_ALLOCATION;
 use crate::cache::entry::wire::decode_cache_entry;
 
 /// Runs `run` with each long allocation refused in turn, until none is refused.
-fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocations)) {
+fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> RefusedAllocationCounts)) {
     for passed in 0.. {
-        let mut all = RefusedAllocations::default();
+        let mut all = RefusedAllocationCounts::default();
         run(&mut |step| {
             let ((), refusals) =
                 run_with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, passed, step);

@@ -50,7 +50,7 @@ fn reorganisation_is_reported_from_the_lowest_replaced_block() {
 }
 
 #[test]
-fn branch_below_the_window_does_not_undo_finality() {
+fn reorganisation_deeper_than_the_window_starts_above_the_final_block() {
     let mut script = ScriptedTracker::following_to_block_100();
     script.node.branch_off(95, 1, 10);
     assert_eq!(script.poll(), "reorg 91, head 105");
