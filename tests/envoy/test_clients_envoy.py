@@ -5,7 +5,7 @@ import pytest
 
 from harness.envoy import route
 from test_clients import (
-    go,
+    golang_client,
     lodestar,
     values_by_fork,
     python,
@@ -22,7 +22,7 @@ from test_clients import (
 
 # pytest finds the fixtures and tests by these names
 __all__ = [
-    "go",
+    "golang_client",
     "lodestar",
     "values_by_fork",
     "python",
