@@ -34,8 +34,8 @@ pub(super) fn find_final_deflate_block(
     walk_stream(bytes, start, end, StreamOrigin::Foreign)
 }
 
-/// As [`find_final_deflate_block`], for a stream that a compressor of this process has written, and
-/// padded with zero bits.
+/// Finds the final block of a stream that a compressor of this process has written and padded with zero
+/// bits. It has the arguments of [`find_final_deflate_block`].
 pub(super) fn find_final_block_of_own_stream(
     bytes: &[u8],
     start: usize,

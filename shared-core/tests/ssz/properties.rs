@@ -18,7 +18,10 @@ pub fn check_value(schema: &Schema, ty: TypeId, choices: &mut FuzzedChoices<'_>)
 
     let written = String::from_utf8(ssz_to_json(schema, ty, &ssz).unwrap()).unwrap();
     assert_eq!(written, json.write());
-    assert_eq!(in_rooms(schema, ty, &ssz, choices), written.as_bytes());
+    assert_eq!(
+        write_json_into_small_buffers(schema, ty, &ssz, choices),
+        written.as_bytes()
+    );
     assert_eq!(json_to_ssz(schema, ty, written.as_bytes()), Ok(ssz.clone()));
 
     assert_eq!(
@@ -138,7 +141,10 @@ pub fn check_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Fuzzed
             assert_eq!(hash_tree_root(schema, ty, ssz), Ok(root(schema, ty, &json)));
             let written = ssz_to_json(schema, ty, ssz).unwrap();
             assert_eq!(String::from_utf8(written.clone()).unwrap(), json.write());
-            assert_eq!(in_rooms(schema, ty, ssz, choices), written);
+            assert_eq!(
+                write_json_into_small_buffers(schema, ty, ssz, choices),
+                written
+            );
             assert_eq!(json_to_ssz(schema, ty, &written).as_deref(), Ok(ssz));
         }
         None => assert_eq!(ssz_to_json(schema, ty, ssz).err(), checked.err()),
@@ -163,7 +169,12 @@ pub fn in_pieces(
     reader.finish()
 }
 
-fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut FuzzedChoices<'_>) -> Vec<u8> {
+fn write_json_into_small_buffers(
+    schema: &Schema,
+    ty: TypeId,
+    ssz: &[u8],
+    choices: &mut FuzzedChoices<'_>,
+) -> Vec<u8> {
     let mut writer = SszToJson::new(schema, ty, ssz).unwrap();
     let mut json = Vec::new();
     loop {

@@ -139,10 +139,10 @@ pub(super) const INTERVAL: u64 = 1_000;
 
 impl ScriptedTracker {
     fn new(node: SingleChainNode, finality: FinalizedBlockRule) -> Self {
-        Self::with_record(node, finality, ChainRecord::default())
+        Self::restored_from_record(node, finality, ChainRecord::default())
     }
 
-    fn with_record(
+    fn restored_from_record(
         node: SingleChainNode,
         finality: FinalizedBlockRule,
         record: ChainRecord,

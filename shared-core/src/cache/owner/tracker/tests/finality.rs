@@ -25,11 +25,12 @@ fn recorded_mark_is_checked_after_a_restart() {
     assert_eq!(record.mark.unwrap().number, 90);
     node.extend(0, 100);
     node.finalize(150);
-    let mut again = ScriptedTracker::with_record(node.clone(), FinalizedBlockRule::Tag, record);
+    let mut again =
+        ScriptedTracker::restored_from_record(node.clone(), FinalizedBlockRule::Tag, record);
     assert_eq!(again.poll(), "reorg 0, head 200, final 150");
     node.branch_off(80, 1, 200);
     node.finalize(160);
-    let mut again = ScriptedTracker::with_record(node, FinalizedBlockRule::Tag, record);
+    let mut again = ScriptedTracker::restored_from_record(node, FinalizedBlockRule::Tag, record);
     assert_eq!(
         format!("final none, {}", again.poll()),
         broken_finality_steps(0, 280, 160)
@@ -143,14 +144,15 @@ fn recorded_block_that_stays_absent_is_broken() {
     let script = ScriptedTracker::following_to_block_100();
     let (mut node, record) = (script.node.clone(), script.record);
     node.extend(0, 100);
-    let mut again = ScriptedTracker::with_record(node, FinalizedBlockRule::Tag, record);
+    let mut again = ScriptedTracker::restored_from_record(node, FinalizedBlockRule::Tag, record);
     again.overrides = vec![(NodeQuery::ByNumber(90), NodeResult::Block(None))];
     assert_eq!(again.poll(), "reorg 0, head 200");
     assert_eq!(again.poll(), "");
     assert_eq!(again.poll(), "");
     assert!(again.poll().starts_with("broken 0, reorg 0"));
     // a block that cannot be fetched was not replaced
-    let mut again = ScriptedTracker::with_record(again.node, FinalizedBlockRule::Tag, record);
+    let mut again =
+        ScriptedTracker::restored_from_record(again.node, FinalizedBlockRule::Tag, record);
     let error = NodeResult::Failed("pruned".into());
     again.overrides = vec![(NodeQuery::ByNumber(90), error)];
     for round in 0..10 {
