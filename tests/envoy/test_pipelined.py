@@ -2,6 +2,7 @@
 be sent, and sends none while it reads."""
 
 import json
+from contextlib import ExitStack
 
 import pytest
 
@@ -143,6 +144,26 @@ def test_pipelined_hits_are_in_order_when_requests_arrive_in_pieces(envoy, store
             for number in range(NUMBER):
                 response = connection.read("POST")
                 assert is_hit(response) and json.loads(response.decoded)["id"] == number
+
+
+def test_pipelined_hits_of_many_connections_are_in_order(envoy, stored):
+    """Their requests arrive in pieces by turns: the filter recognizes by another connection's
+    request that a response has been sent."""
+    bodies = [
+        sent(block(number, False, number) if number % 7 else call("eth_syncing", id=str(number)) for number in range(NUMBER))
+        for _ in range(10)
+    ]
+    with ExitStack() as stack:
+        connections = [stack.enter_context(envoy.connect()) for _ in bodies]
+        for length in (777, 5000):
+            for at in range(0, len(bodies[0]), length):
+                for connection, body in zip(connections, bodies, strict=True):
+                    connection.send(body[at : at + length])
+            for connection in connections:
+                for number in range(NUMBER):
+                    response = connection.read("POST")
+                    assert is_hit(response) == bool(number % 7)
+                    assert json.loads(response.decoded)["id"] == number
 
 
 def test_streams_end_when_a_client_aborts_with_pending_responses(envoy, stored):
