@@ -11,7 +11,7 @@ use sszip_core::cache::process::wake::{
 };
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::exchange::drive::OffLoopJob;
-use sszip_core::metrics::{self, GAUGES};
+use sszip_core::metrics::{self, ExchangeMetricsTally, GAUGES};
 
 use crate::abi::{self, LogLevel};
 use crate::config::FilterSettings;
@@ -24,6 +24,10 @@ use crate::timers::{RootTimerAction, RootTimers};
 
 /// Maximum age of the gauges, in milliseconds.
 const GAUGE_INTERVAL_MS: u64 = 1000;
+
+/// Maximum time for which increments of counters are collected before the proxy receives them, in
+/// milliseconds: a call of the proxy for each would be a quarter of the calls of a request.
+const COUNTER_FLUSH_INTERVAL_MS: u64 = 100;
 
 /// Maximum number of streams that are resumed within one call of the timer or
 /// of a response. The proxy performs actions on streams other than the called
@@ -246,6 +250,7 @@ impl FilterRoot {
                     self.update_memory_share();
                     self.add_root_context_deadline(RootTimerAction::Gauges, GAUGE_INTERVAL_MS);
                 }
+                Some(RootTimerAction::CounterFlush) => self.metrics.flush_counters(),
                 Some(RootTimerAction::OfferedDriver) => redirect::drop_offered_driver(),
                 // these streams are resumed below, after this call
                 Some(RootTimerAction::WokenStreams) => {}
@@ -254,6 +259,21 @@ impl FilterRoot {
         }
         abi::set_effective_proxy_context(self.id);
         self.timers.borrow_mut().arm_root_context_timer(now);
+    }
+
+    /// Adds a finished exchange to the metrics; the proxy receives the counters' increments in a
+    /// later call of the root.
+    pub fn count_exchange(&self, tally: &ExchangeMetricsTally) {
+        if !self.metrics.count_exchange(tally) {
+            return;
+        }
+        match self.has_ended.get() {
+            true => self.metrics.flush_counters(),
+            false => self.add_root_context_deadline(
+                RootTimerAction::CounterFlush,
+                COUNTER_FLUSH_INTERVAL_MS,
+            ),
+        }
     }
 
     /// Shares the memory for entries with the other sandboxes that exist at present.
@@ -289,6 +309,7 @@ impl FilterRoot {
     /// Ends the root's part in streams that outlive it: their lookups are misses.
     pub fn end(&self) {
         self.has_ended.set(true);
+        self.metrics.flush_counters();
         if let Some(store) = self.store.get() {
             store.end(&self.process);
         }

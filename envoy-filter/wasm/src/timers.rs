@@ -17,6 +17,8 @@ pub enum RootTimerAction {
     WokenStreams,
     /// The gauges are updated.
     Gauges,
+    /// The increments of the counters are passed to the proxy.
+    CounterFlush,
     /// A driver that was offered to the stream of a redirect, and that no stream has taken, is
     /// dropped.
     OfferedDriver,

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use proxy_wasm::types::{Action, BufferType, MapType};
+use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, ExchangeFailureReason, HostStep};
 use sszip_core::log_variable::LogVariable;
 use sszip_envoy_carrier::head::HostMessageHead;
@@ -216,7 +217,7 @@ impl StreamExchange {
             .as_mut()
             .and_then(|driver| driver.take_exchange_tally(None));
         if let Some(tally) = tally {
-            self.root.metrics.count_exchange(&tally);
+            self.root.count_exchange(&tally);
         }
     }
 
@@ -292,14 +293,17 @@ impl StreamExchange {
         }
     }
 
-    /// Ends the exchange: a response that was buffered or streaming is
-    /// truncated.
+    /// Ends the exchange: a response that was buffered or streaming is truncated, unless its client
+    /// has disconnected.
     fn finish_exchange(&mut self) {
         if let (StreamPhase::Buffering | StreamPhase::Streaming, Some(driver)) =
             (self.phase, &mut self.driver)
         {
-            // the result of the abort does not matter
-            let _ = driver.abort_response();
+            let details = abi::proxy_property(RESPONSE_DETAILS_PROPERTY);
+            if UpstreamFailure::from_envoy_local_reply(0, &details) != UpstreamFailure::Local {
+                // the result of the abort does not matter
+                let _ = driver.abort_response();
+            }
             self.enter_stream_phase(StreamPhase::Passing);
         }
         self.report_exchange();
@@ -369,6 +373,8 @@ fn set_log_variables_as_properties(driver: Option<&ExchangeDriver>) {
     }
 }
 
+/// Property with the origin of the response, or the reason for which the proxy ended the stream.
+const RESPONSE_DETAILS_PROPERTY: &str = "response\0code_details";
 /// Property with the version of HTTP of a request.
 const PROTOCOL_PROPERTY: &str = "request\0protocol";
 const REQUEST_BUFFER: BufferType = BufferType::HttpRequestBody;

@@ -6,14 +6,14 @@ use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::response::{self, ReceivedResponseHead};
 
-use super::{StreamAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
+use super::{
+    StreamAction, StreamExchange, StreamPhase, RESPONSE_BUFFER, RESPONSE_DETAILS_PROPERTY,
+};
 use crate::abi::{self, StreamDirection, WasmContextHeaderMap};
 
 const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpResponseHeaders);
 
-/// Property with the origin of the response: the upstream, or a reason of the
-/// proxy.
-const RESPONSE_DETAILS_PROPERTY: &str = "response\0code_details";
+/// Origin of a response of the upstream.
 const UPSTREAM_DETAILS: &[u8] = b"via_upstream";
 
 impl StreamExchange {
