@@ -80,8 +80,8 @@ pub(crate) async fn answer_callout(
                 CalloutRole::Poll { wait } => {
                     answer_poll(operations, callout, envelope.applied, wait).await
                 }
-                CalloutRole::Data { .. } | CalloutRole::Bulk => {
-                    answer_messages(operations, &callout, envelope)
+                CalloutRole::Data { number } => {
+                    answer_messages(operations, &callout, number, envelope)
                 }
             },
         },
@@ -124,15 +124,14 @@ fn open_session(
 fn answer_messages(
     operations: &OwnerOperations,
     callout: &ActiveCallout,
+    number: u32,
     envelope: CalloutEnvelope<'_>,
 ) -> CalloutAnswer {
     let state = &mut *lock_ignoring_poison(&callout.0.state);
-    if let CalloutRole::Data { number } = envelope.role {
-        if number <= state.last_data {
-            return CalloutAnswer::Empty;
-        }
-        state.last_data = number;
+    if number <= state.last_data {
+        return CalloutAnswer::Empty;
     }
+    state.last_data = number;
     match envelope.messages {
         Some(messages) => handle_messages(
             operations,

@@ -1,16 +1,13 @@
 //! The transport of a host without connections: frames are the bodies of HTTP callouts
 //! (docs/owner-protocol.md, Callouts).
 //!
-//! At most three callouts are in flight: one *data* callout with the messages that wait, during
-//! which further messages gather for the next one; one *poll*, which the owner answers when the
-//! session has events; one *bulk* callout with a long entry. A failed data callout or poll ends the
-//! session, as the loss of a connection does, and with it the leases that an answer may have
-//! granted.
+//! At most two callouts are in flight: one *data* callout with the messages that wait, during which
+//! further messages gather for the next one, and one *poll*, which the owner answers when the
+//! session has events. A failed callout ends the session, as the loss of a connection does, and with
+//! it the leases that an answer may have granted.
 
 use std::sync::atomic::Ordering;
 
-use super::background_queue::QueuedStore;
-pub use super::callout_transport::CalloutId;
 use super::connection::ConnectionState;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::callout_envelope::{
@@ -27,12 +24,39 @@ use crate::time_constants::memory_lease;
 /// wait.
 const CALLOUT_TIMEOUT_MS: u64 = 1_000;
 
-/// Timeout of a bulk callout in milliseconds.
-const BULK_TIMEOUT_MS: u64 = 10_000;
-
 /// Time for which entries to be stored wait for a data callout that is sent anyway, in milliseconds:
 /// a callout costs more than the messages in it.
 const MAX_STORE_DELAY_MS: u64 = 2;
+
+/// The identity of a callout, which the host passes back with its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CalloutId(u64);
+
+/// The callouts in flight.
+#[derive(Debug, Default)]
+pub(super) struct CalloutTransport {
+    last_id: u64,
+    /// Number of the last data callout.
+    last_data: u32,
+    data: Option<CalloutId>,
+    poll: Option<CalloutId>,
+    /// Whether the host makes callouts, so that there is no connection.
+    pub(super) is_used: bool,
+    /// Time since which entries or releases wait to be sent.
+    background_since: Option<u64>,
+}
+
+impl CalloutTransport {
+    fn next_id(&mut self) -> CalloutId {
+        self.last_id += 1;
+        CalloutId(self.last_id)
+    }
+
+    /// Forgets the callouts in flight: their answers have no effect.
+    fn forget_callouts(&mut self) {
+        (self.data, self.poll) = (None, None);
+    }
+}
 
 /// A callout that the host has to make: `POST /v2/frames`.
 #[derive(Debug)]
@@ -114,7 +138,6 @@ impl OwnerLink {
         }
         self.take_poll(&mut state)
             .or_else(|| self.take_data_callout(&mut state, shared, now))
-            .or_else(|| self.take_bulk_callout(&mut state, now))
     }
 
     /// Whether a request was queued since the last call, so that a callout may be due.
@@ -129,7 +152,7 @@ impl OwnerLink {
             return false;
         }
         let is_due = state.callout_due(now).is_some_and(|due| due <= now);
-        is_due || state.wants_poll() || state.wants_bulk_callout()
+        is_due || state.wants_poll()
     }
 
     /// Milliseconds until the next call of [`next_callout`](Self::next_callout) if nothing else
@@ -158,12 +181,6 @@ impl OwnerLink {
             callouts.data = None;
         } else if callouts.poll == Some(id) {
             callouts.poll = None;
-        } else if let Some((_, key)) = callouts.bulk.filter(|(bulk, _)| *bulk == id) {
-            callouts.bulk = None;
-            if !matches!(result, CalloutResult::Response { status: 200, .. }) {
-                // the owner may have nothing of it
-                return state.background.push_release(key);
-            }
         } else {
             return;
         }
@@ -242,7 +259,7 @@ impl OwnerLink {
         if state.callout_due(now)? > now {
             return None;
         }
-        let frame = self.take_callout_frame(state, shared, now)?;
+        let frame = self.take_frame(state, shared, now)?;
         state.callouts.background_since = None;
         let number = state.callouts.last_data.checked_add(1)?;
         let role = CalloutRole::Data { number };
@@ -259,28 +276,6 @@ impl OwnerLink {
             body,
             timeout: CALLOUT_TIMEOUT_MS,
         })
-    }
-
-    fn take_bulk_callout(&self, state: &mut LinkState, now: u64) -> Option<OwnerCallout> {
-        while state.wants_bulk_callout() {
-            let mut store = state.take_store(QueuedStore::is_long, now)?;
-            let frame = OutgoingFrame::for_callout();
-            let frame = frame.and_then(|mut frame| store.append_all(&mut frame).then_some(frame));
-            let body =
-                frame.and_then(|frame| self.encode_callout(state, CalloutRole::Bulk, Some(&frame)));
-            let Some(body) = body else {
-                state.background.push_release(store.key);
-                continue;
-            };
-            let id = state.callouts.next_id();
-            state.callouts.bulk = Some((id, store.key));
-            return Some(OwnerCallout {
-                id,
-                body,
-                timeout: BULK_TIMEOUT_MS,
-            });
-        }
-        None
     }
 
     fn encode_callout(
@@ -305,11 +300,6 @@ impl LinkState {
         self.session.is_open() && self.callouts.poll.is_none()
     }
 
-    /// Whether a long entry waits, and none is being sent.
-    fn wants_bulk_callout(&self) -> bool {
-        self.session.is_open() && self.callouts.bulk.is_none() && self.background.has_long_stores()
-    }
-
     /// Time of the next data callout; `None` if nothing waits for it, or one is in flight.
     fn callout_due(&mut self, now: u64) -> Option<u64> {
         if let ConnectionState::Closed { retry_at } = self.connection.state {
@@ -318,14 +308,10 @@ impl LinkState {
         if self.callouts.data.is_some() {
             return None;
         }
-        let has_urgent = self.session.needs_session_request()
-            || self.session.is_open_or_requested() && self.jobs.has_unsent_jobs()
-            || self.session.is_open() && !self.shown_blocks.is_empty();
-        if has_urgent {
+        if self.has_urgent_messages() {
             return Some(now);
         }
-        let has_background = self.background.has_releases() || self.background.has_short_stores();
-        if !self.session.is_open() || !has_background {
+        if !self.has_background_messages() {
             self.callouts.background_since = None;
             return None;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::connection::{ConnectionState, LinkAction, OpenConnection};
 use super::{LinkState, OwnerLink};
-use crate::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYTES};
+use crate::cache::owner_protocol::frame::FrameDecoder;
 use crate::cache::owner_protocol::owner_message::OwnerMessage;
 use crate::cache::owner_protocol::protocol_error::ProtocolError;
 use crate::cache::process::ProcessCacheState;
@@ -58,7 +58,7 @@ impl OwnerLink {
         let mut state = lock_ignoring_poison(&self.state);
         let needs_frame = state.connection.open_connection();
         if needs_frame.is_some_and(|open| open.frame.is_none()) {
-            let frame = self.take_frame(&mut state, shared, MAX_CONNECTION_FRAME_BYTES, now);
+            let frame = self.take_frame(&mut state, shared, now);
             if let Some(open) = state.connection.open_connection() {
                 open.frame = frame;
             }

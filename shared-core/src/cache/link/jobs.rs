@@ -94,13 +94,17 @@ impl OwnerJobTable {
     }
 
     /// Whether a request has to be sent.
-    pub(super) fn has_unsent_jobs(&self) -> bool {
-        !self.unsent.is_empty()
+    pub(super) fn has_unsent_jobs(&self, is_session_open: bool) -> bool {
+        self.next_unsent_position(is_session_open).is_some()
     }
 
     /// Takes the next request that has to be sent; it stays open.
-    pub(super) fn next_unsent_job(&mut self) -> Option<(u32, &mut OpenJob)> {
-        while let Some(id) = self.unsent.pop_front() {
+    pub(super) fn next_unsent_job(
+        &mut self,
+        is_session_open: bool,
+    ) -> Option<(u32, &mut OpenJob)> {
+        while let Some(position) = self.next_unsent_position(is_session_open) {
+            let id = self.unsent.remove(position)?;
             // it may have ended before
             if self.open.contains_key(&id) {
                 return self.open.get_mut(&id).map(|open| (id, open));
@@ -109,23 +113,15 @@ impl OwnerJobTable {
         None
     }
 
-    /// Takes the purges among the requests that have to be sent; they stay open.
-    pub(super) fn take_unsent_purges(&mut self) -> Vec<u32> {
-        let open = &self.open;
+    /// Position of the next request that has to be sent. Purges wait for an open session: the outcome
+    /// of one that was sent to no owner would be unknown.
+    fn next_unsent_position(&self, is_session_open: bool) -> Option<usize> {
         let is_purge = |id: &u32| {
-            let job = open.get(id).map(|open| &open.job);
+            let job = self.open.get(id).map(|open| &open.job);
             matches!(job, Some(OwnerJob::Purge { .. }))
         };
-        let purges = self.unsent.iter().copied().filter(is_purge).collect();
-        self.unsent.retain(|id| !is_purge(id));
-        purges
-    }
-
-    /// Has requests sent first that were [taken](Self::take_unsent_purges).
-    pub(super) fn restore_unsent_jobs(&mut self, ids: Vec<u32>) {
-        for id in ids.into_iter().rev() {
-            self.unsent.push_front(id);
-        }
+        let mut unsent = self.unsent.iter();
+        unsent.position(|id| is_session_open || !is_purge(id))
     }
 
     /// Returns an open request.

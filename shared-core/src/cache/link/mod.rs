@@ -11,23 +11,21 @@
 //! | module            | concern                                                        |
 //! |-------------------|----------------------------------------------------------------|
 //! | `connection`      | the connection: its states, its bytes                          |
-//! | `driving`         | calls by which the host carries the bytes                      |
+//! | `connection_io`   | calls by which the host carries the bytes                      |
 //! | [`callouts`]      | frames as callouts of a host without connections               |
-//! | `callout_transport` | the callouts in flight                                       |
 //! | `session`         | the state of the session                                       |
 //! | `events`          | begin and loss of the session, events, send leases             |
 //! | `requests`        | requests of the exchanges: the trait `OwnerClient`             |
 //! | `jobs`            | requests without a reply, and their timeouts                   |
 //! | `background_queue`| entries to be stored and leases to be released                 |
 //! | `outgoing_store`  | entries as messages that store them                            |
-//! | `sending`         | requests as messages of the next frame                         |
+//! | `request_messages`| requests as messages of the next frame                         |
 //! | `replies`         | the owner's replies to lookups                                 |
 //! | `found_entries`   | entries that the owner has sent                                |
 //! | [`direct_owner`]  | the interface to an owner in this process                      |
 //! | `direct_calls`    | lookups, stores and releases by calls of such an owner         |
 
 mod background_queue;
-mod callout_transport;
 pub mod callouts;
 mod connection;
 mod connection_io;
@@ -51,7 +49,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::background_queue::BackgroundQueue;
-use self::callout_transport::CalloutTransport;
+use self::callouts::CalloutTransport;
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
 use self::direct_owner::DirectSession;

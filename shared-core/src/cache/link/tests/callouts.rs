@@ -386,40 +386,32 @@ fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
 }
 
 #[test]
-fn long_entry_is_a_callout_of_its_own() {
-    let (host, _) = CalloutTestHost::new_in_session();
-    host.store(KEY, 600 << 10);
-    let bulk = host.made_callout();
-    assert_eq!((bulk.role, bulk.session), (CalloutRole::Bulk, SESSION));
-    let chunks = &bulk.messages[1..];
-    assert!(matches!(bulk.messages[0], ProcessMessage::Store(_)));
-    assert!(
-        chunks.len() == 2
-            && chunks
-                .iter()
-                .all(|it| matches!(it, ProcessMessage::Chunk { .. }))
-    );
-    // lookups do not wait for it, another long entry does
-    host.look_up([1; 32], 1);
-    host.store([2; 32], 600 << 10);
-    host.store([3; 32], 100);
-    let data = host.made_callout();
-    assert_eq!(data.role, CalloutRole::Data { number: 2 });
-    assert_eq!(data.messages.len(), 2, "{data:?}");
-    host.answer(bulk.id, &[send_lease(2000, 0)]);
-    assert_eq!(host.made_callout().role, CalloutRole::Bulk);
-}
-
-#[test]
-fn lease_of_a_long_entry_is_released_when_its_callout_fails() {
+fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
     let (mut host, _) = CalloutTestHost::new_in_session();
     host.store(KEY, 600 << 10);
-    let bulk = host.made_callout();
-    host.fail(bulk.id);
-    // the session goes on
     assert!(host.made_callouts().is_empty());
     host.now += 2;
-    assert_eq!(host.made_callout().messages, [ProcessMessage::Release(KEY)]);
+    let first = host.made_callout();
+    assert!(matches!(first.messages[..], [ProcessMessage::Store(_)]));
+    host.look_up([1; 32], 1);
+    host.store([2; 32], 100);
+    host.answer(first.id, &[send_lease(2000, 0)]);
+    let second = host.made_callout();
+    assert!(
+        matches!(
+            second.messages[..],
+            [ProcessMessage::Lookup { .. }, ProcessMessage::Chunk { .. }]
+        ),
+        "{second:?}"
+    );
+    host.answer(second.id, &[send_lease(2000, 0)]);
+    let third = host.made_callout();
+    assert!(matches!(third.messages[..], [ProcessMessage::Chunk { .. }]));
+    host.answer(third.id, &[send_lease(2000, 0)]);
+    assert!(host.made_callouts().is_empty());
+    host.now += 2;
+    let last = host.made_callout();
+    assert!(matches!(last.messages[..], [ProcessMessage::Store(_)]));
 }
 
 #[test]
