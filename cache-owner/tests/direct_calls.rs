@@ -22,7 +22,7 @@ use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{DirectLookup, OwnerClient};
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker};
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::CacheKey;
@@ -176,7 +176,7 @@ impl Process {
         };
         let mut link = OwnerLink::new(OwnerClientName::new(name).unwrap(), limits);
         if let Some(direct) = direct {
-            link = link.attach_direct_owner(direct, &shared);
+            link = link.attach_direct_owner(direct);
         }
         let link = Arc::new(link);
         shared.set_owner_client(link.clone());
@@ -360,22 +360,15 @@ impl Client<'_> {
         match shared.flights.join_flight(key, waiter).unwrap() {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
-                match link.lookup_directly(token, true, false, now()) {
-                    DirectLookup::Found(entry) => {
+                match link.lookup_at_owner(&shared, token, waiter, true, false, now()) {
+                    OwnerLookup::Found(entry) => {
                         if may_send() {
                             check_version(&entry, oldest);
                         }
                         return;
                     }
-                    DirectLookup::Missing(token) => return self.fetch(token),
-                    DirectLookup::Unanswered(token) => {
-                        shared.flights.follow_own_flight(&token, waiter).unwrap();
-                        let sent = link.lookup_at_owner(key, token, true, false, now());
-                        if let Err(token) = sent {
-                            shared.flights.remove_follower(&key, waiter);
-                            return self.fetch(token);
-                        }
-                    }
+                    OwnerLookup::Missing(token) => return self.fetch(token),
+                    OwnerLookup::Pending => {}
                 }
             }
         }

@@ -15,7 +15,7 @@ use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::OwnerClient;
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use sszip_core::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::{CacheKey, CacheNamespace};
@@ -447,15 +447,15 @@ impl SimulatedWorld {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
                 client.source = EntrySource::OwnLookup;
-                let waiter = waiter(name);
-                shared.flights.follow_own_flight(&token, waiter).unwrap();
-                if let Err(token) = link.lookup_at_owner(key, token, coalesces, in_vain, now) {
-                    shared.flights.remove_follower(&key, waiter);
-                    if coalesces {
+                match link.lookup_at_owner(shared, token, waiter(name), coalesces, in_vain, now) {
+                    OwnerLookup::Missing(token) if coalesces => {
                         return self.fetch_from_node(at, of, Some(token));
                     }
-                    shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
-                    return self.fetch_from_node(at, of, None);
+                    OwnerLookup::Missing(token) => {
+                        shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
+                        return self.fetch_from_node(at, of, None);
+                    }
+                    _ => {}
                 }
             }
         }

@@ -16,50 +16,45 @@ use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
-use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
 
 impl OwnerLink {
     /// Makes lookups, stores and releases direct calls of `owner` while the session is one of that
-    /// owner. `shared` is the state of the process whose exchanges use this link.
+    /// owner.
     #[must_use]
-    pub fn attach_direct_owner(
-        self,
-        owner: Arc<dyn DirectOwner>,
-        shared: &Arc<ProcessCacheState>,
-    ) -> Self {
+    pub fn attach_direct_owner(self, owner: Arc<dyn DirectOwner>) -> Self {
         Self {
-            direct: DirectSession::new(owner, shared),
+            direct: DirectSession::new(owner),
             ..self
         }
     }
 
     /// Looks up the key of a flight by a direct call.
+    ///
+    /// # Errors
+    /// Returns the token if only a message can look the key up.
     pub(super) fn lookup_by_call(
         &self,
+        shared: &ProcessCacheState,
         token: FlightLeadership,
         requests_lease: bool,
         now: u64,
-    ) -> DirectLookup {
+    ) -> Result<OwnerLookup, FlightLeadership> {
         let Some((owner, session)) = self.direct.open_session() else {
-            return DirectLookup::Unanswered(token);
-        };
-        let Some(shared) = self.direct.process_state() else {
-            return DirectLookup::Unanswered(token);
+            return Err(token);
         };
         let lease = requests_lease.then_some(LEASE_MS);
         match owner.lookup(session, token.flight_key(), lease) {
             // an event ends the wait for another process, and may come before this reply is handled
-            None | Some(DirectReply::Missing(LeaseReply::Pending)) => {
-                DirectLookup::Unanswered(token)
-            }
+            None | Some(DirectReply::Missing(LeaseReply::Pending)) => Err(token),
             Some(DirectReply::Missing(lease)) => {
                 if lease == LeaseReply::Granted {
                     shared.flights.record_flight_lease(token.flight_key());
                 }
-                DirectLookup::Missing(token)
+                Ok(OwnerLookup::Missing(token))
             }
             Some(DirectReply::Found {
                 generation,
@@ -68,7 +63,7 @@ impl OwnerLink {
                 bytes,
             }) => {
                 let received = ReceivedEntry { bytes, fresh, age };
-                self.share_found_entry(&shared, token, (session, generation), received, now)
+                self.share_found_entry(shared, token, (session, generation), received, now)
             }
         }
     }
@@ -82,24 +77,24 @@ impl OwnerLink {
         (session, generation): (u64, u64),
         received: ReceivedEntry,
         now: u64,
-    ) -> DirectLookup {
+    ) -> Result<OwnerLookup, FlightLeadership> {
         let key = *token.flight_key();
         let entry = decode_received_entry(shared, &self.chains, &key, received, now);
         let Some(entry) = entry else {
-            return DirectLookup::Missing(token);
+            return Ok(OwnerLookup::Missing(token));
         };
         // purges come into effect, and sessions end, on another thread under this lock: a request
         // that follows the flight or finds the entry in the hot tier began before the next purge
         let state = lock_ignoring_poison(&self.state);
         if generation < self.purge_generation() || !self.direct.is_session(session) {
-            return DirectLookup::Unanswered(token);
+            return Err(token);
         }
         insert_received_entry(shared, &key, &entry);
         let outcome = FlightOutcome::Answer(Arc::clone(&entry));
         let followers = shared.flights.finish_flight(token, outcome);
         drop(state);
         shared.wake_waiters(followers);
-        DirectLookup::Found(entry)
+        Ok(OwnerLookup::Found(entry))
     }
 
     /// Stores an entry by a direct call, or releases its lease if it can't be stored. Returns its

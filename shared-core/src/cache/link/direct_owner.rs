@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::owner_protocol::process_message::StoreRequest;
-use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 
 /// An owner in this process that direct calls reach. It may start and stop at any time; calls for a
@@ -50,16 +49,16 @@ pub enum DirectReply {
 /// The owner that direct calls reach, and the session that the link has at it.
 #[derive(Debug, Default)]
 pub(super) struct DirectSession {
-    attached: Option<(Arc<dyn DirectOwner>, Weak<ProcessCacheState>)>,
+    owner: Option<Arc<dyn DirectOwner>>,
     /// Number of the session; 0: direct calls are not possible at present.
     number: AtomicU64,
 }
 
 impl DirectSession {
     /// Creates the record of an owner that is reached by direct calls once a session is open.
-    pub(super) fn new(owner: Arc<dyn DirectOwner>, shared: &Arc<ProcessCacheState>) -> Self {
+    pub(super) fn new(owner: Arc<dyn DirectOwner>) -> Self {
         Self {
-            attached: Some((owner, Arc::downgrade(shared))),
+            owner: Some(owner),
             number: AtomicU64::new(0),
         }
     }
@@ -81,13 +80,8 @@ impl DirectSession {
 
     /// Returns the owner and the number of the session, if direct calls are possible.
     pub(super) fn open_session(&self) -> Option<(&dyn DirectOwner, u64)> {
-        let (owner, _) = self.attached.as_ref()?;
+        let owner = self.owner.as_deref()?;
         let number = self.number.load(Ordering::Acquire);
-        (number != 0).then_some((&**owner, number))
-    }
-
-    /// Returns the state of the process, unless the process ends.
-    pub(super) fn process_state(&self) -> Option<Arc<ProcessCacheState>> {
-        self.attached.as_ref()?.1.upgrade()
+        (number != 0).then_some((owner, number))
     }
 }

@@ -43,7 +43,6 @@ pub(super) enum OwnerJob {
 /// A lookup for a flight.
 #[derive(Debug)]
 pub(super) struct LookupJob {
-    pub(super) key: CacheKey,
     pub(super) token: FlightLeadership,
     /// Whether only one process should fetch the key, so that a lease is requested.
     pub(super) leases: bool,
@@ -156,7 +155,8 @@ impl OwnerJobTable {
         let late = |open: &OpenJob| open.due <= now && !matches!(open.job, OwnerJob::TimedOut(_));
         let (id, open) = self.open.iter_mut().find(|(_, open)| late(open))?;
         let id = *id;
-        if let OwnerJob::Lookup(LookupJob { key, .. }) = open.job {
+        if let OwnerJob::Lookup(lookup) = &open.job {
+            let key = *lookup.token.flight_key();
             if !self.unsent.contains(&id) {
                 return Some(std::mem::replace(&mut open.job, OwnerJob::TimedOut(key)));
             }
@@ -176,7 +176,7 @@ impl OwnerJobTable {
     pub(super) fn mark_missed_event(&mut self, key: &CacheKey) {
         for open in self.open.values_mut() {
             if let OwnerJob::Lookup(lookup) = &mut open.job {
-                lookup.missed_event |= lookup.key == *key;
+                lookup.missed_event |= lookup.token.leads_flight_of(key);
             }
         }
     }

@@ -158,7 +158,7 @@ impl OwnerLink {
             return self.queue_lookup(state, shared, lookup, due);
         }
         let entry = received.and_then(|received| {
-            accept_received_entry(shared, &self.chains, &lookup.key, received, now)
+            accept_received_entry(shared, &self.chains, lookup.token.flight_key(), received, now)
         });
         match entry {
             Some(entry) => {
@@ -191,7 +191,7 @@ impl OwnerLink {
         };
         match lease {
             LeaseReply::Granted => {
-                shared.flights.record_flight_lease(&lookup.key);
+                shared.flights.record_flight_lease(lookup.token.flight_key());
                 self.end_lookup_as_miss(state, shared, lookup);
             }
             LeaseReply::Pending if lookup.missed_event => {
@@ -199,7 +199,7 @@ impl OwnerLink {
                 self.queue_lookup(state, shared, lookup, due);
             }
             LeaseReply::Pending if state.pending.try_reserve(1).is_ok() => {
-                state.pending.insert(lookup.key, lookup);
+                state.pending.insert(*lookup.token.flight_key(), lookup);
             }
             LeaseReply::Pending | LeaseReply::NoLease | LeaseReply::Full => {
                 self.end_lookup_as_miss(state, shared, lookup);

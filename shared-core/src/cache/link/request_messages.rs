@@ -150,7 +150,7 @@ fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {
     let requests_lease = lookup.leases && !lookup.skips_wait;
     ProcessMessage::Lookup {
         id,
-        key: lookup.key,
+        key: *lookup.token.flight_key(),
         lease: requests_lease.then_some(LEASE_MS),
     }
 }

@@ -12,7 +12,7 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
-use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -28,45 +28,36 @@ impl OwnerClient for OwnerLink {
         lock_ignoring_poison(&self.state).accepts_lookups()
     }
 
-    fn lookup_directly(
-        &self,
-        token: FlightLeadership,
-        leases: bool,
-        skips_wait: bool,
-        now: u64,
-    ) -> DirectLookup {
-        self.lookup_by_call(token, leases && !skips_wait, now)
-    }
-
     fn lookup_at_owner(
         &self,
-        key: CacheKey,
+        shared: &ProcessCacheState,
         token: FlightLeadership,
+        waiter: WaitingRequestId,
         leases: bool,
         skips_wait: bool,
         now: u64,
-    ) -> Result<(), FlightLeadership> {
+    ) -> OwnerLookup {
+        let token = match self.lookup_by_call(shared, token, leases && !skips_wait, now) {
+            Ok(result) => return result,
+            Err(token) => token,
+        };
         let mut state = lock_ignoring_poison(&self.state);
-        if !state.accepts_lookups() || state.breaker.is_open(now) {
-            return Err(token);
+        let is_sent = state.accepts_lookups() && !state.breaker.is_open(now);
+        if !is_sent || shared.flights.follow_own_flight(&token, waiter).is_none() {
+            return OwnerLookup::Missing(token);
         }
-        let lookup = LookupJob {
-            key,
+        let lookup = OwnerJob::Lookup(LookupJob {
             token,
             leases,
             skips_wait,
             missed_event: false,
-        };
-        let due = self.lookup_deadline(now);
-        match state.jobs.add_job(OwnerJob::Lookup(lookup), due) {
-            Ok(()) => {
-                state.connection.schedule_tick(due);
-                self.wake_driver();
-                Ok(())
+        });
+        match self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now)) {
+            Err(OwnerJob::Lookup(LookupJob { token, .. })) => {
+                shared.flights.remove_follower(token.flight_key(), waiter);
+                OwnerLookup::Missing(token)
             }
-            Err(OwnerJob::Lookup(lookup)) => Err(lookup.token),
-            // it returns the same job
-            Err(_) => Ok(()),
+            _ => OwnerLookup::Pending,
         }
     }
 
@@ -92,6 +83,7 @@ impl OwnerClient for OwnerLink {
             generation: None,
         };
         self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now))
+            .is_ok()
     }
 
     fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
@@ -178,8 +170,8 @@ impl OwnerClient for OwnerLink {
     fn query_owner_status(&self, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         let due = now.saturating_add(STATUS_TIMEOUT_MS);
-        state.session.is_open()
-            && self.add_awaited_job(&mut state, OwnerJob::Status { waiter }, due)
+        let status = OwnerJob::Status { waiter };
+        state.session.is_open() && self.add_awaited_job(&mut state, status, due).is_ok()
     }
 
     fn claim_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
@@ -208,15 +200,20 @@ impl OwnerLink {
             sent: 0,
         };
         self.add_awaited_job(&mut state, purge, now.saturating_add(patience))
+            .is_ok()
     }
 
-    fn add_awaited_job(&self, state: &mut LinkState, job: OwnerJob, due: u64) -> bool {
-        let is_added = state.jobs.add_job(job, due).is_ok();
-        if is_added {
-            state.connection.schedule_tick(due);
-            self.wake_driver();
-        }
-        is_added
+    /// Queues a request on which a client's request waits; an error returns it.
+    fn add_awaited_job(
+        &self,
+        state: &mut LinkState,
+        job: OwnerJob,
+        due: u64,
+    ) -> Result<(), OwnerJob> {
+        state.jobs.add_job(job, due)?;
+        state.connection.schedule_tick(due);
+        self.wake_driver();
+        Ok(())
     }
 
     /// Queues a lookup once more.

@@ -15,7 +15,7 @@ use crate::cache::owner_protocol::process_message::ProcessMessage;
 use crate::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
@@ -68,11 +68,11 @@ impl LinkTestHost {
     }
 
     fn without_memory() -> Self {
-        Self::new_attached(|link, _| link)
+        Self::new_attached(|link| link)
     }
 
     /// Creates a host without memory, with the link that `attach` returns.
-    fn new_attached(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
+    fn new_attached(attach: impl FnOnce(OwnerLink) -> OwnerLink) -> Self {
         let shared = Arc::<ProcessCacheState>::default();
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
@@ -81,7 +81,7 @@ impl LinkTestHost {
             max_entry: 1 << 20,
         };
         let name = OwnerClientName::new("w-1").unwrap();
-        let link = Arc::new(attach(OwnerLink::new(name, limits), &shared));
+        let link = Arc::new(attach(OwnerLink::new(name, limits)));
         shared.set_owner_client(link.clone());
         Self {
             shared,
@@ -287,46 +287,32 @@ impl LinkTestHost {
 
     /// Looks `KEY` up for a waiter.
     fn look_up_for_waiter(&mut self, waiter: usize, leases: bool) {
-        match self
-            .shared
-            .flights
-            .join_flight(KEY, test_waiter(waiter))
-            .unwrap()
-        {
-            CoalescingRole::Follower => {}
-            CoalescingRole::Leader(token) => {
-                self.shared
-                    .flights
-                    .follow_own_flight(&token, test_waiter(waiter))
-                    .unwrap();
-                if let Err(token) = self
-                    .link()
-                    .lookup_at_owner(KEY, token, leases, false, self.now)
-                {
-                    self.shared.hand_over_flight(token);
-                }
-            }
-        }
+        self.look_up_key(KEY, waiter, leases);
         self.run();
     }
 
     /// Looks keys up at the same time, for waiters with their numbers.
     fn look_up_keys(&mut self, keys: std::ops::Range<u8>) {
         for n in keys {
-            let Some(CoalescingRole::Leader(token)) =
-                self.shared.flights.join_flight([n; 32], test_waiter(300))
-            else {
-                panic!()
-            };
-            self.shared
-                .flights
-                .follow_own_flight(&token, test_waiter(usize::from(n)))
-                .unwrap();
-            self.link()
-                .lookup_at_owner([n; 32], token, true, false, self.now)
-                .unwrap();
+            self.look_up_key([n; 32], usize::from(n), true);
         }
         self.run();
+    }
+
+    /// Looks a key up for a waiter, which leads if the owner is not queried.
+    fn look_up_key(&self, key: CacheKey, waiter: usize, leases: bool) {
+        let (shared, waiter) = (&self.shared, test_waiter(waiter));
+        if let CoalescingRole::Leader(token) = shared.flights.join_flight(key, waiter).unwrap() {
+            let link = self.link();
+            match link.lookup_at_owner(shared, token, waiter, leases, false, self.now) {
+                OwnerLookup::Missing(token) => {
+                    shared.flights.follow_own_flight(&token, waiter).unwrap();
+                    shared.hand_over_flight(token);
+                }
+                OwnerLookup::Pending => {}
+                OwnerLookup::Found(_) => panic!("the owner is in another process"),
+            }
+        }
     }
 
     fn look_up_batch(&mut self, keys: &[CacheKey], waiter: usize) {

@@ -8,13 +8,13 @@
 //! [wakes](super::ProcessCacheState::wake_waiters) the batches that looked up several keys.
 //!
 //! [`Link`]: crate::cache::link::OwnerLink
-//! [`ProcessCacheState`]: super::ProcessCacheState
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::flights::FlightLeadership;
 use super::wake::WaitingRequestId;
+use super::ProcessCacheState;
 use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
@@ -24,17 +24,17 @@ use crate::cache::{CacheKey, CacheNamespace};
 /// The owner's reply to a purge or a status query: an HTTP status and a JSON object.
 pub type OwnerAdminReply = (u16, Vec<u8>);
 
-/// The result of a lookup that does not wait for the owner.
+/// The result of a lookup, as far as it is known without a wait for the owner.
 #[derive(Debug)]
-pub enum DirectLookup {
+pub enum OwnerLookup {
     /// The owner has the entry. The flight has ended, and its followers receive the entry.
     Found(Arc<CacheEntry>),
-    /// The owner has no entry that can be sent: the caller leads the flight. If the owner has granted
-    /// a lease, the flight [has it](super::flights::CoalescedFlights::record_flight_lease).
+    /// The owner has no entry that can be sent, or is not reachable now: the caller leads the flight.
+    /// If the owner has granted a lease, the flight
+    /// [has it](super::flights::CoalescedFlights::record_flight_lease).
     Missing(FlightLeadership),
-    /// The owner can't reply without a wait: call
-    /// [`lookup_at_owner`](OwnerClient::lookup_at_owner).
-    Unanswered(FlightLeadership),
+    /// The owner replies later, and the waiter follows the flight.
+    Pending,
 }
 
 /// The interface through which the exchanges of a process use the owner: lookups, leases, stores
@@ -43,37 +43,24 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
     fn is_owner_reachable(&self) -> bool;
 
-    /// Looks up the key of `token`'s flight at an owner that can reply within this call, because it
-    /// runs in this process. [`lookup_at_owner`](Self::lookup_at_owner) describes the parameters.
+    /// Looks up the key of `token`'s flight at the owner. An owner that runs in this process may
+    /// reply within this call. If it replies later, `waiter` and all other followers of the flight
+    /// are woken: with the entry, or one of them to lead (if `leases`), or all to send requests of
+    /// their own. With `skips_wait` the lookup does not wait for a fetch of another process. `now` is
+    /// in milliseconds of the lookups' clock, here and below.
     ///
     /// An entry that a purge covers must not reach a request that began after the purge came into
     /// effect: no purge comes into effect here between the last comparison of generations and the
     /// end of the flight.
-    fn lookup_directly(
-        &self,
-        token: FlightLeadership,
-        _leases: bool,
-        _skips_wait: bool,
-        _now: u64,
-    ) -> DirectLookup {
-        DirectLookup::Unanswered(token)
-    }
-
-    /// Looks up the entry of one key at the owner, for the flight of `token`. All followers of the
-    /// flight are woken: with the entry, or one of them to lead (if `leases`), or all to send
-    /// requests of their own. With `skips_wait` the lookup does not wait for
-    /// a fetch of another process. `now` is in milliseconds of the lookups' clock, here and below.
-    ///
-    /// # Errors
-    /// Returns the token if the owner is not reachable now.
     fn lookup_at_owner(
         &self,
-        key: CacheKey,
+        shared: &ProcessCacheState,
         token: FlightLeadership,
+        waiter: WaitingRequestId,
         leases: bool,
         skips_wait: bool,
         now: u64,
-    ) -> Result<(), FlightLeadership>;
+    ) -> OwnerLookup;
 
     /// Looks up several keys at the owner for one batch, without a lease. `waiter`
     /// is woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the

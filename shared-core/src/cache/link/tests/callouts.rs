@@ -18,7 +18,7 @@ use crate::cache::owner_protocol::owner_message::{
 };
 use crate::cache::owner_protocol::process_message::ProcessMessage;
 use crate::cache::process::flights::{CoalescingRole, FlightFollowerWakeup, FlightOutcome};
-use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::wake::WokenRequestQueue;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
@@ -132,13 +132,9 @@ impl CalloutTestHost {
         else {
             panic!("the key is in flight");
         };
-        self.shared
-            .flights
-            .follow_own_flight(&token, waiter)
-            .unwrap();
-        if let Err(token) = self.link.lookup_at_owner(key, token, true, false, self.now) {
-            self.shared.hand_over_flight(token);
-        }
+        let link = &self.link;
+        let lookup = link.lookup_at_owner(&self.shared, token, waiter, true, false, self.now);
+        assert!(matches!(lookup, OwnerLookup::Pending));
     }
 
     /// Whether a waiter was woken, and has a response; one that was woken to lead ends the flight.
