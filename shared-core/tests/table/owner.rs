@@ -224,7 +224,7 @@ impl OwnerClient for InProcessOwner {
         shared.flights.follow_own_flight(&token, waiter).unwrap();
         match self.send_query(OwnerQuery::Lookup(key, token, leases, now)) {
             Err(OwnerQuery::Lookup(_, token, ..)) => {
-                shared.flights.remove_follower(&key, waiter);
+                drop(shared.flights.remove_follower(&key, waiter));
                 OwnerLookup::Missing(token)
             }
             _ => OwnerLookup::Pending,

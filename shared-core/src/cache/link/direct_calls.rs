@@ -91,9 +91,10 @@ impl OwnerLink {
         }
         insert_received_entry(shared, &key, &entry);
         let outcome = FlightOutcome::Answer(Arc::clone(&entry));
-        let followers = shared.flights.finish_flight(token, outcome);
+        let change = shared.flights.finish_flight(token, outcome);
         drop(state);
-        shared.wake_waiters(followers);
+        // a flight with a response leaves no lease
+        shared.wake_flight_waiters(change);
         Ok(OwnerLookup::Found(entry))
     }
 

@@ -163,7 +163,7 @@ impl OwnerLink {
         match entry {
             Some(entry) => {
                 let answer = FlightOutcome::Answer(entry);
-                shared.wake_waiters(shared.flights.finish_flight(lookup.token, answer));
+                shared.wake_flight_waiters(shared.flights.finish_flight(lookup.token, answer));
             }
             None => self.end_lookup_as_miss(state, shared, lookup),
         }

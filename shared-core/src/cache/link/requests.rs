@@ -54,7 +54,7 @@ impl OwnerClient for OwnerLink {
         });
         match self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now)) {
             Err(OwnerJob::Lookup(LookupJob { token, .. })) => {
-                shared.flights.remove_follower(token.flight_key(), waiter);
+                drop(shared.flights.remove_follower(token.flight_key(), waiter));
                 OwnerLookup::Missing(token)
             }
             _ => OwnerLookup::Pending,
@@ -230,8 +230,8 @@ impl OwnerLink {
         }
     }
 
-    /// Ends a lookup without an entry: the node is queried. Leases that no request needs any
-    /// more are released.
+    /// Ends a lookup without an entry: the node is queried. A lease that no request needs any more
+    /// is released.
     pub(super) fn end_lookup_as_miss(
         &self,
         state: &mut LinkState,
@@ -239,14 +239,11 @@ impl OwnerLink {
         lookup: LookupJob,
     ) {
         let flights = &shared.flights;
-        if lookup.leases {
-            shared.wake_waiters(flights.hand_over_leadership(lookup.token));
-            shared.wake_waiters(flights.take_released_batches());
-        } else {
-            let outcome = FlightOutcome::NotShareable;
-            shared.wake_waiters(flights.finish_flight(lookup.token, outcome));
-        }
-        for key in flights.take_returnable_leases() {
+        let change = match lookup.leases {
+            true => flights.hand_over_leadership(lookup.token),
+            false => flights.finish_flight(lookup.token, FlightOutcome::NotShareable),
+        };
+        if let Some(key) = shared.wake_flight_waiters(change) {
             state.background.push_release(key);
         }
     }
