@@ -145,26 +145,17 @@ impl OwnerLink {
         self.is_driver_woken.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether [`next_callout`](Self::next_callout) may have a callout at `now`.
-    pub fn has_callouts(&self, now: u64) -> bool {
-        let state = &mut *lock_ignoring_poison(&self.state);
-        if !state.callouts.is_used {
-            return false;
-        }
-        let is_due = state.callout_due(now).is_some_and(|due| due <= now);
-        is_due || state.wants_poll()
-    }
-
     /// Milliseconds until the next call of [`next_callout`](Self::next_callout) if nothing else
-    /// happens. `None` if there is no such time.
+    /// happens; 0: it may have a callout. `None` if there is no such time.
     pub fn ms_until_next_callout(&self, now: u64) -> Option<u64> {
         let state = &mut *lock_ignoring_poison(&self.state);
         if !state.callouts.is_used {
             return None;
         }
-        let due = [state.callout_due(now), state.jobs.next_due()];
+        let poll_due = state.wants_poll().then_some(now);
+        let due = [poll_due, state.callout_due(now), state.jobs.next_due()];
         let due = due.into_iter().flatten().min()?;
-        Some(due.saturating_sub(now).max(1))
+        Some(due.saturating_sub(now))
     }
 
     /// Handles the result of a callout.
