@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use super::jobs::OwnerJob;
 use super::owner_health::OwnerReachability;
 use super::session::{SessionLoss, SessionStage, SessionState};
-use super::{purge, LinkState, OwnerLink, MAX_PURGE_SENDS};
+use super::{purge, LinkState, OwnerAdminReply, OwnerLink, MAX_PURGE_SENDS};
 use crate::cache::chain::ChainState;
 use crate::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason, SessionEvent};
 use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -274,13 +275,20 @@ impl OwnerLink {
                 ..
             } => {
                 if sent == 0 {
-                    state
-                        .unclaimed
-                        .insert_admin_reply(waiter, purge::unreachable_reply());
+                    state.insert_admin_reply(waiter, purge::unreachable_reply());
                 }
                 shared.wake_waiters([waiter]);
             }
             OwnerJob::Purge { .. } | OwnerJob::TimedOut(_) => {}
+        }
+    }
+}
+
+impl LinkState {
+    /// Inserts the reply to a purge or a status query; drops it if memory is refused.
+    pub(super) fn insert_admin_reply(&mut self, waiter: WaitingRequestId, reply: OwnerAdminReply) {
+        if self.admin_replies.try_reserve(1).is_ok() {
+            self.admin_replies.insert(waiter, reply);
         }
     }
 }

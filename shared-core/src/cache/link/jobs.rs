@@ -1,16 +1,20 @@
 //! Requests to the owner on which a client's request waits, until the owner replies or they time
 //! out.
 
-use crate::hash_keys::HashMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::unclaimed_replies::KeyedEntries;
+use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::FlightLeadership;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::CacheKey;
+use crate::hash_keys::HashMap;
 
 /// Maximum number of open requests. Further requests fail at once.
 const MAX_OPEN_JOBS: usize = 1_000;
+
+/// Entries with their keys.
+pub(super) type KeyedEntries = Vec<(CacheKey, Arc<CacheEntry>)>;
 
 /// A request to the owner on which a client's request waits.
 #[derive(Debug)]

@@ -41,7 +41,6 @@ mod replies;
 mod request_messages;
 mod requests;
 mod session;
-mod unclaimed_replies;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,7 +52,7 @@ use self::callouts::CalloutTransport;
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
 use self::direct_owner::DirectSession;
-use self::jobs::{LookupJob, OwnerJobTable, PartialReply};
+use self::jobs::{KeyedEntries, LookupJob, OwnerJobTable, PartialReply};
 use self::outgoing_store::OutgoingStore;
 use self::owner_health::OwnerHealth;
 pub use self::owner_health::OwnerHealthChange;
@@ -61,7 +60,6 @@ pub use self::purge::{
     problem_document, purge_request_body as purge_request, OwnerAdminReply, PurgeQueryError,
 };
 use self::session::{SessionState, SilentOwnerBreaker};
-use self::unclaimed_replies::UnclaimedOwnerReplies;
 use super::chain::{NamespaceChains, ShownBlock};
 use super::owner_protocol::body_assembler::BodyAssembler;
 use super::owner_protocol::client_name::OwnerClientName;
@@ -144,7 +142,11 @@ struct LinkState {
     store_in_parts: Option<OutgoingStore>,
     /// Long replies that are being received.
     partial_replies: BodyAssembler<PartialReply>,
-    unclaimed: UnclaimedOwnerReplies,
+    /// Replies to purges and status queries that their waiters have not claimed.
+    admin_replies: HashMap<WaitingRequestId, OwnerAdminReply>,
+    /// Entries of batches that their waiters have not claimed, with the purge generation when they
+    /// were received.
+    batch_entries: HashMap<WaitingRequestId, (KeyedEntries, u64)>,
     breaker: SilentOwnerBreaker,
     /// Health of the owner, as reported to the host.
     health: OwnerHealth,
@@ -168,7 +170,8 @@ impl OwnerLink {
                 background: BackgroundQueue::default(),
                 store_in_parts: None,
                 partial_replies: BodyAssembler::new(max_body),
-                unclaimed: UnclaimedOwnerReplies::default(),
+                admin_replies: HashMap::default(),
+                batch_entries: HashMap::default(),
                 breaker: SilentOwnerBreaker::default(),
                 health: OwnerHealth::default(),
             }),
@@ -232,14 +235,6 @@ impl OwnerLink {
                 waker.wake(*id);
             }
         }
-    }
-
-    /// Removes a waiter of [`queue_purge`](Self::queue_purge) that no longer waits and must not be
-    /// woken.
-    pub fn forget_waiter(&self, gone: WaitingRequestId) {
-        let mut state = lock_ignoring_poison(&self.state);
-        state.unclaimed.take_admin_reply(gone);
-        state.jobs.forget_waiter(gone);
     }
 }
 

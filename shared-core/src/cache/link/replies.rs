@@ -134,7 +134,7 @@ impl OwnerLink {
                 };
                 if let Some(waiter) = waiter {
                     if let Some(body) = body {
-                        state.unclaimed.insert_admin_reply(waiter, (status, body));
+                        state.insert_admin_reply(waiter, (status, body));
                     }
                     shared.wake_waiters([waiter]);
                 }
@@ -251,10 +251,8 @@ impl OwnerLink {
             ..
         }) = open.map(|open| open.job)
         {
-            if let Some(generation) = generation {
-                state
-                    .unclaimed
-                    .insert_found_entries(waiter, entries, generation);
+            if let (Some(generation), Ok(())) = (generation, state.batch_entries.try_reserve(1)) {
+                state.batch_entries.insert(waiter, (entries, generation));
             }
             shared.wake_waiters([waiter]);
         }

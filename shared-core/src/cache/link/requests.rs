@@ -88,13 +88,14 @@ impl OwnerClient for OwnerLink {
 
     fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.state);
-        let found = state
-            .unclaimed
-            .take_found_entries(waiter, self.purge_generation());
-        found.unwrap_or_else(|| {
-            state.jobs.forget_waiter(waiter);
-            Vec::new()
-        })
+        match state.batch_entries.remove(&waiter) {
+            Some((entries, generation)) if generation == self.purge_generation() => entries,
+            Some(_) => Vec::new(),
+            None => {
+                state.jobs.forget_waiter(waiter);
+                Vec::new()
+            }
+        }
     }
 
     fn store_at_owner(
@@ -176,7 +177,7 @@ impl OwnerClient for OwnerLink {
 
     fn claim_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
         let mut state = lock_ignoring_poison(&self.state);
-        let reply = state.unclaimed.take_admin_reply(waiter);
+        let reply = state.admin_replies.remove(&waiter);
         if reply.is_none() {
             state.jobs.forget_waiter(waiter);
         }

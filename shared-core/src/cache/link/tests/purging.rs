@@ -67,7 +67,7 @@ fn purge_is_sent_when_the_session_is_open() {
 fn purge_is_sent_although_its_client_has_gone() {
     let mut host = LinkTestHost::new();
     send_purge(&mut host, WAITER);
-    host.link().forget_waiter(test_waiter(WAITER));
+    assert_eq!(claim_status(&host), None);
     host.open_session(0, 5000);
     let id = host.take_id();
     host.send(done(id));
