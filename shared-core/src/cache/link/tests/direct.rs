@@ -89,7 +89,7 @@ fn host_and_owner() -> (LinkTestHost, Arc<ScriptedOwner>) {
     let owner = Arc::<ScriptedOwner>::default();
     let direct = Arc::clone(&owner);
     let host = LinkTestHost::new_attached(|link| link.attach_direct_owner(direct));
-    host.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+    host.start_hot_tier();
     (host, owner)
 }
 
@@ -145,14 +145,7 @@ fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
 fn entry_found_before_a_purge_is_not_shared_after_it() {
     for purged in [None, Some(KEY), Some([8; 32])] {
         let (mut host, owner) = connected_host_and_owner();
-        let event = OwnerMessage::Event {
-            number: 1,
-            event: SessionEvent::Purge {
-                generation: 1,
-                key: purged,
-            },
-        };
-        let bytes = host.frame_of(&[event]);
+        let bytes = host.frame_of(&[purge_event(1, 1, purged)]);
         let (link, shared, now) = (Arc::clone(&host.link), Arc::clone(&host.shared), host.now);
         *owner.meanwhile.lock().unwrap() = Some(Box::new(move || {
             assert!(link.pass_read_buffer(|room| room[..bytes.len()].copy_from_slice(&bytes)));
@@ -172,11 +165,7 @@ fn entry_found_before_a_purge_is_not_shared_after_it() {
         };
         assert_eq!(*applied, expected);
         // an entry that the purge does not cover is found by the message
-        host.send(OwnerMessage::Found {
-            id: request_id(lookup).unwrap(),
-            generation: 1,
-            entry: found_entry(&entry()),
-        });
+        host.send(found_under(request_id(lookup).unwrap(), 1, &entry()));
         assert!(host.is_hot(KEY));
     }
 }
@@ -293,12 +282,7 @@ fn direct_calls_begin_with_the_first_send_lease_and_end_with_the_session() {
         host.run();
         assert_eq!(calls(&host, key), []);
         host.last_event = 0;
-        let welcome = OwnerMessage::Welcome {
-            session,
-            generation: 0,
-            event: 0,
-        };
-        host.send(welcome);
+        host.send(welcome(session, 0));
         // the states of the chains may follow
         assert_eq!(calls(&host, key + 1), []);
         host.send_lease(5_000);
