@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::jobs::OwnerJob;
-use super::owner_health::OwnerReachability;
+use super::owner_health::OwnerOutage;
 use super::session::{SessionLoss, SessionStage, SessionState};
 use super::{purge, LinkState, OwnerAdminReply, OwnerLink, MAX_PURGE_SENDS};
 use crate::cache::chain::ChainState;
@@ -76,7 +76,7 @@ impl OwnerLink {
             }
             OwnerMessage::Refused(reason) => {
                 if reason == RefusalReason::ClockDiffers {
-                    state.session.unusable = Some(OwnerReachability::OtherClock);
+                    state.session.unusable = Some(OwnerOutage::OtherClock);
                 }
                 Err(SessionLoss)
             }

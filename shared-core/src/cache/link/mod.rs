@@ -55,7 +55,7 @@ use self::direct_owner::DirectSession;
 use self::jobs::{KeyedEntries, LookupJob, OwnerJobTable, PartialReply};
 use self::outgoing_store::OutgoingStore;
 use self::owner_health::OwnerHealth;
-pub use self::owner_health::OwnerHealthChange;
+pub use self::owner_health::{OwnerHealthChange, OwnerOutage};
 pub use self::purge::{
     problem_document, purge_request_body as purge_request, OwnerAdminReply, PurgeQueryError,
 };
@@ -224,8 +224,8 @@ impl OwnerLink {
     /// [`tick`](Self::tick).
     pub fn take_owner_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
-        let reachability = state.session.reachability();
-        state.health.record_owner_reachability(reachability, now)
+        let outage = state.session.outage();
+        state.health.record_owner_state(outage, now)
     }
 
     /// Wakes the driver, which has a new request to send.

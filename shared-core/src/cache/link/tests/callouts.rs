@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cache::link::callouts::{CalloutId, CalloutResult};
-use crate::cache::link::OwnerHealthChange;
+use crate::cache::link::{OwnerHealthChange, OwnerOutage};
 use crate::cache::owner_protocol::callout_envelope::{
     encode_callout_answer, CalloutEnvelope, CalloutRole,
 };
@@ -260,7 +260,8 @@ fn owner_without_these_callouts_is_reported() {
         host.now += 20;
         let change = host.link.take_owner_health_change(host.now);
         if change.is_some() {
-            assert_eq!(change, Some(OwnerHealthChange::Replaced));
+            let replaced = OwnerHealthChange::Down(OwnerOutage::OtherVersion);
+            assert_eq!(change, Some(replaced));
             return;
         }
     }

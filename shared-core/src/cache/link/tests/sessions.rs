@@ -1,7 +1,7 @@
 //! Tests of the begin and the end of sessions, send leases, and the order of events.
 
 use super::*;
-use crate::cache::link::OwnerHealthChange;
+use crate::cache::link::{OwnerHealthChange, OwnerOutage};
 use crate::cache::owner_protocol::owner_message::RefusalReason;
 use crate::cache::owner_protocol::process_message::SessionRequest;
 
@@ -245,7 +245,8 @@ fn bytes_of_another_protocol_or_version_close_the_connection_and_are_reported() 
             host.pass(RETRY);
         }
         let change = host.link().take_owner_health_change(host.now + 3_000);
-        assert_eq!(change, Some(OwnerHealthChange::Replaced));
+        let replaced = OwnerHealthChange::Down(OwnerOutage::OtherVersion);
+        assert_eq!(change, Some(replaced));
         host.open_session(0, 5000);
         let change = host.link().take_owner_health_change(host.now);
         assert_eq!(change, Some(OwnerHealthChange::Up));
@@ -255,8 +256,8 @@ fn bytes_of_another_protocol_or_version_close_the_connection_and_are_reported() 
 #[test]
 fn refusals_close_the_connection_and_other_clocks_are_reported() {
     let changes = [
-        (RefusalReason::ClockDiffers, OwnerHealthChange::OtherClock),
-        (RefusalReason::TooManyProcesses, OwnerHealthChange::Down),
+        (RefusalReason::ClockDiffers, OwnerOutage::OtherClock),
+        (RefusalReason::TooManyProcesses, OwnerOutage::Silent),
     ];
     for (reason, expected) in changes {
         let mut host = LinkTestHost::new();
@@ -265,7 +266,7 @@ fn refusals_close_the_connection_and_other_clocks_are_reported() {
         assert!(!host.is_open);
         assert_eq!(host.link().take_owner_health_change(host.now), None);
         let change = host.link().take_owner_health_change(host.now + 3_000);
-        assert_eq!(change, Some(expected));
+        assert_eq!(change, Some(OwnerHealthChange::Down(expected)));
     }
 }
 
