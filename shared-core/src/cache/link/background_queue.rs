@@ -46,36 +46,24 @@ impl QueuedStore {
 }
 
 /// The queue of entries to be stored and leases to be released.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BackgroundQueue {
-    /// Maximum number of bytes of entries.
-    max_bytes: u64,
+    /// Memory that the entries took when they were queued.
     bytes: u64,
     stores: VecDeque<QueuedStore>,
     /// Releases are sent first, because other processes may wait for them.
     releases: VecDeque<CacheKey>,
 }
 
-impl Default for BackgroundQueue {
-    fn default() -> Self {
-        Self {
-            max_bytes: MAX_BYTES,
-            bytes: 0,
-            stores: VecDeque::new(),
-            releases: VecDeque::new(),
-        }
-    }
-}
-
 impl BackgroundQueue {
     /// Queues an entry. Entries for which there is no room leave their leases to be released.
     pub(super) fn push_store(&mut self, store: QueuedStore) {
-        if store.weight > self.max_bytes || self.stores.try_reserve(1).is_err() {
+        if store.weight > MAX_BYTES || self.stores.try_reserve(1).is_err() {
             return self.push_release(store.key);
         }
         self.bytes += store.weight;
         self.stores.push_back(store);
-        while self.stores.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
+        while self.stores.len() > MAX_ENTRIES || self.bytes > MAX_BYTES {
             match self.pop_store() {
                 Some(oldest) => self.push_release(oldest.key),
                 None => break,
@@ -109,9 +97,7 @@ impl BackgroundQueue {
 
     /// Drops everything.
     pub(super) fn clear(&mut self) {
-        self.stores.clear();
-        self.releases.clear();
-        self.bytes = 0;
+        *self = Self::default();
     }
 }
 

@@ -197,28 +197,3 @@ impl OwnerJobTable {
         });
     }
 }
-
-/// A reply with a body, without the body.
-#[derive(Debug)]
-pub(super) enum PartialReply {
-    /// An entry.
-    Found {
-        id: u32,
-        generation: u64,
-        /// Key of an entry of a batch lookup.
-        key: Option<CacheKey>,
-        fresh: u64,
-        age: u64,
-    },
-    /// The result of a purge or a status query.
-    Admin { id: u32, status: u16 },
-}
-
-impl PartialReply {
-    /// Number of the request.
-    pub(super) fn id(&self) -> u32 {
-        match self {
-            Self::Found { id, .. } | Self::Admin { id, .. } => *id,
-        }
-    }
-}

@@ -52,7 +52,7 @@ use self::callouts::CalloutTransport;
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
 use self::direct_owner::DirectSession;
-use self::jobs::{KeyedEntries, LookupJob, OwnerJobTable, PartialReply};
+use self::jobs::{KeyedEntries, LookupJob, OwnerJobTable};
 use self::outgoing_store::OutgoingStore;
 use self::owner_health::OwnerHealth;
 pub use self::owner_health::{OwnerHealthChange, OwnerOutage};
@@ -63,6 +63,7 @@ use self::session::{SessionState, SilentOwnerBreaker};
 use super::chain::{NamespaceChains, ShownBlock};
 use super::owner_protocol::body_assembler::BodyAssembler;
 use super::owner_protocol::client_name::OwnerClientName;
+use super::owner_protocol::owner_message::OwnerMessage;
 use super::process::wake::{EventLoopWaker, WaitingRequestId};
 use super::{CacheKey, CacheNamespace};
 use crate::hash_keys::HashMap;
@@ -140,8 +141,8 @@ struct LinkState {
     background: BackgroundQueue,
     /// A long entry that is being sent.
     store_in_parts: Option<OutgoingStore>,
-    /// Long replies that are being received.
-    partial_replies: BodyAssembler<PartialReply>,
+    /// Long replies that are being received, without their bodies.
+    partial_replies: BodyAssembler<OwnerMessage>,
     /// Replies to purges and status queries that their waiters have not claimed.
     admin_replies: HashMap<WaitingRequestId, OwnerAdminReply>,
     /// Entries of batches that their waiters have not claimed, with the purge generation when they
