@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // the C ABI
 
-use std::ffi::{c_void, CStr};
+use std::ffi::c_void;
 use std::slice;
 
 use sszip_core::cache::link::direct_owner::{DirectOwner, DirectReply};
@@ -12,6 +12,7 @@ use sszip_core::cache::owner_protocol::owner_message::LeaseReply;
 use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::CacheKey;
 
+use super::owner_library::find_library_function;
 use crate::clock::monotonic_ms;
 
 /// An entry that a lookup has found, in the layout of the C struct `sszip_owner_entry`.
@@ -40,42 +41,29 @@ pub struct OwnerStoreParts {
 /// The C function type `sszip_owner_found`.
 type OwnerFound = Option<unsafe extern "C" fn(context: *mut c_void, entry: *const FoundOwnerEntry)>;
 
-type LookupFunction =
-    unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32;
-type StoreFunction = unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool;
-type ReleaseFunction = unsafe extern "C" fn(u64, *const u8) -> bool;
-
 /// The functions of the owner's library for direct calls.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectOwnerFunctions {
-    lookup: LookupFunction,
-    store: StoreFunction,
-    release: ReleaseFunction,
+    lookup: unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32,
+    store: unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool,
+    release: unsafe extern "C" fn(u64, *const u8) -> bool,
 }
 
 impl DirectOwnerFunctions {
     /// Finds the functions in the library.
     ///
     /// # Errors
-    /// The error of `find`.
+    /// A function does not exist.
     ///
     /// # Safety
-    /// `find` returns the functions of a library with the ABI version of the header, which stays
-    /// loaded.
-    pub unsafe fn find_functions(
-        find: impl Fn(&CStr) -> Result<*mut c_void, String>,
-    ) -> Result<Self, String> {
-        let (lookup, store, release) = (
-            find(c"sszip_owner_direct_lookup")?,
-            find(c"sszip_owner_direct_store")?,
-            find(c"sszip_owner_direct_release")?,
-        );
+    /// The library has the ABI version of the header, and stays loaded.
+    pub unsafe fn find_functions(library: *mut c_void) -> Result<Self, String> {
         // SAFETY: the functions have the header's types.
         unsafe {
             Ok(Self {
-                lookup: std::mem::transmute::<*mut c_void, LookupFunction>(lookup),
-                store: std::mem::transmute::<*mut c_void, StoreFunction>(store),
-                release: std::mem::transmute::<*mut c_void, ReleaseFunction>(release),
+                lookup: find_library_function(library, c"sszip_owner_direct_lookup")?,
+                store: find_library_function(library, c"sszip_owner_direct_store")?,
+                release: find_library_function(library, c"sszip_owner_direct_release")?,
             })
         }
     }
