@@ -275,7 +275,9 @@ impl OwnerLink {
                 ..
             } => {
                 if sent == 0 {
-                    state.insert_admin_reply(waiter, purge::unreachable_reply());
+                    let absent =
+                        "nothing was purged: the cache's owner does not respond; repeat the request";
+                    state.insert_admin_reply(waiter, purge::problem_reply(503, absent));
                 }
                 shared.wake_waiters([waiter]);
             }

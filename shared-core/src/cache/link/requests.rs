@@ -165,7 +165,13 @@ impl OwnerClient for OwnerLink {
         waiter: WaitingRequestId,
         now: u64,
     ) -> Option<OwnerAdminReply> {
-        purge::send_purge_from_query(query, own, |body| self.queue_purge(body, waiter, now))
+        let body = match purge::purge_request_body(query, own) {
+            Ok(body) => body,
+            Err(bad) => return Some(purge::problem_reply(400, &bad.to_string())),
+        };
+        let short = "nothing was purged: memory is short; repeat the request";
+        let is_queued = self.queue_purge(body, waiter, now);
+        (!is_queued).then(|| purge::problem_reply(503, short))
     }
 
     fn query_owner_status(&self, waiter: WaitingRequestId, now: u64) -> bool {
