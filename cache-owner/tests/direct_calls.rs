@@ -176,7 +176,7 @@ impl Process {
         };
         let mut link = OwnerLink::new(OwnerClientName::new(name).unwrap(), limits);
         if let Some(direct) = direct {
-            link = link.attach_direct_owner(direct);
+            link = link.attach_direct_owner(direct, &shared);
         }
         let link = Arc::new(link);
         shared.set_owner_client(link.clone());
@@ -360,7 +360,7 @@ impl Client<'_> {
         match shared.flights.join_flight(key, waiter).unwrap() {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
-                match link.lookup_at_owner(&shared, token, waiter, true, false, now()) {
+                match link.lookup_at_owner(&shared.flights, token, waiter, true, false, now()) {
                     OwnerLookup::Found(entry) => {
                         if may_send() {
                             check_version(&entry, oldest);

@@ -447,7 +447,8 @@ impl SimulatedWorld {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
                 client.source = EntrySource::OwnLookup;
-                match link.lookup_at_owner(shared, token, waiter(name), coalesces, in_vain, now) {
+                let (flights, waiter) = (&shared.flights, waiter(name));
+                match link.lookup_at_owner(flights, token, waiter, coalesces, in_vain, now) {
                     OwnerLookup::Missing(token) if coalesces => {
                         return self.fetch_from_node(at, of, Some(token));
                     }

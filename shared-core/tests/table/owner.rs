@@ -12,7 +12,7 @@ use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::wire::{decode_cache_entry, EncodedEntry};
 use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::freshness::FinalityUpgrade;
-use sszip_core::cache::process::flights::{FlightLeadership, FlightOutcome};
+use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use sszip_core::cache::process::owner_client::{OwnerAdminReply, OwnerClient, OwnerLookup};
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::process::ProcessCacheState;
@@ -27,7 +27,8 @@ pub struct InProcessOwner {
     stored: Mutex<HashMap<CacheKey, StoredEntry>>,
     purge_generation: AtomicU64,
     followed_chains: NamespaceChains,
-    replies: OwnerReplies,
+    /// The process, if lookups are answered within the call.
+    direct: Option<Weak<ProcessCacheState>>,
 }
 
 /// The entries that a lookup of several keys found.
@@ -61,13 +62,14 @@ pub struct OwnerThread {
 impl OwnerThread {
     pub fn start(shared: &Arc<ProcessCacheState>, replies: OwnerReplies) -> Self {
         let (questions, receiver) = channel();
+        let is_direct = replies == OwnerReplies::Direct;
         let owned = Arc::new(InProcessOwner {
             questions: Mutex::new(Some(questions)),
             found: Mutex::default(),
             stored: Mutex::default(),
             purge_generation: AtomicU64::new(1),
             followed_chains: NamespaceChains::default(),
-            replies,
+            direct: is_direct.then(|| Arc::downgrade(shared)),
         });
         shared.set_owner_client(owned.clone());
         let (owner, shared) = (Arc::clone(&owned), Arc::downgrade(shared));
@@ -199,7 +201,7 @@ impl OwnerClient for InProcessOwner {
 
     fn lookup_at_owner(
         &self,
-        shared: &ProcessCacheState,
+        flights: &CoalescedFlights,
         token: FlightLeadership,
         waiter: WaitingRequestId,
         leases: bool,
@@ -207,11 +209,11 @@ impl OwnerClient for InProcessOwner {
         now: u64,
     ) -> OwnerLookup {
         let key = *token.flight_key();
-        if self.replies == OwnerReplies::Direct {
+        if let Some(shared) = self.direct.as_ref().and_then(Weak::upgrade) {
             // purges come into effect under this lock
             let stored = self.stored.lock().unwrap();
             if let Some(entry) = find(&stored, &key, now) {
-                insert_into_hot_tier(shared, key, &entry);
+                insert_into_hot_tier(&shared, key, &entry);
                 let outcome = FlightOutcome::Answer(Arc::clone(&entry));
                 shared.finish_flight_and_wake(token, outcome);
                 return OwnerLookup::Found(entry);
@@ -221,10 +223,10 @@ impl OwnerClient for InProcessOwner {
                 return OwnerLookup::Missing(token);
             }
         }
-        shared.flights.follow_own_flight(&token, waiter).unwrap();
+        flights.follow_own_flight(&token, waiter).unwrap();
         match self.send_query(OwnerQuery::Lookup(key, token, leases, now)) {
             Err(OwnerQuery::Lookup(_, token, ..)) => {
-                drop(shared.flights.remove_follower(&key, waiter));
+                drop(flights.remove_follower(&key, waiter));
                 OwnerLookup::Missing(token)
             }
             _ => OwnerLookup::Pending,

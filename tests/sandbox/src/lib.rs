@@ -187,7 +187,7 @@ fn check_owner_callouts() -> Option<bool> {
         let Some(CoalescingRole::Leader(token)) = shared.flights.join_flight(key, waiter) else {
             return None;
         };
-        match link.lookup_at_owner(&shared, token, waiter, true, false, now) {
+        match link.lookup_at_owner(&shared.flights, token, waiter, true, false, now) {
             OwnerLookup::Pending => link.next_callout(&shared, now),
             _ => None,
         }

@@ -12,7 +12,6 @@ use sszip_core::cache::owner_protocol::owner_message::LeaseReply;
 use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::CacheKey;
 
-use super::owner_library::find_library_function;
 use crate::clock::monotonic_ms;
 
 /// An entry that a lookup has found, in the layout of the C struct `sszip_owner_entry`.
@@ -44,29 +43,9 @@ type OwnerFound = Option<unsafe extern "C" fn(context: *mut c_void, entry: *cons
 /// The functions of the owner's library for direct calls.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectOwnerFunctions {
-    lookup: unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32,
-    store: unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool,
-    release: unsafe extern "C" fn(u64, *const u8) -> bool,
-}
-
-impl DirectOwnerFunctions {
-    /// Finds the functions in the library.
-    ///
-    /// # Errors
-    /// A function does not exist.
-    ///
-    /// # Safety
-    /// The library has the ABI version of the header, and stays loaded.
-    pub unsafe fn find_functions(library: *mut c_void) -> Result<Self, String> {
-        // SAFETY: the functions have the header's types.
-        unsafe {
-            Ok(Self {
-                lookup: find_library_function(library, c"sszip_owner_direct_lookup")?,
-                store: find_library_function(library, c"sszip_owner_direct_store")?,
-                release: find_library_function(library, c"sszip_owner_direct_release")?,
-            })
-        }
-    }
+    pub(super) lookup: unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32,
+    pub(super) store: unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool,
+    pub(super) release: unsafe extern "C" fn(u64, *const u8) -> bool,
 }
 
 impl DirectOwner for DirectOwnerFunctions {

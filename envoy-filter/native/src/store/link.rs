@@ -48,7 +48,7 @@ pub fn start_owner_link(
     let mut link = OwnerLink::link_for_process(MAX_ENTRY_BYTES)
         .attach_driver_waker(Arc::clone(&waker) as Arc<dyn EventLoopWaker>, 0);
     if let Some(direct) = direct {
-        link = link.attach_direct_owner(Arc::new(direct));
+        link = link.attach_direct_owner(Arc::new(direct), &PROCESS.shared);
     }
     let link = Arc::new(link);
     let driver = OwnerLinkThread {

@@ -101,7 +101,11 @@ impl OwnerLibrary {
             Ok(Self {
                 run: find_library_function(library, c"sszip_owner_run")?,
                 exit_owner: find_library_function(library, c"sszip_owner_exit")?,
-                direct: DirectOwnerFunctions::find_functions(library)?,
+                direct: DirectOwnerFunctions {
+                    lookup: find_library_function(library, c"sszip_owner_direct_lookup")?,
+                    store: find_library_function(library, c"sszip_owner_direct_store")?,
+                    release: find_library_function(library, c"sszip_owner_direct_release")?,
+                },
             })
         }
     }
@@ -186,10 +190,7 @@ fn module_path() -> std::path::PathBuf {
 
 /// # Safety
 /// The library is open, and its function has the type `F`, a function pointer.
-pub(super) unsafe fn find_library_function<F: Copy>(
-    library: *mut c_void,
-    name: &CStr,
-) -> Result<F, String> {
+unsafe fn find_library_function<F: Copy>(library: *mut c_void, name: &CStr) -> Result<F, String> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: the function's contract.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };

@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
+pub use super::callout_transport::CalloutId;
 use super::connection::ConnectionState;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::callout_envelope::{
@@ -27,36 +28,6 @@ const CALLOUT_TIMEOUT_MS: u64 = 1_000;
 /// Time for which entries to be stored wait for a data callout that is sent anyway, in milliseconds:
 /// a callout costs more than the messages in it.
 const MAX_STORE_DELAY_MS: u64 = 2;
-
-/// The identity of a callout, which the host passes back with its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CalloutId(u64);
-
-/// The callouts in flight.
-#[derive(Debug, Default)]
-pub(super) struct CalloutTransport {
-    last_id: u64,
-    /// Number of the last data callout.
-    last_data: u32,
-    data: Option<CalloutId>,
-    poll: Option<CalloutId>,
-    /// Whether the host makes callouts, so that there is no connection.
-    pub(super) is_used: bool,
-    /// Time since which entries or releases wait to be sent.
-    background_since: Option<u64>,
-}
-
-impl CalloutTransport {
-    fn next_id(&mut self) -> CalloutId {
-        self.last_id += 1;
-        CalloutId(self.last_id)
-    }
-
-    /// Forgets the callouts in flight: their answers have no effect.
-    fn forget_callouts(&mut self) {
-        (self.data, self.poll) = (None, None);
-    }
-}
 
 /// A callout that the host has to make: `POST /v2/frames`.
 #[derive(Debug)]

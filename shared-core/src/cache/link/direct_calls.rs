@@ -23,11 +23,15 @@ use crate::lock::lock_ignoring_poison;
 
 impl OwnerLink {
     /// Makes lookups, stores and releases direct calls of `owner` while the session is one of that
-    /// owner.
+    /// owner. `shared` is the state of the process whose exchanges use this link.
     #[must_use]
-    pub fn attach_direct_owner(self, owner: Arc<dyn DirectOwner>) -> Self {
+    pub fn attach_direct_owner(
+        self,
+        owner: Arc<dyn DirectOwner>,
+        shared: &Arc<ProcessCacheState>,
+    ) -> Self {
         Self {
-            direct: DirectSession::new(owner),
+            direct: DirectSession::new(owner, shared),
             ..self
         }
     }
@@ -38,12 +42,14 @@ impl OwnerLink {
     /// Returns the token if only a message can look the key up.
     pub(super) fn lookup_by_call(
         &self,
-        shared: &ProcessCacheState,
         token: FlightLeadership,
         requests_lease: bool,
         now: u64,
     ) -> Result<OwnerLookup, FlightLeadership> {
         let Some((owner, session)) = self.direct.open_session() else {
+            return Err(token);
+        };
+        let Some(shared) = self.direct.process_state() else {
             return Err(token);
         };
         let lease = requests_lease.then_some(LEASE_MS);
@@ -63,7 +69,7 @@ impl OwnerLink {
                 bytes,
             }) => {
                 let received = ReceivedEntry { bytes, fresh, age };
-                self.share_found_entry(shared, token, (session, generation), received, now)
+                self.share_found_entry(&shared, token, (session, generation), received, now)
             }
         }
     }

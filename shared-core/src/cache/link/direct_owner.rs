@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::owner_protocol::process_message::StoreRequest;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 
 /// An owner in this process that direct calls reach. It may start and stop at any time; calls for a
@@ -49,16 +50,16 @@ pub enum DirectReply {
 /// The owner that direct calls reach, and the session that the link has at it.
 #[derive(Debug, Default)]
 pub(super) struct DirectSession {
-    owner: Option<Arc<dyn DirectOwner>>,
+    attached: Option<(Arc<dyn DirectOwner>, Weak<ProcessCacheState>)>,
     /// Number of the session; 0: direct calls are not possible at present.
     number: AtomicU64,
 }
 
 impl DirectSession {
     /// Creates the record of an owner that is reached by direct calls once a session is open.
-    pub(super) fn new(owner: Arc<dyn DirectOwner>) -> Self {
+    pub(super) fn new(owner: Arc<dyn DirectOwner>, shared: &Arc<ProcessCacheState>) -> Self {
         Self {
-            owner: Some(owner),
+            attached: Some((owner, Arc::downgrade(shared))),
             number: AtomicU64::new(0),
         }
     }
@@ -80,8 +81,13 @@ impl DirectSession {
 
     /// Returns the owner and the number of the session, if direct calls are possible.
     pub(super) fn open_session(&self) -> Option<(&dyn DirectOwner, u64)> {
-        let owner = self.owner.as_deref()?;
+        let (owner, _) = self.attached.as_ref()?;
         let number = self.number.load(Ordering::Acquire);
-        (number != 0).then_some((owner, number))
+        (number != 0).then_some((&**owner, number))
+    }
+
+    /// Returns the state of the process, unless the process ends.
+    pub(super) fn process_state(&self) -> Option<Arc<ProcessCacheState>> {
+        self.attached.as_ref()?.1.upgrade()
     }
 }

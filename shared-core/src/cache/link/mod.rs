@@ -13,6 +13,7 @@
 //! | `connection`      | the connection: its states, its bytes                          |
 //! | `connection_io`   | calls by which the host carries the bytes                      |
 //! | [`callouts`]      | frames as callouts of a host without connections               |
+//! | `callout_transport` | the callouts in flight                                       |
 //! | `session`         | the state of the session                                       |
 //! | `events`          | begin and loss of the session, events, send leases             |
 //! | `requests`        | requests of the exchanges: the trait `OwnerClient`             |
@@ -26,6 +27,7 @@
 //! | `direct_calls`    | lookups, stores and releases by calls of such an owner         |
 
 mod background_queue;
+mod callout_transport;
 pub mod callouts;
 mod connection;
 mod connection_io;
@@ -48,7 +50,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::background_queue::BackgroundQueue;
-use self::callouts::CalloutTransport;
+use self::callout_transport::CalloutTransport;
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
 use self::direct_owner::DirectSession;

@@ -11,7 +11,7 @@ use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
-use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
+use crate::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
@@ -30,20 +30,20 @@ impl OwnerClient for OwnerLink {
 
     fn lookup_at_owner(
         &self,
-        shared: &ProcessCacheState,
+        flights: &CoalescedFlights,
         token: FlightLeadership,
         waiter: WaitingRequestId,
         leases: bool,
         skips_wait: bool,
         now: u64,
     ) -> OwnerLookup {
-        let token = match self.lookup_by_call(shared, token, leases && !skips_wait, now) {
+        let token = match self.lookup_by_call(token, leases && !skips_wait, now) {
             Ok(result) => return result,
             Err(token) => token,
         };
         let mut state = lock_ignoring_poison(&self.state);
         let is_sent = state.accepts_lookups() && !state.breaker.is_open(now);
-        if !is_sent || shared.flights.follow_own_flight(&token, waiter).is_none() {
+        if !is_sent || flights.follow_own_flight(&token, waiter).is_none() {
             return OwnerLookup::Missing(token);
         }
         let lookup = OwnerJob::Lookup(LookupJob {
@@ -54,7 +54,7 @@ impl OwnerClient for OwnerLink {
         });
         match self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now)) {
             Err(OwnerJob::Lookup(LookupJob { token, .. })) => {
-                drop(shared.flights.remove_follower(token.flight_key(), waiter));
+                drop(flights.remove_follower(token.flight_key(), waiter));
                 OwnerLookup::Missing(token)
             }
             _ => OwnerLookup::Pending,

@@ -54,7 +54,7 @@ struct LinkTestProcess {
 
 impl LinkTestProcess {
     /// Creates a process without a hot tier, with the link that `attach` returns.
-    fn new_attached(attach: impl FnOnce(OwnerLink) -> OwnerLink) -> Self {
+    fn new_attached(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
         let shared = Arc::<ProcessCacheState>::default();
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
@@ -63,7 +63,7 @@ impl LinkTestProcess {
             max_entry: 1 << 20,
         };
         let name = OwnerClientName::new("w-1").unwrap();
-        let link = Arc::new(attach(OwnerLink::new(name, limits)));
+        let link = Arc::new(attach(OwnerLink::new(name, limits), &shared));
         shared.set_owner_client(link.clone());
         Self {
             shared,
@@ -112,7 +112,8 @@ impl LinkTestProcess {
         let (shared, waiter) = (&self.shared, test_waiter(waiter));
         if let CoalescingRole::Leader(token) = shared.flights.join_flight(key, waiter).unwrap() {
             let link = self.link();
-            match link.lookup_at_owner(shared, token, waiter, leases, false, self.now) {
+            let flights = &shared.flights;
+            match link.lookup_at_owner(flights, token, waiter, leases, false, self.now) {
                 OwnerLookup::Missing(token) => {
                     shared.flights.follow_own_flight(&token, waiter).unwrap();
                     shared.hand_over_flight(token);
@@ -182,11 +183,11 @@ impl LinkTestHost {
     }
 
     fn without_memory() -> Self {
-        Self::new_attached(|link| link)
+        Self::new_attached(|link, _| link)
     }
 
     /// Creates a host without memory, with the link that `attach` returns.
-    fn new_attached(attach: impl FnOnce(OwnerLink) -> OwnerLink) -> Self {
+    fn new_attached(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
         Self {
             process: LinkTestProcess::new_attached(attach),
             is_open: false,

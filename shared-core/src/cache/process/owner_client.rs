@@ -8,13 +8,13 @@
 //! [wakes](super::ProcessCacheState::wake_waiters) the batches that looked up several keys.
 //!
 //! [`Link`]: crate::cache::link::OwnerLink
+//! [`ProcessCacheState`]: super::ProcessCacheState
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::flights::FlightLeadership;
+use super::flights::{CoalescedFlights, FlightLeadership};
 use super::wake::WaitingRequestId;
-use super::ProcessCacheState;
 use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
@@ -31,7 +31,7 @@ pub enum OwnerLookup {
     Found(Arc<CacheEntry>),
     /// The owner has no entry that can be sent, or is not reachable now: the caller leads the flight.
     /// If the owner has granted a lease, the flight
-    /// [has it](super::flights::CoalescedFlights::record_flight_lease).
+    /// [has it](CoalescedFlights::record_flight_lease).
     Missing(FlightLeadership),
     /// The owner replies later, and the waiter follows the flight.
     Pending,
@@ -43,7 +43,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
     fn is_owner_reachable(&self) -> bool;
 
-    /// Looks up the key of `token`'s flight at the owner. An owner that runs in this process may
+    /// Looks up the key of `token`'s flight, one of `flights`, at the owner. An owner that runs in this process may
     /// reply within this call. If it replies later, `waiter` and all other followers of the flight
     /// are woken: with the entry, or one of them to lead (if `leases`), or all to send requests of
     /// their own. With `skips_wait` the lookup does not wait for a fetch of another process. `now` is
@@ -54,7 +54,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// end of the flight.
     fn lookup_at_owner(
         &self,
-        shared: &ProcessCacheState,
+        flights: &CoalescedFlights,
         token: FlightLeadership,
         waiter: WaitingRequestId,
         leases: bool,

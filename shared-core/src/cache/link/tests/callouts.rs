@@ -42,7 +42,7 @@ impl DerefMut for CalloutTestHost {
 
 impl CalloutTestHost {
     fn new() -> Self {
-        let process = LinkTestProcess::new_attached(|link| link);
+        let process = LinkTestProcess::new_attached(|link, _| link);
         process.start_hot_tier();
         process.link.start_callouts();
         Self(process)

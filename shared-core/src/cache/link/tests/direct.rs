@@ -88,7 +88,7 @@ impl DirectOwner for ScriptedOwner {
 fn host_and_owner() -> (LinkTestHost, Arc<ScriptedOwner>) {
     let owner = Arc::<ScriptedOwner>::default();
     let direct = Arc::clone(&owner);
-    let host = LinkTestHost::new_attached(|link| link.attach_direct_owner(direct));
+    let host = LinkTestHost::new_attached(|link, shared| link.attach_direct_owner(direct, shared));
     host.start_hot_tier();
     (host, owner)
 }
@@ -113,7 +113,7 @@ fn lead_with_follower(host: &LinkTestHost, follower: usize) -> FlightLeadership 
 /// Looks `KEY` up for the leader of its flight, waiter 99.
 fn look_up(host: &LinkTestHost, token: FlightLeadership) -> OwnerLookup {
     let (link, waiter) = (host.link(), test_waiter(99));
-    link.lookup_at_owner(&host.shared, token, waiter, true, false, host.now)
+    link.lookup_at_owner(&host.shared.flights, token, waiter, true, false, host.now)
 }
 
 /// Whether the owner was queried by a message.
@@ -249,7 +249,7 @@ fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
         owner.reply(DirectReply::Missing(LeaseReply::NoLease));
         let (link, waiter) = (host.link(), test_waiter(99));
         let lookup =
-            link.lookup_at_owner(&host.shared, token, waiter, leases, skips_wait, host.now);
+            link.lookup_at_owner(&host.shared.flights, token, waiter, leases, skips_wait, host.now);
         assert!(matches!(lookup, OwnerLookup::Missing(_)));
         assert_eq!(owner.take_calls(), [DirectCall::Lookup(SESSION, KEY, None)]);
     }

@@ -387,7 +387,8 @@ fn join_flight(
     };
     let token = match shared.owner_client() {
         Some(owner) => {
-            match owner.lookup_at_owner(shared, token, waiter, coalesces, skips_wait, now) {
+            let flights = &shared.flights;
+            match owner.lookup_at_owner(flights, token, waiter, coalesces, skips_wait, now) {
                 OwnerLookup::Found(entry) => return FlightRole::Found(entry),
                 OwnerLookup::Pending => return FlightRole::AwaitsOwner,
                 OwnerLookup::Missing(token) => token,
