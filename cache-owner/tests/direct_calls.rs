@@ -83,10 +83,6 @@ fn count(counter: &AtomicUsize) {
 }
 
 impl DirectOwner for OwnerOfProcess {
-    fn monotonic_ms(&self) -> u64 {
-        now()
-    }
-
     fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
         let reply = self
             .calls()
@@ -408,7 +404,7 @@ impl Client<'_> {
                     // the next requests look up the other entries at the owner
                     hot.insert_newest_if(key, &entry, is_current);
                 }
-                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None);
+                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None, now());
                 shared.publish_to_followers(token, entry, generation);
             }
         }

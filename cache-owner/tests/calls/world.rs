@@ -557,7 +557,7 @@ impl SimulatedWorld {
                 }
                 let about =
                     StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, generation);
-                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None);
+                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None, self.now);
             }
         }
         let is_current = shared.purge_generation() == generation;

@@ -256,6 +256,7 @@ impl OwnerClient for InProcessOwner {
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
         _: Option<FinalityUpgrade>,
+        _: u64,
     ) {
         // after the end of the thread nothing is stored
         let _ = self.send_query(OwnerQuery::Store(key, entry, about.generation));

@@ -12,8 +12,6 @@ use sszip_core::cache::owner_protocol::owner_message::LeaseReply;
 use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::CacheKey;
 
-use crate::clock::monotonic_ms;
-
 /// An entry that a lookup has found, in the layout of the C struct `sszip_owner_entry`.
 #[repr(C)]
 #[derive(Debug)]
@@ -49,10 +47,6 @@ pub struct DirectOwnerFunctions {
 }
 
 impl DirectOwner for DirectOwnerFunctions {
-    fn monotonic_ms(&self) -> u64 {
-        monotonic_ms()
-    }
-
     fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
         let mut found: Option<DirectReply> = None;
         // SAFETY: the key has 32 bytes; the function receives the context during the call.

@@ -112,12 +112,12 @@ impl OwnerLink {
         entry: &CacheEntry,
         about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
+        now: u64,
     ) -> Option<StoredEntryAttributes> {
         let Some((owner, session)) = self.direct.open_session() else {
             return Some(about);
         };
-        let request = store_request(key, entry, about, if_final, owner.monotonic_ms());
-        let Some(request) = request else {
+        let Some(request) = store_request(key, entry, about, if_final, now) else {
             self.release_lease(key);
             return None;
         };

@@ -104,8 +104,9 @@ impl OwnerClient for OwnerLink {
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
+        now: u64,
     ) {
-        let Some(about) = self.store_by_call(key, &entry, about, if_final) else {
+        let Some(about) = self.store_by_call(key, &entry, about, if_final, now) else {
             return;
         };
         let mut state = lock_ignoring_poison(&self.state);

@@ -104,7 +104,7 @@ impl LinkTestProcess {
         let entry = entry_with_payload(payload).with_lifetime(self.now, 10_000);
         let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
         self.link()
-            .store_at_owner([key; 32], Arc::new(entry), about, None);
+            .store_at_owner([key; 32], Arc::new(entry), about, None, self.now);
     }
 
     /// Looks a key up for a waiter, which leads if the owner is not queried.

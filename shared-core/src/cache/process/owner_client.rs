@@ -84,6 +84,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
+        now: u64,
     );
 
     /// Returns the lease of a key that this process does not fetch, so that others may.

@@ -102,7 +102,7 @@ fn stored_entry_is_sent_with_its_epoch_and_height() {
     let about = StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, 0).unwrap();
     host.now += 70;
     host.link()
-        .store_at_owner(KEY, Arc::new(entry), about, None);
+        .store_at_owner(KEY, Arc::new(entry), about, None, host.now);
     host.run();
     let messages = host.take_messages();
     let Some(ProcessMessage::Store(store)) = messages.last() else {

@@ -60,10 +60,6 @@ impl ScriptedOwner {
 }
 
 impl DirectOwner for ScriptedOwner {
-    fn monotonic_ms(&self) -> u64 {
-        1_000
-    }
-
     fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
         if !self.record_call(DirectCall::Lookup(session, *key, lease)) {
             return None;
@@ -336,6 +332,6 @@ fn expired_entry_is_not_stored_and_its_lease_is_released() {
     let entry = entry().with_lifetime(0, 999);
     let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
     host.link()
-        .store_at_owner(KEY, Arc::new(entry), about, None);
+        .store_at_owner(KEY, Arc::new(entry), about, None, host.now);
     assert_eq!(owner.take_calls(), [DirectCall::Release(SESSION, KEY)]);
 }
