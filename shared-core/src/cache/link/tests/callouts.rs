@@ -23,36 +23,20 @@ struct MadeCallout {
     messages: Vec<ProcessMessage>,
 }
 
-/// A host that makes callouts, which the tests answer.
-struct CalloutTestHost(LinkTestProcess);
-
-impl Deref for CalloutTestHost {
-    type Target = LinkTestProcess;
-
-    fn deref(&self) -> &LinkTestProcess {
-        &self.0
-    }
-}
-
-impl DerefMut for CalloutTestHost {
-    fn deref_mut(&mut self) -> &mut LinkTestProcess {
-        &mut self.0
-    }
-}
-
-impl CalloutTestHost {
-    fn new() -> Self {
-        let process = LinkTestProcess::new_attached(|link, _| link);
+impl LinkTestProcess {
+    /// Creates a process that makes callouts, which the tests answer.
+    fn with_callouts() -> Self {
+        let process = Self::new_attached(|link, _| link);
         process.start_hot_tier();
         process.link.start_callouts();
-        Self(process)
+        process
     }
 
-    /// Creates a host with an open session and a poll in flight.
-    fn new_in_session() -> (Self, MadeCallout) {
-        let host = Self::new();
+    /// Creates a process with an open session and a poll in flight.
+    fn in_session() -> (Self, MadeCallout) {
+        let host = Self::with_callouts();
         let mut callouts = host.made_callouts();
-        host.answer(callouts.remove(0).id, &open_session(0));
+        host.answer_callout(callouts.remove(0).id, &open_session(0));
         let mut callouts = host.made_callouts();
         assert_eq!(callouts.len(), 1, "{callouts:?}");
         (host, callouts.remove(0))
@@ -88,7 +72,7 @@ impl CalloutTestHost {
         made.remove(0)
     }
 
-    fn answer(&self, id: CalloutId, messages: &[OwnerMessage]) {
+    fn answer_callout(&self, id: CalloutId, messages: &[OwnerMessage]) {
         let mut frame = OutgoingFrame::for_callout().unwrap();
         for message in messages {
             message.append_to_frame(&mut frame).unwrap();
@@ -131,7 +115,7 @@ fn open_session(generation: u64) -> [OwnerMessage; 2] {
 
 #[test]
 fn session_is_requested_with_the_first_lookup() {
-    let host = CalloutTestHost::new();
+    let host = LinkTestProcess::with_callouts();
     let hello = host.made_callout();
     let number = CalloutRole::Data { number: 1 };
     assert_eq!((hello.role, hello.session), (number, 0));
@@ -142,7 +126,7 @@ fn session_is_requested_with_the_first_lookup() {
     // the session opens within moments
     host.look_up_key(KEY, 1, true);
     assert!(host.made_callouts().is_empty());
-    host.answer(hello.id, &open_session(0));
+    host.answer_callout(hello.id, &open_session(0));
     let made = host.made_callouts();
     let roles: Vec<_> = made.iter().map(|it| (it.role, it.session)).collect();
     let poll = CalloutRole::Poll { wait: 500 };
@@ -152,27 +136,27 @@ fn session_is_requested_with_the_first_lookup() {
 
 #[test]
 fn requests_from_before_the_first_session_may_have_its_entries_until_a_purge() {
-    let host = CalloutTestHost::new();
+    let host = LinkTestProcess::with_callouts();
     assert_eq!(host.link.purge_generation(), 0);
     let hello = host.made_callout();
-    host.answer(hello.id, &open_session(5));
+    host.answer_callout(hello.id, &open_session(5));
     let is_unpurged = || [0, 5].map(|since| host.link.is_unpurged_since(since));
     assert_eq!(is_unpurged(), [true, true]);
     let poll = host.made_callout();
-    host.answer(poll.id, &[purge_event(1, 6, None)]);
+    host.answer_callout(poll.id, &[purge_event(1, 6, None)]);
     assert_eq!(is_unpurged(), [false, false]);
 }
 
 #[test]
 fn messages_gather_while_a_data_callout_is_in_flight() {
-    let (host, _) = CalloutTestHost::new_in_session();
+    let (host, _) = LinkTestProcess::in_session();
     host.look_up_key([1; 32], 1, true);
     let first = host.made_callout();
     host.look_up_key([2; 32], 2, true);
     host.look_up_key([3; 32], 3, true);
     assert!(host.made_callouts().is_empty());
     let granted = missing(request_id(&first.messages[0]).unwrap(), LeaseReply::Granted);
-    host.answer(first.id, &[granted]);
+    host.answer_callout(first.id, &[granted]);
     assert_eq!(host.claim_response(1), Some(false));
     let second = host.made_callout();
     // the lease of the first one is returned, too
@@ -183,9 +167,9 @@ fn messages_gather_while_a_data_callout_is_in_flight() {
 
 #[test]
 fn purge_is_in_effect_before_it_is_acknowledged() {
-    let (host, poll) = CalloutTestHost::new_in_session();
+    let (host, poll) = LinkTestProcess::in_session();
     host.insert_fresh_entry(KEY);
-    host.answer(poll.id, &[send_lease(2500, 0), purge_event(1, 1, Some(KEY))]);
+    host.answer_callout(poll.id, &[send_lease(2500, 0), purge_event(1, 1, Some(KEY))]);
     assert!(!host.is_hot(KEY));
     // the next poll acknowledges it, without a data callout
     let next = host.made_callout();
@@ -195,24 +179,24 @@ fn purge_is_in_effect_before_it_is_acknowledged() {
     );
     // a repeated event has no effect
     host.insert_fresh_entry(KEY);
-    host.answer(next.id, &[purge_event(1, 1, Some(KEY)), send_lease(3000, 1)]);
+    host.answer_callout(next.id, &[purge_event(1, 1, Some(KEY)), send_lease(3000, 1)]);
     assert!(host.is_hot(KEY) && host.link.permits_sending_from_memory(2999));
 }
 
 #[test]
 fn send_lease_is_not_shortened_by_an_earlier_answer() {
-    let (host, poll) = CalloutTestHost::new_in_session();
+    let (host, poll) = LinkTestProcess::in_session();
     host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
-    host.answer(poll.id, &[send_lease(2500, 0)]);
-    host.answer(data.id, &[send_lease(2200, 0)]);
+    host.answer_callout(poll.id, &[send_lease(2500, 0)]);
+    host.answer_callout(data.id, &[send_lease(2200, 0)]);
     assert!(host.link.permits_sending_from_memory(2499));
 }
 
 #[test]
 fn failed_callout_ends_the_session_and_its_lookups() {
     for fails_poll in [false, true] {
-        let (mut host, poll) = CalloutTestHost::new_in_session();
+        let (mut host, poll) = LinkTestProcess::in_session();
         host.look_up_key(KEY, 1, true);
         let data = host.made_callout();
         host.fail(if fails_poll { poll.id } else { data.id });
@@ -226,19 +210,19 @@ fn failed_callout_ends_the_session_and_its_lookups() {
         assert_eq!((request.attempt, hello.session), (2, 0));
         // answers for the lost session have no effect
         let late = found(request_id(&data.messages[0]).unwrap());
-        host.answer(data.id, std::slice::from_ref(&late));
-        host.answer(poll.id, &[send_lease(9000, 0), late]);
+        host.answer_callout(data.id, std::slice::from_ref(&late));
+        host.answer_callout(poll.id, &[send_lease(9000, 0), late]);
         assert!(!host.link.permits_sending_from_memory(2000));
-        host.answer(hello.id, &open_session(0));
+        host.answer_callout(hello.id, &open_session(0));
         assert_eq!(host.made_callout().role, CalloutRole::Poll { wait: 500 });
     }
 }
 
 #[test]
 fn refused_session_is_requested_again() {
-    let (mut host, poll) = CalloutTestHost::new_in_session();
+    let (mut host, poll) = LinkTestProcess::in_session();
     let refused = OwnerMessage::Refused(RefusalReason::UnknownSession);
-    host.answer(poll.id, &[refused]);
+    host.answer_callout(poll.id, &[refused]);
     assert!(host.made_callouts().is_empty());
     assert_eq!(host.link.ms_until_next_callout(host.now), Some(RETRY));
     host.now += RETRY;
@@ -246,13 +230,13 @@ fn refused_session_is_requested_again() {
     let hello = host.made_callout();
     // the purges since then are unknown
     host.insert_fresh_entry(KEY);
-    host.answer(hello.id, &open_session(3));
+    host.answer_callout(hello.id, &open_session(3));
     assert!(!host.is_hot(KEY));
 }
 
 #[test]
 fn owner_without_these_callouts_is_reported() {
-    let mut host = CalloutTestHost::new();
+    let mut host = LinkTestProcess::with_callouts();
     for _ in 0..200 {
         for callout in host.made_callouts() {
             host.respond(callout.id, 404, b"{}");
@@ -270,14 +254,14 @@ fn owner_without_these_callouts_is_reported() {
 
 #[test]
 fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
-    let (mut host, _) = CalloutTestHost::new_in_session();
+    let (mut host, _) = LinkTestProcess::in_session();
     host.store_at_owner(1, b"1".to_vec());
     assert!(host.made_callouts().is_empty());
     assert_eq!(host.link.ms_until_next_callout(host.now), Some(2));
     host.look_up_key(KEY, 1, true);
     let callout = host.made_callout();
     assert_eq!(callout.messages.len(), 2, "{callout:?}");
-    host.answer(
+    host.answer_callout(
         callout.id,
         &[missing(
             request_id(&callout.messages[0]).unwrap(),
@@ -294,7 +278,7 @@ fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
 
 #[test]
 fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
-    let (mut host, _) = CalloutTestHost::new_in_session();
+    let (mut host, _) = LinkTestProcess::in_session();
     host.store_at_owner(7, vec![b'1'; 600 << 10]);
     assert!(host.made_callouts().is_empty());
     host.now += 2;
@@ -302,7 +286,7 @@ fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
     assert!(matches!(first.messages[..], [ProcessMessage::Store(_)]));
     host.look_up_key([1; 32], 1, true);
     host.store_at_owner(2, b"1".to_vec());
-    host.answer(first.id, &[send_lease(2000, 0)]);
+    host.answer_callout(first.id, &[send_lease(2000, 0)]);
     let second = host.made_callout();
     assert!(
         matches!(
@@ -311,10 +295,10 @@ fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
         ),
         "{second:?}"
     );
-    host.answer(second.id, &[send_lease(2000, 0)]);
+    host.answer_callout(second.id, &[send_lease(2000, 0)]);
     let third = host.made_callout();
     assert!(matches!(third.messages[..], [ProcessMessage::Chunk { .. }]));
-    host.answer(third.id, &[send_lease(2000, 0)]);
+    host.answer_callout(third.id, &[send_lease(2000, 0)]);
     assert!(host.made_callouts().is_empty());
     host.now += 2;
     let last = host.made_callout();
@@ -323,20 +307,20 @@ fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
 
 #[test]
 fn late_reply_is_used_once() {
-    let (host, poll) = CalloutTestHost::new_in_session();
+    let (host, poll) = LinkTestProcess::in_session();
     host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
     let id = request_id(&data.messages[0]).unwrap();
-    host.answer(data.id, &[send_lease(2000, 0)]);
+    host.answer_callout(data.id, &[send_lease(2000, 0)]);
     let late = |number| {
         let event = SessionEvent::LateReply { messages: 1 };
         OwnerMessage::Event { number, event }
     };
     // an event of a lost poll is missing
-    host.answer(poll.id, &[late(2), found(id)]);
+    host.answer_callout(poll.id, &[late(2), found(id)]);
     assert_eq!(host.claim_response(1), None);
     let poll = host.made_callout();
-    host.answer(poll.id, &[late(1), found(id)]);
+    host.answer_callout(poll.id, &[late(1), found(id)]);
     assert_eq!(host.claim_response(1), Some(true));
     let poll = host.made_callout();
     assert_eq!(poll.applied, 1);
@@ -344,7 +328,7 @@ fn late_reply_is_used_once() {
     host.look_up_key([8; 32], 2, true);
     let other = request_id(&host.made_callout().messages[0]).unwrap();
     let repeated = [late(1), found(id), found(other), purge_event(2, 2, Some(KEY))];
-    host.answer(poll.id, &repeated);
+    host.answer_callout(poll.id, &repeated);
     assert_eq!(host.claim_response(2), Some(true));
     assert!(!host.is_hot(KEY) && host.is_hot([8; 32]));
     assert_eq!(host.made_callout().applied, 2);
@@ -352,7 +336,7 @@ fn late_reply_is_used_once() {
 
 #[test]
 fn end_of_callouts_fails_lookups_and_purges() {
-    let (host, _) = CalloutTestHost::new_in_session();
+    let (host, _) = LinkTestProcess::in_session();
     host.insert_fresh_entry(KEY);
     host.look_up_key([1; 32], 1, true);
     let purge = host
@@ -371,10 +355,10 @@ fn end_of_callouts_fails_lookups_and_purges() {
 
 #[test]
 fn answer_without_a_frame_ends_the_session() {
-    let (host, _) = CalloutTestHost::new_in_session();
+    let (host, _) = LinkTestProcess::in_session();
     host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
-    host.answer(data.id, &[]);
+    host.answer_callout(data.id, &[]);
     assert_eq!(host.claim_response(1), Some(false));
     assert!(host.made_callouts().is_empty());
 }
@@ -388,7 +372,7 @@ proptest! {
         noise in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         for damages in 0..3 {
-            let (mut host, poll) = CalloutTestHost::new_in_session();
+            let (mut host, poll) = LinkTestProcess::in_session();
             host.look_up_key(KEY, 1, true);
             let data = host.made_callout();
             let mut frame = OutgoingFrame::for_callout().unwrap();
