@@ -19,9 +19,7 @@ use sszip_core::cache::owner_protocol::protocol_error::ProtocolError;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::time::sleep;
 
-use super::polled_session::{
-    ActiveCallout, PolledSession, PolledSessionState, PolledSessions,
-};
+use super::polled_session::{ActiveCallout, PolledSession, PolledSessionState, PolledSessions};
 use crate::clock::read_clocks;
 use crate::operations::OwnerOperations;
 use crate::request::ProblemDetails;

@@ -41,7 +41,8 @@ type OwnerFound = Option<unsafe extern "C" fn(context: *mut c_void, entry: *cons
 /// The functions of the owner's library for direct calls.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectOwnerFunctions {
-    pub(super) lookup: unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32,
+    pub(super) lookup:
+        unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32,
     pub(super) store: unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool,
     pub(super) release: unsafe extern "C" fn(u64, *const u8) -> bool,
 }

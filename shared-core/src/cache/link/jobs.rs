@@ -102,10 +102,7 @@ impl OwnerJobTable {
     }
 
     /// Takes the next request that has to be sent; it stays open.
-    pub(super) fn next_unsent_job(
-        &mut self,
-        is_session_open: bool,
-    ) -> Option<(u32, &mut OpenJob)> {
+    pub(super) fn next_unsent_job(&mut self, is_session_open: bool) -> Option<(u32, &mut OpenJob)> {
         while let Some(position) = self.next_unsent_position(is_session_open) {
             let id = self.unsent.remove(position)?;
             // it may have ended before

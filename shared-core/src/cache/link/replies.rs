@@ -142,7 +142,13 @@ impl OwnerLink {
             return self.queue_lookup(state, shared, lookup, due);
         }
         let entry = received.and_then(|received| {
-            accept_received_entry(shared, &self.chains, lookup.token.flight_key(), received, now)
+            accept_received_entry(
+                shared,
+                &self.chains,
+                lookup.token.flight_key(),
+                received,
+                now,
+            )
         });
         match entry {
             Some(entry) => {
@@ -175,7 +181,9 @@ impl OwnerLink {
         };
         match lease {
             LeaseReply::Granted => {
-                shared.flights.record_flight_lease(lookup.token.flight_key());
+                shared
+                    .flights
+                    .record_flight_lease(lookup.token.flight_key());
                 self.end_lookup_as_miss(state, shared, lookup);
             }
             LeaseReply::Pending if lookup.missed_event => {

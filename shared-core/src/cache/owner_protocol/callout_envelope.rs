@@ -90,10 +90,12 @@ impl<'a> CalloutEnvelope<'a> {
         let messages = match (role, frame) {
             (CalloutRole::Poll { .. }, []) => None,
             (CalloutRole::Poll { .. }, _) => return Err(EnvelopeError::Frame),
-            (CalloutRole::Data { .. }, frame) => match split_first_frame(frame, MAX_CALLOUT_FRAME_BYTES)? {
-                Some((messages, [])) => Some(messages),
-                _ => return Err(EnvelopeError::Frame),
-            },
+            (CalloutRole::Data { .. }, frame) => {
+                match split_first_frame(frame, MAX_CALLOUT_FRAME_BYTES)? {
+                    Some((messages, [])) => Some(messages),
+                    _ => return Err(EnvelopeError::Frame),
+                }
+            }
         };
         Ok(Self {
             role,

@@ -95,9 +95,7 @@ impl ChainIdentityFact {
         let known = match (self, followed.heights) {
             (Self::ChainId(_), _) => Self::ChainId(followed.chain_id?),
             (Self::Genesis(_), HeightUnit::Blocks) => Self::Genesis(followed.genesis?),
-            (Self::ValidatorsRoot(_), HeightUnit::Slots) => {
-                Self::ValidatorsRoot(followed.genesis?)
-            }
+            (Self::ValidatorsRoot(_), HeightUnit::Slots) => Self::ValidatorsRoot(followed.genesis?),
             _ => return None,
         };
         (known != *self).then(|| (known.value_text(), self.value_text()))

@@ -169,7 +169,10 @@ fn messages_gather_while_a_data_callout_is_in_flight() {
 fn purge_is_in_effect_before_it_is_acknowledged() {
     let (host, poll) = LinkTestProcess::in_session();
     host.insert_fresh_entry(KEY);
-    host.answer_callout(poll.id, &[send_lease(2500, 0), purge_event(1, 1, Some(KEY))]);
+    host.answer_callout(
+        poll.id,
+        &[send_lease(2500, 0), purge_event(1, 1, Some(KEY))],
+    );
     assert!(!host.is_hot(KEY));
     // the next poll acknowledges it, without a data callout
     let next = host.made_callout();
@@ -179,7 +182,10 @@ fn purge_is_in_effect_before_it_is_acknowledged() {
     );
     // a repeated event has no effect
     host.insert_fresh_entry(KEY);
-    host.answer_callout(next.id, &[purge_event(1, 1, Some(KEY)), send_lease(3000, 1)]);
+    host.answer_callout(
+        next.id,
+        &[purge_event(1, 1, Some(KEY)), send_lease(3000, 1)],
+    );
     assert!(host.is_hot(KEY) && host.link.permits_sending_from_memory(2999));
 }
 
@@ -327,7 +333,12 @@ fn late_reply_is_used_once() {
     // the owner had not received the acknowledgement; a reply and an event follow
     host.look_up_key([8; 32], 2, true);
     let other = request_id(&host.made_callout().messages[0]).unwrap();
-    let repeated = [late(1), found(id), found(other), purge_event(2, 2, Some(KEY))];
+    let repeated = [
+        late(1),
+        found(id),
+        found(other),
+        purge_event(2, 2, Some(KEY)),
+    ];
     host.answer_callout(poll.id, &repeated);
     assert_eq!(host.claim_response(2), Some(true));
     assert!(!host.is_hot(KEY) && host.is_hot([8; 32]));

@@ -244,8 +244,14 @@ fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
         let token = lead_with_follower(&host, 1);
         owner.reply(DirectReply::Missing(LeaseReply::NoLease));
         let (link, waiter) = (host.link(), test_waiter(99));
-        let lookup =
-            link.lookup_at_owner(&host.shared.flights, token, waiter, leases, skips_wait, host.now);
+        let lookup = link.lookup_at_owner(
+            &host.shared.flights,
+            token,
+            waiter,
+            leases,
+            skips_wait,
+            host.now,
+        );
         assert!(matches!(lookup, OwnerLookup::Missing(_)));
         assert_eq!(owner.take_calls(), [DirectCall::Lookup(SESSION, KEY, None)]);
     }
