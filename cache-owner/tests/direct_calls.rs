@@ -22,7 +22,7 @@ use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{DirectLookup, OwnerClient};
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker};
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::CacheKey;
@@ -83,10 +83,6 @@ fn count(counter: &AtomicUsize) {
 }
 
 impl DirectOwner for OwnerOfProcess {
-    fn monotonic_ms(&self) -> u64 {
-        now()
-    }
-
     fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
         let reply = self
             .calls()
@@ -360,22 +356,15 @@ impl Client<'_> {
         match shared.flights.join_flight(key, waiter).unwrap() {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
-                match link.lookup_directly(token, true, false, now()) {
-                    DirectLookup::Found(entry) => {
+                match link.lookup_at_owner(&shared.flights, token, waiter, true, false, now()) {
+                    OwnerLookup::Found(entry) => {
                         if may_send() {
                             check_version(&entry, oldest);
                         }
                         return;
                     }
-                    DirectLookup::Missing(token) => return self.fetch(token),
-                    DirectLookup::Unanswered(token) => {
-                        shared.flights.follow_own_flight(&token, waiter).unwrap();
-                        let sent = link.lookup_at_owner(key, token, true, false, now());
-                        if let Err(token) = sent {
-                            shared.flights.remove_follower(&key, waiter);
-                            return self.fetch(token);
-                        }
-                    }
+                    OwnerLookup::Missing(token) => return self.fetch(token),
+                    OwnerLookup::Pending => {}
                 }
             }
         }
@@ -415,7 +404,7 @@ impl Client<'_> {
                     // the next requests look up the other entries at the owner
                     hot.insert_newest_if(key, &entry, is_current);
                 }
-                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None);
+                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None, now());
                 shared.publish_to_followers(token, entry, generation);
             }
         }

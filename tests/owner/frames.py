@@ -302,6 +302,3 @@ class PolledSession:
 
     def poll(self, wait=20_000, **fields):
         return self.call(1, **{"applied": self.applied, "wait": wait} | fields)
-
-    def bulk(self, *messages):
-        return self.call(2, messages)

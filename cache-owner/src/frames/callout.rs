@@ -19,7 +19,7 @@ use sszip_core::cache::owner_protocol::protocol_error::ProtocolError;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::time::sleep;
 
-use super::polled_session::{ActiveCallout, PolledSessionState, PolledSessions};
+use super::polled_session::{ActiveCallout, PolledSession, PolledSessionState, PolledSessions};
 use crate::clock::read_clocks;
 use crate::operations::OwnerOperations;
 use crate::request::ProblemDetails;
@@ -80,8 +80,8 @@ pub(crate) async fn answer_callout(
                 CalloutRole::Poll { wait } => {
                     answer_poll(operations, callout, envelope.applied, wait).await
                 }
-                CalloutRole::Data { .. } | CalloutRole::Bulk => {
-                    answer_messages(operations, &callout, envelope)
+                CalloutRole::Data { number } => {
+                    answer_messages(operations, &callout, number, envelope)
                 }
             },
         },
@@ -124,15 +124,14 @@ fn open_session(
 fn answer_messages(
     operations: &OwnerOperations,
     callout: &ActiveCallout,
+    number: u32,
     envelope: CalloutEnvelope<'_>,
 ) -> CalloutAnswer {
     let state = &mut *lock_ignoring_poison(&callout.0.state);
-    if let CalloutRole::Data { number } = envelope.role {
-        if number <= state.last_data {
-            return CalloutAnswer::Empty;
-        }
-        state.last_data = number;
+    if number <= state.last_data {
+        return CalloutAnswer::Empty;
     }
+    state.last_data = number;
     match envelope.messages {
         Some(messages) => handle_messages(
             operations,
@@ -220,7 +219,6 @@ async fn answer_poll(
     applied: u64,
     wait: u32,
 ) -> CalloutAnswer {
-    let owner = &operations.engine.owner;
     let session = &callout.0;
     let turn = {
         let state = &mut *lock_ignoring_poison(&session.state);
@@ -241,38 +239,47 @@ async fn answer_poll(
     let wait = Duration::from_millis(wait.min(MAX_POLL_MS).into());
     let mut timer = pin!(sleep(wait));
     loop {
-        let mut answer = None;
+        let mut changed = pin!(session.changed.notified());
+        // a change after this is not missed
+        changed.as_mut().enable();
         let is_elapsed = timer.is_elapsed();
-        session
-            .wait_for_change(timer.as_mut(), || {
-                let state = &mut *lock_ignoring_poison(&session.state);
-                answer = match &mut state.open {
-                    None => Some(refusal(operations)),
-                    Some(open)
-                        if is_elapsed
-                            || state.poll_count != turn
-                            || owner.has_output_after(&open.session, applied) =>
-                    {
-                        let frame = OutgoingFrame::for_callout();
-                        let frame = frame.map(|frame| {
-                            owner.take_poll_answer(&mut open.session, applied, frame, read_clocks())
-                        });
-                        Some(match frame {
-                            Some(Ok(frame)) => CalloutAnswer::Frame(frame),
-                            Some(Err(_)) => {
-                                session.end_locked_session(state);
-                                refusal(operations)
-                            }
-                            None => CalloutAnswer::Empty,
-                        })
-                    }
-                    Some(_) => None,
-                };
-                answer.is_some()
-            })
-            .await;
-        if let Some(answer) = answer {
+        let is_over = |state: &PolledSessionState| is_elapsed || state.poll_count != turn;
+        if let Some(answer) = take_poll_answer(operations, session, applied, is_over) {
             return answer;
         }
+        tokio::select! {
+            () = changed => {}
+            () = timer.as_mut() => {}
+        }
     }
+}
+
+/// Returns the answer to a poll if the session has output, the poll `is_over`, or the session has
+/// ended.
+fn take_poll_answer(
+    operations: &OwnerOperations,
+    session: &PolledSession,
+    applied: u64,
+    is_over: impl FnOnce(&PolledSessionState) -> bool,
+) -> Option<CalloutAnswer> {
+    let owner = &operations.engine.owner;
+    let state = &mut *lock_ignoring_poison(&session.state);
+    let is_over = is_over(state);
+    let Some(open) = &mut state.open else {
+        return Some(refusal(operations));
+    };
+    if !is_over && !owner.has_output_after(&open.session, applied) {
+        return None;
+    }
+    let Some(frame) = OutgoingFrame::for_callout() else {
+        return Some(CalloutAnswer::Empty);
+    };
+    let answer = owner.take_poll_answer(&mut open.session, applied, frame, read_clocks());
+    Some(answer.map_or_else(
+        |_| {
+            session.end_locked_session(state);
+            refusal(operations)
+        },
+        CalloutAnswer::Frame,
+    ))
 }

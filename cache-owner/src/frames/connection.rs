@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use sszip_core::cache::owner::session::SessionEnded;
 use sszip_core::cache::owner::session_tasks::SessionEnd;
+use sszip_core::cache::owner_protocol::connection_output::ConnectionOutput;
 use sszip_core::cache::owner_protocol::frame::{
     check_preface, FrameDecoder, MAX_CONNECTION_FRAME_BYTES, MAX_FRAME_MESSAGES, PREFACE,
     SOFT_FRAME_BYTES,
 };
 use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
-use sszip_core::cache::owner_protocol::owner_message::RefusalReason;
+use sszip_core::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason};
 use sszip_core::cache::owner_protocol::process_message::ProcessMessage;
 use sszip_core::cache::owner_protocol::protocol_error::ProtocolError;
 use tokio::net::UnixStream;
@@ -33,7 +34,6 @@ use tokio::task::JoinError;
 use tokio::time::{sleep, Instant};
 
 use super::open_session::OpenSession;
-use super::output::ConnectionOutput;
 use super::socket::{FrameSocket, SocketRoom};
 use super::tasks::{CompletedTask, SessionTasks};
 use crate::clock::read_clocks;
@@ -92,7 +92,7 @@ pub async fn serve_frame_connection(
         () = stopped => {}
     }
     // what the socket accepts: the rest is lost with the connection
-    let _ = connection.output.write_to_socket(&connection.socket);
+    let _ = connection.socket.write_output(&mut connection.output);
 }
 
 /// The reason why the owner closes a connection.
@@ -160,7 +160,7 @@ impl<'a> FrameConnection<'a> {
             decoder: FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES),
             session: None,
             tasks: SessionTasks::default(),
-            output: ConnectionOutput::new(),
+            output: ConnectionOutput::default(),
             idle: u64::try_from(idle.as_millis()).unwrap_or(u64::MAX),
             incomplete_since: Some(read_clocks().monotonic),
             blocked_since: None,
@@ -309,7 +309,7 @@ impl<'a> FrameConnection<'a> {
                     self.lease_due = 0;
                 }
                 Err(reason) => {
-                    self.output.push_refusal(reason);
+                    self.push_refusal(reason);
                     return Err(ConnectionEnd::Refused(reason));
                 }
             }
@@ -317,11 +317,23 @@ impl<'a> FrameConnection<'a> {
         Ok(true)
     }
 
+    /// Adds a frame which reports that the session is refused.
+    fn push_refusal(&mut self, reason: RefusalReason) {
+        // without memory the connection is closed all the same
+        let Some(mut frame) = OutgoingFrame::new(MAX_CONNECTION_FRAME_BYTES) else {
+            return;
+        };
+        let refusal = OwnerMessage::Refused(reason);
+        if refusal.append_to_frame(&mut frame).is_ok() {
+            self.output.push_frame(frame);
+        }
+    }
+
     /// Takes and writes the output that waits, as much as the socket accepts.
     fn write_output(&mut self) -> Result<(), ConnectionEnd> {
         loop {
             self.take_frames()?;
-            let written = self.output.write_to_socket(&self.socket)?;
+            let written = self.socket.write_output(&mut self.output)?;
             if !self.output.is_empty() {
                 if self.room.is_none() {
                     // registered after the write: room in the meantime is reported

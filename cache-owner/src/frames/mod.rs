@@ -7,7 +7,6 @@
 //! |--------------------|-----------------------------------------------|
 //! | [`connection`]     | a connection that carries frames              |
 //! | `socket`           | its socket                                    |
-//! | `output`           | bytes that wait to be written to a connection |
 //! | `callout`          | callouts that carry frames                    |
 //! | [`polled_session`] | sessions between callouts                     |
 //! | `open_session`     | an open session, its waker and its end        |
@@ -16,7 +15,6 @@
 pub(crate) mod callout;
 pub mod connection;
 mod open_session;
-mod output;
 pub mod polled_session;
 mod socket;
 mod tasks;

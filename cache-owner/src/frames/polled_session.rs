@@ -1,8 +1,7 @@
 //! Sessions of processes that poll, between their callouts.
 
 use std::collections::HashMap;
-use std::future::{poll_fn, Future};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -159,16 +158,11 @@ impl PolledSession {
                 () = sleep(Duration::from_millis(wait)) => {}
             }
         }
-        self.end_session();
-    }
-
-    /// Ends the session: callouts that wait are answered, and the leases of the process are
-    /// released.
-    fn end_session(&self) {
         self.end_locked_session(&mut lock_ignoring_poison(&self.state));
     }
 
-    /// Ends the session while its state is locked.
+    /// Ends the session, whose state is locked: callouts that wait are answered, and the leases of
+    /// the process are released.
     pub(super) fn end_locked_session(&self, state: &mut PolledSessionState) {
         state.open = None;
         self.changed.notify_waiters();
@@ -182,25 +176,6 @@ impl PolledSession {
         }
         if !state.tasks.is_empty() {
             self.work.notify_one();
-        }
-    }
-
-    /// Waits until the state may have changed after the call of `is_ready`, or until `timer`; not at
-    /// all if `is_ready` returns true.
-    pub(super) async fn wait_for_change(
-        &self,
-        timer: impl Future<Output = ()>,
-        is_ready: impl FnOnce() -> bool,
-    ) {
-        let mut changed = pin!(self.changed.notified());
-        // a change after this is not missed
-        changed.as_mut().enable();
-        if is_ready() {
-            return;
-        }
-        tokio::select! {
-            () = changed => {}
-            () = timer => {}
         }
     }
 }

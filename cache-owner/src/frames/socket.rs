@@ -7,9 +7,13 @@ use std::io::{Error, ErrorKind, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
 use std::task::{ready, Context, Poll};
 
+use sszip_core::cache::owner_protocol::connection_output::ConnectionOutput;
 use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+
+/// Maximum number of pieces of one write.
+const MAX_WRITE_PIECES: usize = 64;
 
 /// The socket of a connection.
 #[derive(Debug)]
@@ -51,20 +55,32 @@ impl FrameSocket {
         }
     }
 
-    /// Writes as many bytes as the socket accepts. Returns their number, 0 if there is no room.
+    /// Writes as much of the output as the socket accepts. Returns the number of written bytes.
     ///
     /// # Errors
     /// The error of the system.
-    pub(super) fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> Result<usize, Error> {
+    pub(super) fn write_output(&self, output: &mut ConnectionOutput) -> Result<usize, Error> {
         let mut socket = self.0.get_ref();
-        loop {
-            return match socket.write_vectored(pieces) {
-                Ok(0) => Err(ErrorKind::WriteZero.into()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                written => written,
-            };
+        let mut total = 0;
+        while !output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); MAX_WRITE_PIECES];
+            let mut count = 0;
+            for (slice, piece) in slices.iter_mut().zip(output.unwritten_pieces()) {
+                *slice = IoSlice::new(piece);
+                count += 1;
+            }
+            match socket.write_vectored(slices.get(..count).unwrap_or_default()) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(length) => {
+                    output.record_written_bytes(length);
+                    total += length;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(total)
     }
 
     /// Creates a handle that waits for room to write.

@@ -15,7 +15,7 @@ use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::OwnerClient;
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use sszip_core::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::{CacheKey, CacheNamespace};
@@ -447,15 +447,16 @@ impl SimulatedWorld {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
                 client.source = EntrySource::OwnLookup;
-                let waiter = waiter(name);
-                shared.flights.follow_own_flight(&token, waiter).unwrap();
-                if let Err(token) = link.lookup_at_owner(key, token, coalesces, in_vain, now) {
-                    shared.flights.remove_follower(&key, waiter);
-                    if coalesces {
+                let (flights, waiter) = (&shared.flights, waiter(name));
+                match link.lookup_at_owner(flights, token, waiter, coalesces, in_vain, now) {
+                    OwnerLookup::Missing(token) if coalesces => {
                         return self.fetch_from_node(at, of, Some(token));
                     }
-                    shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
-                    return self.fetch_from_node(at, of, None);
+                    OwnerLookup::Missing(token) => {
+                        shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
+                        return self.fetch_from_node(at, of, None);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -556,7 +557,7 @@ impl SimulatedWorld {
                 }
                 let about =
                     StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, generation);
-                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None);
+                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None, self.now);
             }
         }
         let is_current = shared.purge_generation() == generation;
@@ -663,7 +664,7 @@ impl SimulatedWorld {
             self.callouts.insert(self.last_callout, open);
             self.requests.push((self.last_callout, callout.body));
         }
-        assert!(!sandbox.link.has_callouts(self.now));
+        assert_ne!(sandbox.link.ms_until_next_callout(self.now), Some(0));
     }
 
     /// Resumes a woken client, as an exchange does.

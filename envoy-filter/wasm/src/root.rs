@@ -169,7 +169,7 @@ impl FilterRoot {
         self.streams.borrow_mut().insert(id, stream);
         // the sandbox of the main thread has no requests
         if let (Some(store), false) = (self.store.get(), self.has_ended.get()) {
-            store.start();
+            store.link.start_callouts();
         }
     }
 
@@ -279,7 +279,8 @@ impl FilterRoot {
     /// Shares the memory for entries with the other sandboxes that exist at present.
     fn update_memory_share(&self) {
         let settings = self.filter_settings();
-        let is_used = self.store.get().is_some_and(SandboxOwnerLink::is_started);
+        let store = self.store.get();
+        let is_used = store.is_some_and(|store| store.link.has_started_callouts());
         if let (true, Some(hot), Some(settings)) =
             (is_used, self.process.shared.hot_tier(), settings)
         {
@@ -394,14 +395,14 @@ impl FilterRoot {
         }
         self.resume_woken(context);
         let store = self.store.get();
-        let has_queued = store.is_some_and(SandboxOwnerLink::take_queued_mark);
+        let has_queued = store.is_some_and(|store| store.link.take_queued_mark());
         // the usual case, without a call of the proxy
         let has_nothing = !has_queued && !self.probes.has_queued_probes();
         if self.has_ended.get() || context != self.id && has_nothing {
             return;
         }
         let now = abi::monotonic_ms();
-        if self.has_unsent_callouts(now) {
+        if self.callout_delay_ms(now) == Some(0) {
             match context == self.id {
                 true => self.send_callouts(),
                 false => {
@@ -431,22 +432,21 @@ impl FilterRoot {
         }
     }
 
-    /// Whether owner requests or probes wait for the root to send them.
-    fn has_unsent_callouts(&self, now: u64) -> bool {
-        let store = self.store.get();
-        store.is_some_and(|store| store.has_due_callouts(now)) || self.probes.has_queued_probes()
+    /// Milliseconds until owner requests or probes have to be sent, or requests time out; 0: they wait
+    /// for the root to send them.
+    fn callout_delay_ms(&self, now: u64) -> Option<u64> {
+        match self.probes.has_queued_probes() {
+            true => Some(0),
+            false => self.store.get()?.link.ms_until_next_callout(now),
+        }
     }
 
     /// Sets the timer for callouts that are due, or that time out.
     fn schedule_callout_timer(&self, now: u64) {
-        let store = self.store.get();
-        let after = match self.has_unsent_callouts(now) {
-            true => Some(1),
-            false => store.and_then(|store| store.next_callout_delay_ms(now)),
-        };
-        let Some(after) = after else {
+        let Some(delay) = self.callout_delay_ms(now) else {
             return;
         };
+        let after = delay.max(1);
         let at = now.saturating_add(after);
         if at < self.callouts_due_at.get() {
             self.callouts_due_at.set(at);

@@ -25,7 +25,8 @@ use crate::shared_floors::SharedDataTipFloors;
 #[derive(Debug)]
 pub struct SandboxOwnerLink {
     cluster: String,
-    link: Arc<OwnerLink>,
+    /// The client of the owner.
+    pub link: Arc<OwnerLink>,
     /// Callouts in flight by the proxy's tokens.
     in_flight: RefCell<HashMap<u32, CalloutId>>,
 }
@@ -52,20 +53,10 @@ impl SandboxOwnerLink {
         })
     }
 
-    /// Opens a session at the owner, if none was requested yet.
-    pub fn start(&self) {
-        self.link.start_callouts();
-    }
-
     /// Ends the session: the proxy deletes the root.
     pub fn end(&self, process: &ProcessResources) {
         self.link.end_callouts(&process.shared);
         self.in_flight.borrow_mut().clear();
-    }
-
-    /// Whether a session was requested.
-    pub fn is_started(&self) -> bool {
-        self.link.has_started_callouts()
     }
 
     /// Makes the callouts that are due. The root must be the called and the effective context.
@@ -122,21 +113,6 @@ impl SandboxOwnerLink {
         self.link
             .handle_callout_result(&process.shared, id, result, abi::monotonic_ms());
         matches!(response, Some((200, _)))
-    }
-
-    /// Whether a request was queued since the last call, so that a callout may be due.
-    pub fn take_queued_mark(&self) -> bool {
-        self.link.take_queued_mark()
-    }
-
-    /// Whether the link has callouts to make at `now`, in milliseconds.
-    pub fn has_due_callouts(&self, now: u64) -> bool {
-        self.link.has_callouts(now)
-    }
-
-    /// Returns the milliseconds after which callouts are due at the latest, or requests time out.
-    pub fn next_callout_delay_ms(&self, now: u64) -> Option<u64> {
-        self.link.ms_until_next_callout(now)
     }
 
     /// Logs a change of the owner's health, if there is one.

@@ -76,9 +76,7 @@ impl CalloutOwner {
                 self.open_session(callout, envelope, number, now);
             }
             CalloutRole::Poll { wait } => self.receive_poll(callout, &envelope, wait, now),
-            CalloutRole::Data { .. } | CalloutRole::Bulk => {
-                self.receive_data(callout, envelope, now);
-            }
+            CalloutRole::Data { number } => self.receive_data(callout, envelope, number, now),
         }
     }
 
@@ -144,7 +142,7 @@ impl CalloutOwner {
                     idle_since: now.monotonic,
                 };
                 self.sessions.insert(envelope.session, polled);
-                self.receive_data(callout, envelope, now);
+                self.receive_data(callout, envelope, number, now);
             }
             Err(reason) => {
                 let answer = CalloutAnswer::Refused(reason);
@@ -158,21 +156,18 @@ impl CalloutOwner {
         &mut self,
         callout: CalloutNumber,
         envelope: CalloutEnvelope<'_>,
+        number: u32,
         now: ClockReading,
     ) {
         let answer = match self.find_session(&envelope) {
             None => refusal(),
-            Some((owner, polled)) => match envelope.role {
-                CalloutRole::Data { number } if number <= polled.last_data => CalloutAnswer::Empty,
-                role => {
-                    if let CalloutRole::Data { number } = role {
-                        polled.last_data = number;
-                    }
-                    polled.idle_since = now.monotonic;
-                    let messages = envelope.messages.unwrap();
-                    polled.answer_messages(owner, envelope.applied, messages, now)
-                }
-            },
+            Some((_, polled)) if number <= polled.last_data => CalloutAnswer::Empty,
+            Some((owner, polled)) => {
+                polled.last_data = number;
+                polled.idle_since = now.monotonic;
+                let messages = envelope.messages.unwrap();
+                polled.answer_messages(owner, envelope.applied, messages, now)
+            }
         };
         if matches!(answer, CalloutAnswer::Refused(_)) {
             self.end_session(envelope.session, now);

@@ -12,8 +12,8 @@ use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::wire::{decode_cache_entry, EncodedEntry};
 use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::freshness::FinalityUpgrade;
-use sszip_core::cache::process::flights::{FlightLeadership, FlightOutcome};
-use sszip_core::cache::process::owner_client::{DirectLookup, OwnerAdminReply, OwnerClient};
+use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
+use sszip_core::cache::process::owner_client::{OwnerAdminReply, OwnerClient, OwnerLookup};
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::CacheKey;
@@ -199,43 +199,37 @@ impl OwnerClient for InProcessOwner {
         true
     }
 
-    fn lookup_directly(
-        &self,
-        token: FlightLeadership,
-        _leases: bool,
-        _skips_wait: bool,
-        now: u64,
-    ) -> DirectLookup {
-        let Some(shared) = self.direct.as_ref().and_then(Weak::upgrade) else {
-            return DirectLookup::Unanswered(token);
-        };
-        // purges come into effect under this lock
-        let stored = self.stored.lock().unwrap();
-        let key = *token.flight_key();
-        match find(&stored, &key, now) {
-            Some(entry) => {
-                insert_into_hot_tier(&shared, key, &entry);
-                let outcome = FlightOutcome::Answer(Arc::clone(&entry));
-                shared.finish_flight_and_wake(token, outcome);
-                DirectLookup::Found(entry)
-            }
-            // some lookups need the owner's thread
-            None if key[0].is_multiple_of(2) => DirectLookup::Unanswered(token),
-            None => DirectLookup::Missing(token),
-        }
-    }
-
     fn lookup_at_owner(
         &self,
-        key: CacheKey,
+        flights: &CoalescedFlights,
         token: FlightLeadership,
+        waiter: WaitingRequestId,
         leases: bool,
         _skips_wait: bool,
         now: u64,
-    ) -> Result<(), FlightLeadership> {
+    ) -> OwnerLookup {
+        let key = *token.flight_key();
+        if let Some(shared) = self.direct.as_ref().and_then(Weak::upgrade) {
+            // purges come into effect under this lock
+            let stored = self.stored.lock().unwrap();
+            if let Some(entry) = find(&stored, &key, now) {
+                insert_into_hot_tier(&shared, key, &entry);
+                let outcome = FlightOutcome::Answer(Arc::clone(&entry));
+                shared.finish_flight_and_wake(token, outcome);
+                return OwnerLookup::Found(entry);
+            }
+            // other lookups need the owner's thread
+            if !key[0].is_multiple_of(2) {
+                return OwnerLookup::Missing(token);
+            }
+        }
+        flights.follow_own_flight(&token, waiter).unwrap();
         match self.send_query(OwnerQuery::Lookup(key, token, leases, now)) {
-            Err(OwnerQuery::Lookup(_, token, ..)) => Err(token),
-            _ => Ok(()),
+            Err(OwnerQuery::Lookup(_, token, ..)) => {
+                drop(flights.remove_follower(&key, waiter));
+                OwnerLookup::Missing(token)
+            }
+            _ => OwnerLookup::Pending,
         }
     }
 
@@ -262,6 +256,7 @@ impl OwnerClient for InProcessOwner {
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
         _: Option<FinalityUpgrade>,
+        _: u64,
     ) {
         // after the end of the thread nothing is stored
         let _ = self.send_query(OwnerQuery::Store(key, entry, about.generation));

@@ -13,7 +13,7 @@ use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use sszip_core::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
 use sszip_core::cache::owner_protocol::process_message::ProcessMessage;
 use sszip_core::cache::process::flights::{CoalescingRole, FlightFollowerWakeup, FlightOutcome};
-use sszip_core::cache::process::owner_client::OwnerClient;
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use sszip_core::cache::process::wake::WokenRequestQueue;
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::config::RouteConfigBlock;
@@ -187,9 +187,10 @@ fn check_owner_callouts() -> Option<bool> {
         let Some(CoalescingRole::Leader(token)) = shared.flights.join_flight(key, waiter) else {
             return None;
         };
-        shared.flights.follow_own_flight(&token, waiter)?;
-        link.lookup_at_owner(key, token, true, false, now).ok()?;
-        link.next_callout(&shared, now)
+        match link.lookup_at_owner(&shared.flights, token, waiter, true, false, now) {
+            OwnerLookup::Pending => link.next_callout(&shared, now),
+            _ => None,
+        }
     };
     let answer = |callout: &OwnerCallout, messages: &[OwnerMessage]| {
         let body = encode_answer(messages)?;

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // the C ABI
 
-use std::ffi::{c_void, CStr};
+use std::ffi::c_void;
 use std::slice;
 
 use sszip_core::cache::link::direct_owner::{DirectOwner, DirectReply};
@@ -11,8 +11,6 @@ use sszip_core::cache::owner_protocol::outgoing_frame::MAX_SENT_HEAD_BYTES;
 use sszip_core::cache::owner_protocol::owner_message::LeaseReply;
 use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::CacheKey;
-
-use crate::clock::monotonic_ms;
 
 /// An entry that a lookup has found, in the layout of the C struct `sszip_owner_entry`.
 #[repr(C)]
@@ -40,52 +38,16 @@ pub struct OwnerStoreParts {
 /// The C function type `sszip_owner_found`.
 type OwnerFound = Option<unsafe extern "C" fn(context: *mut c_void, entry: *const FoundOwnerEntry)>;
 
-type LookupFunction =
-    unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32;
-type StoreFunction = unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool;
-type ReleaseFunction = unsafe extern "C" fn(u64, *const u8) -> bool;
-
 /// The functions of the owner's library for direct calls.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectOwnerFunctions {
-    lookup: LookupFunction,
-    store: StoreFunction,
-    release: ReleaseFunction,
-}
-
-impl DirectOwnerFunctions {
-    /// Finds the functions in the library.
-    ///
-    /// # Errors
-    /// The error of `find`.
-    ///
-    /// # Safety
-    /// `find` returns the functions of a library with the ABI version of the header, which stays
-    /// loaded.
-    pub unsafe fn find_functions(
-        find: impl Fn(&CStr) -> Result<*mut c_void, String>,
-    ) -> Result<Self, String> {
-        let (lookup, store, release) = (
-            find(c"sszip_owner_direct_lookup")?,
-            find(c"sszip_owner_direct_store")?,
-            find(c"sszip_owner_direct_release")?,
-        );
-        // SAFETY: the functions have the header's types.
-        unsafe {
-            Ok(Self {
-                lookup: std::mem::transmute::<*mut c_void, LookupFunction>(lookup),
-                store: std::mem::transmute::<*mut c_void, StoreFunction>(store),
-                release: std::mem::transmute::<*mut c_void, ReleaseFunction>(release),
-            })
-        }
-    }
+    pub(super) lookup:
+        unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32,
+    pub(super) store: unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool,
+    pub(super) release: unsafe extern "C" fn(u64, *const u8) -> bool,
 }
 
 impl DirectOwner for DirectOwnerFunctions {
-    fn monotonic_ms(&self) -> u64 {
-        monotonic_ms()
-    }
-
     fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
         let mut found: Option<DirectReply> = None;
         // SAFETY: the key has 32 bytes; the function receives the context during the call.

@@ -16,8 +16,7 @@ use sszip_core::config::head_sources::HeadSourcesByNamespace;
 use sszip_core::config::store::StoreSettings;
 use sszip_core::config::validated::ValidatedConfig;
 
-use self::owner::DesiredOwnerSettings;
-use self::owner_library::OwnerLibrary;
+use self::owner_library::{OwnerLibrary, OwnerStartSettings};
 
 static STORE_STATE: Mutex<StoreUsageRegistry> = Mutex::new(StoreUsageRegistry::new());
 
@@ -200,20 +199,22 @@ impl StoreUsageRegistry {
         }
     }
 
-    /// Passes the desired settings to the owner.
+    /// Passes the desired settings to the owner, if a filter stores on disk.
     fn pass_settings_to_owner(&self) {
-        if let Some(wanted) = self.desired_owner() {
-            owner::queue_owner_settings(wanted);
-        }
-    }
-
-    /// Returns the settings for the owner, or `None` if no filter stores on disk.
-    fn desired_owner(&self) -> Option<DesiredOwnerSettings> {
-        Some(DesiredOwnerSettings {
-            store: self.desired_owner.clone()?,
+        let Some(store) = &self.desired_owner else {
+            return;
+        };
+        let follows = self.follows.as_ref();
+        owner::queue_owner_settings(OwnerStartSettings {
+            socket: store.owner_socket_path(),
+            path: store.store_data_folder(),
+            max_size: store.max_size.unwrap_or(0),
+            memory: store.memory.unwrap_or(0),
             max_entry: self.max_entry,
-            follows: self.follows.clone().unwrap_or_default(),
-        })
+            inactive: store.inactive.unwrap_or(0),
+            no_recompress: store.recompress == Some(false),
+            heads: follows.map_or_else(String::new, HeadSourcesByNamespace::to_json),
+        });
     }
 }
 

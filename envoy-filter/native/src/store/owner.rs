@@ -11,9 +11,6 @@
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use sszip_core::config::head_sources::HeadSourcesByNamespace;
-use sszip_core::config::store::StoreSettings;
-
 use super::owner_library::{OwnerLibrary, OwnerStartSettings};
 
 /// Time to wait for further changes, in milliseconds: the filters of one
@@ -26,19 +23,11 @@ const IDLE_CHECK_MS: u64 = 3_600_000;
 static LIBRARY: OnceLock<OwnerLibrary> = OnceLock::new();
 
 /// Settings that are not passed to the owner yet.
-static PENDING_SETTINGS: Mutex<Option<DesiredOwnerSettings>> = Mutex::new(None);
+static PENDING_SETTINGS: Mutex<Option<OwnerStartSettings>> = Mutex::new(None);
 static IS_CHANGED: Condvar = Condvar::new();
 
 /// No filter uses the owner. Locked while the library is called.
 static IS_OWNER_UNUSED: Mutex<bool> = Mutex::new(false);
-
-/// The settings with which the owner in this process is to run: its store, head sources and limits.
-#[derive(Clone, Debug)]
-pub struct DesiredOwnerSettings {
-    pub store: StoreSettings,
-    pub max_entry: u64,
-    pub follows: HeadSourcesByNamespace,
-}
 
 /// Starts the thread that runs the owner, or permits it to run again; [`queue_owner_settings`] sets
 /// its settings afterwards.
@@ -55,7 +44,7 @@ pub fn start_owner_thread(library: OwnerLibrary) -> Result<(), std::io::Error> {
 }
 
 /// Sets the settings of the owner, which its thread applies soon.
-pub fn queue_owner_settings(wanted: DesiredOwnerSettings) {
+pub fn queue_owner_settings(wanted: OwnerStartSettings) {
     *lock_ignoring_poison(&PENDING_SETTINGS) = Some(wanted);
     IS_CHANGED.notify_one();
 }
@@ -76,7 +65,7 @@ fn run_owner_thread(library: OwnerLibrary) {
         }
         let new = lock_ignoring_poison(&PENDING_SETTINGS).take();
         let rests = lock_ignoring_poison(&IS_OWNER_UNUSED);
-        if let Some(new) = new.map(|wanted| wanted.library_settings()) {
+        if let Some(new) = new {
             let is_other = settings.as_ref().is_some_and(|known| *known != new);
             if is_other && !*rests && !library.exit_owner(false) {
                 register_immediate_exit();
@@ -97,22 +86,6 @@ fn run_owner_thread(library: OwnerLibrary) {
         let wanted = lock_ignoring_poison(&PENDING_SETTINGS);
         let timeout = Duration::from_millis(after);
         drop(IS_CHANGED.wait_timeout_while(wanted, timeout, |wanted| wanted.is_none()));
-    }
-}
-
-impl DesiredOwnerSettings {
-    fn library_settings(&self) -> OwnerStartSettings {
-        let store = &self.store;
-        OwnerStartSettings {
-            socket: store.owner_socket_path(),
-            path: store.store_data_folder(),
-            max_size: store.max_size.unwrap_or(0),
-            memory: store.memory.unwrap_or(0),
-            max_entry: self.max_entry,
-            inactive: store.inactive.unwrap_or(0),
-            no_recompress: store.recompress == Some(false),
-            heads: self.follows.to_json(),
-        }
     }
 }
 

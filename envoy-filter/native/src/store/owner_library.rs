@@ -88,8 +88,8 @@ impl OwnerLibrary {
         // SAFETY: the functions have the header's types; only functions that
         // were found are called.
         unsafe {
-            let abi = find_library_function(library, c"sszip_owner_abi")?;
-            let abi: unsafe extern "C" fn() -> u32 = std::mem::transmute(abi);
+            let abi: unsafe extern "C" fn() -> u32 =
+                find_library_function(library, c"sszip_owner_abi")?;
             let its = abi();
             if its != ABI_VERSION {
                 return Err(format!(
@@ -98,25 +98,14 @@ impl OwnerLibrary {
                     path.display()
                 ));
             }
-            let run = find_library_function(library, c"sszip_owner_run")?;
-            let exit = find_library_function(library, c"sszip_owner_exit")?;
             Ok(Self {
-                direct: DirectOwnerFunctions::find_functions(|name| {
-                    find_library_function(library, name)
-                })?,
-                run: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(
-                        *const OwnerLibraryConfig,
-                        bool,
-                        OwnerLog,
-                        *mut bool,
-                    ) -> u64,
-                >(run),
-                exit_owner: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(OwnerLog) -> bool,
-                >(exit),
+                run: find_library_function(library, c"sszip_owner_run")?,
+                exit_owner: find_library_function(library, c"sszip_owner_exit")?,
+                direct: DirectOwnerFunctions {
+                    lookup: find_library_function(library, c"sszip_owner_direct_lookup")?,
+                    store: find_library_function(library, c"sszip_owner_direct_store")?,
+                    release: find_library_function(library, c"sszip_owner_direct_release")?,
+                },
             })
         }
     }
@@ -200,8 +189,9 @@ fn module_path() -> std::path::PathBuf {
 }
 
 /// # Safety
-/// The library is open.
-unsafe fn find_library_function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
+/// The library is open, and its function has the type `F`, a function pointer.
+unsafe fn find_library_function<F: Copy>(library: *mut c_void, name: &CStr) -> Result<F, String> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: the function's contract.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     match found.is_null() {
@@ -209,7 +199,8 @@ unsafe fn find_library_function(library: *mut c_void, name: &CStr) -> Result<*mu
             "cannot use the library of the owner: {}",
             last_load_error()
         )),
-        false => Ok(found),
+        // SAFETY: the function's contract.
+        false => Ok(unsafe { std::mem::transmute_copy(&found) }),
     }
 }
 

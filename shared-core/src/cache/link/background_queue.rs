@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
-use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::CacheKey;
 
 /// Maximum number of queued entries; beyond it the oldest are dropped.
@@ -44,49 +43,28 @@ impl QueuedStore {
             if_final,
         }
     }
-
-    /// Whether the entry may be longer than the body of one message.
-    pub(super) fn is_long(&self) -> bool {
-        self.weight > MAX_BODY_BYTES as u64
-    }
 }
 
 /// The queue of entries to be stored and leases to be released.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BackgroundQueue {
-    /// Maximum number of bytes of entries.
-    max_bytes: u64,
+    /// Memory that the entries took when they were queued.
     bytes: u64,
     stores: VecDeque<QueuedStore>,
-    /// Number of long entries among them.
-    long_stores: usize,
     /// Releases are sent first, because other processes may wait for them.
     releases: VecDeque<CacheKey>,
-}
-
-impl Default for BackgroundQueue {
-    fn default() -> Self {
-        Self {
-            max_bytes: MAX_BYTES,
-            bytes: 0,
-            stores: VecDeque::new(),
-            long_stores: 0,
-            releases: VecDeque::new(),
-        }
-    }
 }
 
 impl BackgroundQueue {
     /// Queues an entry. Entries for which there is no room leave their leases to be released.
     pub(super) fn push_store(&mut self, store: QueuedStore) {
-        if store.weight > self.max_bytes || self.stores.try_reserve(1).is_err() {
+        if store.weight > MAX_BYTES || self.stores.try_reserve(1).is_err() {
             return self.push_release(store.key);
         }
         self.bytes += store.weight;
-        self.long_stores += usize::from(store.is_long());
         self.stores.push_back(store);
-        while self.stores.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
-            match self.pop_store(|_| true) {
+        while self.stores.len() > MAX_ENTRIES || self.bytes > MAX_BYTES {
+            match self.pop_store() {
                 Some(oldest) => self.push_release(oldest.key),
                 None => break,
             }
@@ -100,36 +78,16 @@ impl BackgroundQueue {
         }
     }
 
-    /// Takes the oldest entry that `is_wanted`.
-    pub(super) fn pop_store(
-        &mut self,
-        is_wanted: impl FnMut(&QueuedStore) -> bool,
-    ) -> Option<QueuedStore> {
-        let at = self.stores.iter().position(is_wanted)?;
-        let store = self.stores.remove(at)?;
+    /// Takes the oldest entry.
+    pub(super) fn pop_store(&mut self) -> Option<QueuedStore> {
+        let store = self.stores.pop_front()?;
         self.bytes -= store.weight;
-        self.long_stores -= usize::from(store.is_long());
         Some(store)
     }
 
     /// Takes the oldest release.
     pub(super) fn pop_release(&mut self) -> Option<CacheKey> {
         self.releases.pop_front()
-    }
-
-    /// Whether the queue has an entry that needs a callout without other messages.
-    pub(super) fn has_long_stores(&self) -> bool {
-        self.long_stores > 0
-    }
-
-    /// Whether an entry shares a callout with other messages.
-    pub(super) fn has_short_stores(&self) -> bool {
-        self.stores.len() > self.long_stores
-    }
-
-    /// Whether releases are queued.
-    pub(super) fn has_releases(&self) -> bool {
-        !self.releases.is_empty()
     }
 
     /// Whether nothing is queued.
@@ -139,10 +97,7 @@ impl BackgroundQueue {
 
     /// Drops everything.
     pub(super) fn clear(&mut self) {
-        self.stores.clear();
-        self.long_stores = 0;
-        self.releases.clear();
-        self.bytes = 0;
+        *self = Self::default();
     }
 }
 
@@ -170,7 +125,7 @@ mod tests {
     fn drain(queue: &mut BackgroundQueue) -> (Vec<u8>, Vec<u8>) {
         let releases = std::iter::from_fn(|| queue.pop_release()).map(|key| key[0]);
         let releases = releases.collect();
-        let stores = std::iter::from_fn(|| queue.pop_store(|_| true)).map(|store| store.key[0]);
+        let stores = std::iter::from_fn(|| queue.pop_store()).map(|store| store.key[0]);
         (releases, stores.collect())
     }
 

@@ -1,7 +1,5 @@
 //! The callouts of a host without connections that are in flight.
 
-use crate::cache::CacheKey;
-
 /// The identity of a callout, which the host passes back with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CalloutId(u64);
@@ -9,12 +7,11 @@ pub struct CalloutId(u64);
 /// The callouts in flight.
 #[derive(Debug, Default)]
 pub(super) struct CalloutTransport {
-    pub(super) last_id: u64,
+    last_id: u64,
     /// Number of the last data callout.
     pub(super) last_data: u32,
     pub(super) data: Option<CalloutId>,
     pub(super) poll: Option<CalloutId>,
-    pub(super) bulk: Option<(CalloutId, CacheKey)>,
     /// Whether the host makes callouts, so that there is no connection.
     pub(super) is_used: bool,
     /// Time since which entries or releases wait to be sent.
@@ -29,6 +26,6 @@ impl CalloutTransport {
 
     /// Forgets the callouts in flight: their answers have no effect.
     pub(super) fn forget_callouts(&mut self) {
-        (self.data, self.poll, self.bulk) = (None, None, None);
+        (self.data, self.poll) = (None, None);
     }
 }

@@ -1,15 +1,13 @@
 //! The transport of a host without connections: frames are the bodies of HTTP callouts
 //! (docs/owner-protocol.md, Callouts).
 //!
-//! At most three callouts are in flight: one *data* callout with the messages that wait, during
-//! which further messages gather for the next one; one *poll*, which the owner answers when the
-//! session has events; one *bulk* callout with a long entry. A failed data callout or poll ends the
-//! session, as the loss of a connection does, and with it the leases that an answer may have
-//! granted.
+//! At most two callouts are in flight: one *data* callout with the messages that wait, during which
+//! further messages gather for the next one, and one *poll*, which the owner answers when the
+//! session has events. A failed callout ends the session, as the loss of a connection does, and with
+//! it the leases that an answer may have granted.
 
 use std::sync::atomic::Ordering;
 
-use super::background_queue::QueuedStore;
 pub use super::callout_transport::CalloutId;
 use super::connection::ConnectionState;
 use super::{LinkState, OwnerLink};
@@ -26,9 +24,6 @@ use crate::time_constants::memory_lease;
 /// Timeout of a data callout in milliseconds; of a poll, it is added to the time that the owner may
 /// wait.
 const CALLOUT_TIMEOUT_MS: u64 = 1_000;
-
-/// Timeout of a bulk callout in milliseconds.
-const BULK_TIMEOUT_MS: u64 = 10_000;
 
 /// Time for which entries to be stored wait for a data callout that is sent anyway, in milliseconds:
 /// a callout costs more than the messages in it.
@@ -114,7 +109,6 @@ impl OwnerLink {
         }
         self.take_poll(&mut state)
             .or_else(|| self.take_data_callout(&mut state, shared, now))
-            .or_else(|| self.take_bulk_callout(&mut state, now))
     }
 
     /// Whether a request was queued since the last call, so that a callout may be due.
@@ -122,26 +116,17 @@ impl OwnerLink {
         self.is_driver_woken.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether [`next_callout`](Self::next_callout) may have a callout at `now`.
-    pub fn has_callouts(&self, now: u64) -> bool {
-        let state = &mut *lock_ignoring_poison(&self.state);
-        if !state.callouts.is_used {
-            return false;
-        }
-        let is_due = state.callout_due(now).is_some_and(|due| due <= now);
-        is_due || state.wants_poll() || state.wants_bulk_callout()
-    }
-
     /// Milliseconds until the next call of [`next_callout`](Self::next_callout) if nothing else
-    /// happens. `None` if there is no such time.
+    /// happens; 0: it may have a callout. `None` if there is no such time.
     pub fn ms_until_next_callout(&self, now: u64) -> Option<u64> {
         let state = &mut *lock_ignoring_poison(&self.state);
         if !state.callouts.is_used {
             return None;
         }
-        let due = [state.callout_due(now), state.jobs.next_due()];
+        let poll_due = state.wants_poll().then_some(now);
+        let due = [poll_due, state.callout_due(now), state.jobs.next_due()];
         let due = due.into_iter().flatten().min()?;
-        Some(due.saturating_sub(now).max(1))
+        Some(due.saturating_sub(now))
     }
 
     /// Handles the result of a callout.
@@ -158,12 +143,6 @@ impl OwnerLink {
             callouts.data = None;
         } else if callouts.poll == Some(id) {
             callouts.poll = None;
-        } else if let Some((_, key)) = callouts.bulk.filter(|(bulk, _)| *bulk == id) {
-            callouts.bulk = None;
-            if !matches!(result, CalloutResult::Response { status: 200, .. }) {
-                // the owner may have nothing of it
-                return state.background.push_release(key);
-            }
         } else {
             return;
         }
@@ -242,7 +221,7 @@ impl OwnerLink {
         if state.callout_due(now)? > now {
             return None;
         }
-        let frame = self.take_callout_frame(state, shared, now)?;
+        let frame = self.take_frame(state, shared, now)?;
         state.callouts.background_since = None;
         let number = state.callouts.last_data.checked_add(1)?;
         let role = CalloutRole::Data { number };
@@ -259,28 +238,6 @@ impl OwnerLink {
             body,
             timeout: CALLOUT_TIMEOUT_MS,
         })
-    }
-
-    fn take_bulk_callout(&self, state: &mut LinkState, now: u64) -> Option<OwnerCallout> {
-        while state.wants_bulk_callout() {
-            let mut store = state.take_store(QueuedStore::is_long, now)?;
-            let frame = OutgoingFrame::for_callout();
-            let frame = frame.and_then(|mut frame| store.append_all(&mut frame).then_some(frame));
-            let body =
-                frame.and_then(|frame| self.encode_callout(state, CalloutRole::Bulk, Some(&frame)));
-            let Some(body) = body else {
-                state.background.push_release(store.key);
-                continue;
-            };
-            let id = state.callouts.next_id();
-            state.callouts.bulk = Some((id, store.key));
-            return Some(OwnerCallout {
-                id,
-                body,
-                timeout: BULK_TIMEOUT_MS,
-            });
-        }
-        None
     }
 
     fn encode_callout(
@@ -305,11 +262,6 @@ impl LinkState {
         self.session.is_open() && self.callouts.poll.is_none()
     }
 
-    /// Whether a long entry waits, and none is being sent.
-    fn wants_bulk_callout(&self) -> bool {
-        self.session.is_open() && self.callouts.bulk.is_none() && self.background.has_long_stores()
-    }
-
     /// Time of the next data callout; `None` if nothing waits for it, or one is in flight.
     fn callout_due(&mut self, now: u64) -> Option<u64> {
         if let ConnectionState::Closed { retry_at } = self.connection.state {
@@ -318,14 +270,10 @@ impl LinkState {
         if self.callouts.data.is_some() {
             return None;
         }
-        let has_urgent = self.session.needs_session_request()
-            || self.session.is_open_or_requested() && self.jobs.has_unsent_jobs()
-            || self.session.is_open() && !self.shown_blocks.is_empty();
-        if has_urgent {
+        if self.has_urgent_messages() {
             return Some(now);
         }
-        let has_background = self.background.has_releases() || self.background.has_short_stores();
-        if !self.session.is_open() || !has_background {
+        if !self.has_background_messages() {
             self.callouts.background_since = None;
             return None;
         }

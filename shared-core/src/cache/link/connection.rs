@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use crate::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYTES, PREFACE};
-use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
+use crate::cache::owner_protocol::connection_output::ConnectionOutput;
+use crate::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYTES};
 use crate::time_constants::link_silence;
 
 /// Time after a failure until the connection is retried, in milliseconds: an owner that is restarted
@@ -70,52 +70,13 @@ pub(super) enum ConnectionState {
 /// A connection that is open.
 #[derive(Debug)]
 pub(super) struct OpenConnection {
-    /// Whether the preface is written.
-    pub(super) has_sent_preface: bool,
-    /// The frame that is being written.
-    pub(super) frame: Option<OutgoingFrame>,
-    /// Number of bytes that were written of the preface or the frame.
-    pub(super) written: usize,
+    /// The preface and the frame that are being written.
+    pub(super) output: ConnectionOutput,
     /// Whether the host was requested to write, and has not written everything.
     pub(super) is_writing: bool,
     pub(super) decoder: FrameDecoder,
     /// Time at which the last bytes were received.
     pub(super) since: u64,
-}
-
-impl OpenConnection {
-    /// Returns the pieces that have to be written next.
-    pub(super) fn unwritten_pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let preface = (!self.has_sent_preface).then_some(&PREFACE[..]);
-        let frame = self.frame.iter().flat_map(OutgoingFrame::pieces);
-        let mut skip = self.written;
-        preface.into_iter().chain(frame).filter_map(move |piece| {
-            let (written, rest) = piece.split_at(skip.min(piece.len()));
-            skip -= written.len();
-            (!rest.is_empty()).then_some(rest)
-        })
-    }
-
-    /// Whether everything is written that was taken for it.
-    pub(super) fn is_written(&self) -> bool {
-        self.has_sent_preface && self.frame.is_none()
-    }
-
-    /// Records that `bytes` bytes of the pieces were written.
-    pub(super) fn record_written_bytes(&mut self, bytes: usize) {
-        self.written += bytes;
-        let preface = if self.has_sent_preface {
-            0
-        } else {
-            PREFACE.len()
-        };
-        let frame = self.frame.as_ref().map_or(0, OutgoingFrame::byte_length);
-        if self.written >= preface + frame {
-            self.written = 0;
-            self.has_sent_preface = true;
-            self.frame = None;
-        }
-    }
 }
 
 impl OwnerConnection {
@@ -170,9 +131,7 @@ impl OpenConnection {
     /// Creates a connection that was opened at `now`.
     pub(super) fn new(now: u64) -> Self {
         Self {
-            has_sent_preface: false,
-            frame: None,
-            written: 0,
+            output: ConnectionOutput::default(),
             is_writing: false,
             decoder: FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES),
             since: now,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::connection::{ConnectionState, LinkAction, OpenConnection};
 use super::{LinkState, OwnerLink};
-use crate::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYTES};
+use crate::cache::owner_protocol::frame::FrameDecoder;
 use crate::cache::owner_protocol::owner_message::OwnerMessage;
 use crate::cache::owner_protocol::protocol_error::ProtocolError;
 use crate::cache::process::ProcessCacheState;
@@ -26,7 +26,7 @@ impl OwnerLink {
         }
         let has_messages = state.has_messages_to_send();
         let open = state.connection.open_connection()?;
-        if open.is_writing || open.is_written() && !has_messages {
+        if open.is_writing || open.output.is_empty() && !has_messages {
             return None;
         }
         open.is_writing = true;
@@ -56,26 +56,27 @@ impl OwnerLink {
         write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize,
     ) {
         let mut state = lock_ignoring_poison(&self.state);
-        let needs_frame = state.connection.open_connection();
-        if needs_frame.is_some_and(|open| open.frame.is_none()) {
-            let frame = self.take_frame(&mut state, shared, MAX_CONNECTION_FRAME_BYTES, now);
-            if let Some(open) = state.connection.open_connection() {
-                open.frame = frame;
-            }
-        }
+        let open = state.connection.open_connection();
+        let frame = match open.is_some_and(|open| open.output.reserve_only_frame()) {
+            true => self.take_frame(&mut state, shared, now),
+            false => None,
+        };
         let Some(open) = state.connection.open_connection() else {
             return;
         };
-        open.is_writing = !open.is_written();
-        let written = write(&mut open.unwritten_pieces());
-        open.record_written_bytes(written);
+        if let Some(frame) = frame {
+            open.output.push_frame(frame);
+        }
+        open.is_writing = !open.output.is_empty();
+        let written = write(&mut open.output.unwritten_pieces());
+        open.output.record_written_bytes(written);
     }
 
     /// Reports that `bytes` bytes of the pieces were written.
     pub fn report_written_bytes(&self, bytes: usize) {
         let mut state = lock_ignoring_poison(&self.state);
         if let Some(open) = state.connection.open_connection() {
-            open.record_written_bytes(bytes);
+            open.output.record_written_bytes(bytes);
         }
     }
 

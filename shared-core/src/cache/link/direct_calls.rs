@@ -16,7 +16,7 @@ use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
-use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -37,29 +37,30 @@ impl OwnerLink {
     }
 
     /// Looks up the key of a flight by a direct call.
+    ///
+    /// # Errors
+    /// Returns the token if only a message can look the key up.
     pub(super) fn lookup_by_call(
         &self,
         token: FlightLeadership,
         requests_lease: bool,
         now: u64,
-    ) -> DirectLookup {
+    ) -> Result<OwnerLookup, FlightLeadership> {
         let Some((owner, session)) = self.direct.open_session() else {
-            return DirectLookup::Unanswered(token);
+            return Err(token);
         };
         let Some(shared) = self.direct.process_state() else {
-            return DirectLookup::Unanswered(token);
+            return Err(token);
         };
         let lease = requests_lease.then_some(LEASE_MS);
         match owner.lookup(session, token.flight_key(), lease) {
             // an event ends the wait for another process, and may come before this reply is handled
-            None | Some(DirectReply::Missing(LeaseReply::Pending)) => {
-                DirectLookup::Unanswered(token)
-            }
+            None | Some(DirectReply::Missing(LeaseReply::Pending)) => Err(token),
             Some(DirectReply::Missing(lease)) => {
                 if lease == LeaseReply::Granted {
                     shared.flights.record_flight_lease(token.flight_key());
                 }
-                DirectLookup::Missing(token)
+                Ok(OwnerLookup::Missing(token))
             }
             Some(DirectReply::Found {
                 generation,
@@ -82,24 +83,25 @@ impl OwnerLink {
         (session, generation): (u64, u64),
         received: ReceivedEntry,
         now: u64,
-    ) -> DirectLookup {
+    ) -> Result<OwnerLookup, FlightLeadership> {
         let key = *token.flight_key();
         let entry = decode_received_entry(shared, &self.chains, &key, received, now);
         let Some(entry) = entry else {
-            return DirectLookup::Missing(token);
+            return Ok(OwnerLookup::Missing(token));
         };
         // purges come into effect, and sessions end, on another thread under this lock: a request
         // that follows the flight or finds the entry in the hot tier began before the next purge
         let state = lock_ignoring_poison(&self.state);
         if generation < self.purge_generation() || !self.direct.is_session(session) {
-            return DirectLookup::Unanswered(token);
+            return Err(token);
         }
         insert_received_entry(shared, &key, &entry);
         let outcome = FlightOutcome::Answer(Arc::clone(&entry));
-        let followers = shared.flights.finish_flight(token, outcome);
+        let change = shared.flights.finish_flight(token, outcome);
         drop(state);
-        shared.wake_waiters(followers);
-        DirectLookup::Found(entry)
+        // a flight with a response leaves no lease
+        shared.wake_flight_waiters(change);
+        Ok(OwnerLookup::Found(entry))
     }
 
     /// Stores an entry by a direct call, or releases its lease if it can't be stored. Returns its
@@ -110,12 +112,12 @@ impl OwnerLink {
         entry: &CacheEntry,
         about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
+        now: u64,
     ) -> Option<StoredEntryAttributes> {
         let Some((owner, session)) = self.direct.open_session() else {
             return Some(about);
         };
-        let request = store_request(key, entry, about, if_final, owner.monotonic_ms());
-        let Some(request) = request else {
+        let Some(request) = store_request(key, entry, about, if_final, now) else {
             self.release_lease(key);
             return None;
         };

@@ -13,9 +13,6 @@ use crate::cache::CacheKey;
 /// session that it does not have are not handled. Any thread may call it. No call waits for a disk
 /// or another thread.
 pub trait DirectOwner: fmt::Debug + Send + Sync {
-    /// Reads `CLOCK_MONOTONIC` in milliseconds.
-    fn monotonic_ms(&self) -> u64;
-
     /// Looks a key up for a session. `lease` is the maximum duration of the lease that is requested
     /// if there is no entry, in milliseconds. Returns `None` if the call is not handled: only a
     /// message can look the key up.

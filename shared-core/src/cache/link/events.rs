@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use super::jobs::OwnerJob;
-use super::owner_health::OwnerReachability;
+use super::owner_health::OwnerOutage;
 use super::session::{SessionLoss, SessionStage, SessionState};
-use super::{purge, LinkState, OwnerLink, MAX_PURGE_SENDS};
+use super::{purge, LinkState, OwnerAdminReply, OwnerLink, MAX_PURGE_SENDS};
 use crate::cache::chain::ChainState;
 use crate::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason, SessionEvent};
 use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -75,7 +76,7 @@ impl OwnerLink {
             }
             OwnerMessage::Refused(reason) => {
                 if reason == RefusalReason::ClockDiffers {
-                    state.session.unusable = Some(OwnerReachability::OtherClock);
+                    state.session.unusable = Some(OwnerOutage::OtherClock);
                 }
                 Err(SessionLoss)
             }
@@ -274,13 +275,22 @@ impl OwnerLink {
                 ..
             } => {
                 if sent == 0 {
-                    state
-                        .unclaimed
-                        .insert_admin_reply(waiter, purge::unreachable_reply());
+                    let absent =
+                        "nothing was purged: the cache's owner does not respond; repeat the request";
+                    state.insert_admin_reply(waiter, purge::problem_reply(503, absent));
                 }
                 shared.wake_waiters([waiter]);
             }
             OwnerJob::Purge { .. } | OwnerJob::TimedOut(_) => {}
+        }
+    }
+}
+
+impl LinkState {
+    /// Inserts the reply to a purge or a status query; drops it if memory is refused.
+    pub(super) fn insert_admin_reply(&mut self, waiter: WaitingRequestId, reply: OwnerAdminReply) {
+        if self.admin_replies.try_reserve(1).is_ok() {
+            self.admin_replies.insert(waiter, reply);
         }
     }
 }

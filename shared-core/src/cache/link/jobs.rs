@@ -1,16 +1,20 @@
 //! Requests to the owner on which a client's request waits, until the owner replies or they time
 //! out.
 
-use crate::hash_keys::HashMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::unclaimed_replies::KeyedEntries;
+use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::FlightLeadership;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::CacheKey;
+use crate::hash_keys::HashMap;
 
 /// Maximum number of open requests. Further requests fail at once.
 const MAX_OPEN_JOBS: usize = 1_000;
+
+/// Entries with their keys.
+pub(super) type KeyedEntries = Vec<(CacheKey, Arc<CacheEntry>)>;
 
 /// A request to the owner on which a client's request waits.
 #[derive(Debug)]
@@ -43,7 +47,6 @@ pub(super) enum OwnerJob {
 /// A lookup for a flight.
 #[derive(Debug)]
 pub(super) struct LookupJob {
-    pub(super) key: CacheKey,
     pub(super) token: FlightLeadership,
     /// Whether only one process should fetch the key, so that a lease is requested.
     pub(super) leases: bool,
@@ -94,13 +97,14 @@ impl OwnerJobTable {
     }
 
     /// Whether a request has to be sent.
-    pub(super) fn has_unsent_jobs(&self) -> bool {
-        !self.unsent.is_empty()
+    pub(super) fn has_unsent_jobs(&self, is_session_open: bool) -> bool {
+        self.next_unsent_position(is_session_open).is_some()
     }
 
     /// Takes the next request that has to be sent; it stays open.
-    pub(super) fn next_unsent_job(&mut self) -> Option<(u32, &mut OpenJob)> {
-        while let Some(id) = self.unsent.pop_front() {
+    pub(super) fn next_unsent_job(&mut self, is_session_open: bool) -> Option<(u32, &mut OpenJob)> {
+        while let Some(position) = self.next_unsent_position(is_session_open) {
+            let id = self.unsent.remove(position)?;
             // it may have ended before
             if self.open.contains_key(&id) {
                 return self.open.get_mut(&id).map(|open| (id, open));
@@ -109,23 +113,15 @@ impl OwnerJobTable {
         None
     }
 
-    /// Takes the purges among the requests that have to be sent; they stay open.
-    pub(super) fn take_unsent_purges(&mut self) -> Vec<u32> {
-        let open = &self.open;
+    /// Position of the next request that has to be sent. Purges wait for an open session: the outcome
+    /// of one that was sent to no owner would be unknown.
+    fn next_unsent_position(&self, is_session_open: bool) -> Option<usize> {
         let is_purge = |id: &u32| {
-            let job = open.get(id).map(|open| &open.job);
+            let job = self.open.get(id).map(|open| &open.job);
             matches!(job, Some(OwnerJob::Purge { .. }))
         };
-        let purges = self.unsent.iter().copied().filter(is_purge).collect();
-        self.unsent.retain(|id| !is_purge(id));
-        purges
-    }
-
-    /// Has requests sent first that were [taken](Self::take_unsent_purges).
-    pub(super) fn restore_unsent_jobs(&mut self, ids: Vec<u32>) {
-        for id in ids.into_iter().rev() {
-            self.unsent.push_front(id);
-        }
+        let mut unsent = self.unsent.iter();
+        unsent.position(|id| is_session_open || !is_purge(id))
     }
 
     /// Returns an open request.
@@ -160,7 +156,8 @@ impl OwnerJobTable {
         let late = |open: &OpenJob| open.due <= now && !matches!(open.job, OwnerJob::TimedOut(_));
         let (id, open) = self.open.iter_mut().find(|(_, open)| late(open))?;
         let id = *id;
-        if let OwnerJob::Lookup(LookupJob { key, .. }) = open.job {
+        if let OwnerJob::Lookup(lookup) = &open.job {
+            let key = *lookup.token.flight_key();
             if !self.unsent.contains(&id) {
                 return Some(std::mem::replace(&mut open.job, OwnerJob::TimedOut(key)));
             }
@@ -180,7 +177,7 @@ impl OwnerJobTable {
     pub(super) fn mark_missed_event(&mut self, key: &CacheKey) {
         for open in self.open.values_mut() {
             if let OwnerJob::Lookup(lookup) = &mut open.job {
-                lookup.missed_event |= lookup.key == *key;
+                lookup.missed_event |= lookup.token.leads_flight_of(key);
             }
         }
     }
@@ -195,30 +192,5 @@ impl OwnerJobTable {
             }
             OwnerJob::Lookup(_) | OwnerJob::TimedOut(_) => true,
         });
-    }
-}
-
-/// A reply with a body, without the body.
-#[derive(Debug)]
-pub(super) enum PartialReply {
-    /// An entry.
-    Found {
-        id: u32,
-        generation: u64,
-        /// Key of an entry of a batch lookup.
-        key: Option<CacheKey>,
-        fresh: u64,
-        age: u64,
-    },
-    /// The result of a purge or a status query.
-    Admin { id: u32, status: u16 },
-}
-
-impl PartialReply {
-    /// Number of the request.
-    pub(super) fn id(&self) -> u32 {
-        match self {
-            Self::Found { id, .. } | Self::Admin { id, .. } => *id,
-        }
     }
 }

@@ -11,7 +11,7 @@
 //! | module            | concern                                                        |
 //! |-------------------|----------------------------------------------------------------|
 //! | `connection`      | the connection: its states, its bytes                          |
-//! | `driving`         | calls by which the host carries the bytes                      |
+//! | `connection_io`   | calls by which the host carries the bytes                      |
 //! | [`callouts`]      | frames as callouts of a host without connections               |
 //! | `callout_transport` | the callouts in flight                                       |
 //! | `session`         | the state of the session                                       |
@@ -20,7 +20,7 @@
 //! | `jobs`            | requests without a reply, and their timeouts                   |
 //! | `background_queue`| entries to be stored and leases to be released                 |
 //! | `outgoing_store`  | entries as messages that store them                            |
-//! | `sending`         | requests as messages of the next frame                         |
+//! | `request_messages`| requests as messages of the next frame                         |
 //! | `replies`         | the owner's replies to lookups                                 |
 //! | `found_entries`   | entries that the owner has sent                                |
 //! | [`direct_owner`]  | the interface to an owner in this process                      |
@@ -43,7 +43,6 @@ mod replies;
 mod request_messages;
 mod requests;
 mod session;
-mod unclaimed_replies;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,18 +54,18 @@ use self::callout_transport::CalloutTransport;
 pub use self::connection::LinkAction;
 use self::connection::OwnerConnection;
 use self::direct_owner::DirectSession;
-use self::jobs::{LookupJob, OwnerJobTable, PartialReply};
+use self::jobs::{KeyedEntries, LookupJob, OwnerJobTable};
 use self::outgoing_store::OutgoingStore;
 use self::owner_health::OwnerHealth;
-pub use self::owner_health::OwnerHealthChange;
+pub use self::owner_health::{OwnerHealthChange, OwnerOutage};
 pub use self::purge::{
     problem_document, purge_request_body as purge_request, OwnerAdminReply, PurgeQueryError,
 };
 use self::session::{SessionState, SilentOwnerBreaker};
-use self::unclaimed_replies::UnclaimedOwnerReplies;
 use super::chain::{NamespaceChains, ShownBlock};
 use super::owner_protocol::body_assembler::BodyAssembler;
 use super::owner_protocol::client_name::OwnerClientName;
+use super::owner_protocol::owner_message::OwnerMessage;
 use super::process::wake::{EventLoopWaker, WaitingRequestId};
 use super::{CacheKey, CacheNamespace};
 use crate::hash_keys::HashMap;
@@ -144,9 +143,13 @@ struct LinkState {
     background: BackgroundQueue,
     /// A long entry that is being sent.
     store_in_parts: Option<OutgoingStore>,
-    /// Long replies that are being received.
-    partial_replies: BodyAssembler<PartialReply>,
-    unclaimed: UnclaimedOwnerReplies,
+    /// Long replies that are being received, without their bodies.
+    partial_replies: BodyAssembler<OwnerMessage>,
+    /// Replies to purges and status queries that their waiters have not claimed.
+    admin_replies: HashMap<WaitingRequestId, OwnerAdminReply>,
+    /// Entries of batches that their waiters have not claimed, with the purge generation when they
+    /// were received.
+    batch_entries: HashMap<WaitingRequestId, (KeyedEntries, u64)>,
     breaker: SilentOwnerBreaker,
     /// Health of the owner, as reported to the host.
     health: OwnerHealth,
@@ -170,7 +173,8 @@ impl OwnerLink {
                 background: BackgroundQueue::default(),
                 store_in_parts: None,
                 partial_replies: BodyAssembler::new(max_body),
-                unclaimed: UnclaimedOwnerReplies::default(),
+                admin_replies: HashMap::default(),
+                batch_entries: HashMap::default(),
                 breaker: SilentOwnerBreaker::default(),
                 health: OwnerHealth::default(),
             }),
@@ -223,8 +227,8 @@ impl OwnerLink {
     /// [`tick`](Self::tick).
     pub fn take_owner_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = lock_ignoring_poison(&self.state);
-        let reachability = state.session.reachability();
-        state.health.record_owner_reachability(reachability, now)
+        let outage = state.session.outage();
+        state.health.record_owner_state(outage, now)
     }
 
     /// Wakes the driver, which has a new request to send.
@@ -234,14 +238,6 @@ impl OwnerLink {
                 waker.wake(*id);
             }
         }
-    }
-
-    /// Removes a waiter of [`queue_purge`](Self::queue_purge) that no longer waits and must not be
-    /// woken.
-    pub fn forget_waiter(&self, gone: WaitingRequestId) {
-        let mut state = lock_ignoring_poison(&self.state);
-        state.unclaimed.take_admin_reply(gone);
-        state.jobs.forget_waiter(gone);
     }
 }
 

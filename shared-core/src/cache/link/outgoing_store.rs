@@ -80,16 +80,6 @@ impl OutgoingStore {
         };
         message.append_to_frame(frame).is_ok()
     }
-
-    /// Appends all messages to a frame. Returns `false` if the entry can't be sent.
-    pub(super) fn append_all(&mut self, frame: &mut OutgoingFrame) -> bool {
-        while !self.is_sent() {
-            if !self.append_next(frame) {
-                return false;
-            }
-        }
-        true
-    }
 }
 
 /// Returns the request that stores an entry, with its whole body. Returns `None` if the entry has

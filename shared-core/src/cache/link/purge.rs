@@ -11,35 +11,14 @@ pub use crate::cache::process::owner_client::OwnerAdminReply;
 #[error("{0}")]
 pub struct PurgeQueryError(String);
 
-/// Returns the reply to a purge that was sent to no owner.
-pub(super) fn unreachable_reply() -> OwnerAdminReply {
-    let detail = "nothing was purged: the cache's owner does not respond; repeat the request";
-    (503, problem_document(503, detail).into())
+/// Returns a problem document as the reply to a purge that was not sent to the owner.
+pub(super) fn problem_reply(status: u16, detail: &str) -> OwnerAdminReply {
+    (status, problem_document(status, detail).into())
 }
 
 /// Returns a problem document (RFC 9457) with the reason of a failure.
 pub fn problem_document(status: u16, detail: &str) -> String {
     json!({ "status": status, "detail": detail }).to_string()
-}
-
-/// Requests the purge that a query describes with `send`, which returns `false` if memory is refused.
-/// Returns the reply if it is known at once.
-pub(super) fn send_purge_from_query(
-    query: &[u8],
-    own: Option<&[u8]>,
-    send: impl FnOnce(String) -> bool,
-) -> Option<OwnerAdminReply> {
-    let refused = |status, detail: &str| Some((status, problem_document(status, detail).into()));
-    match purge_request_body(query, own) {
-        Err(bad) => refused(400, &bad.to_string()),
-        Ok(body) => match send(body) {
-            true => None,
-            false => refused(
-                503,
-                "nothing was purged: memory is short; repeat the request",
-            ),
-        },
-    }
 }
 
 /// Returns the body of `POST /v1/purges` for a query (`application/x-www-form-urlencoded`, WHATWG

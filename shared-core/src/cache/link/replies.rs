@@ -1,7 +1,7 @@
 //! The owner's replies to lookups, purges and status queries.
 
 use super::found_entries::{accept_received_entry, ReceivedEntry};
-use super::jobs::{LookupJob, OwnerJob, PartialReply};
+use super::jobs::{LookupJob, OwnerJob};
 use super::session::SessionLoss;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::body_assembler::AssemblyProgress;
@@ -21,10 +21,10 @@ impl OwnerLink {
         &self,
         state: &mut LinkState,
         shared: &ProcessCacheState,
-        reply: OwnerMessage,
+        mut reply: OwnerMessage,
         now: u64,
     ) -> Result<(), SessionLoss> {
-        let (partial, body, total) = match reply {
+        match reply {
             OwnerMessage::Missing { id, lease, .. } => {
                 self.handle_missing(state, shared, id, lease);
                 return Ok(());
@@ -37,33 +37,13 @@ impl OwnerLink {
                 let progress = state.partial_replies.append_chunk(id, &bytes);
                 return self.handle_reply_part(state, shared, id, progress, now);
             }
-            OwnerMessage::Found {
-                id,
-                generation,
-                entry,
-            } => begin_found_reply(id, generation, None, entry),
-            OwnerMessage::BatchFound {
-                id,
-                generation,
-                key,
-                entry,
-            } => begin_found_reply(id, generation, Some(key), entry),
-            OwnerMessage::AdminReply {
-                id,
-                status,
-                total,
-                body,
-            } => (PartialReply::Admin { id, status }, body, total),
-            OwnerMessage::Welcome { .. }
-            | OwnerMessage::Refused(_)
-            | OwnerMessage::SendLease { .. }
-            | OwnerMessage::Event { .. } => return Err(SessionLoss),
-        };
-        let id = partial.id();
+            _ => {}
+        }
+        let (id, first_part, total) = take_first_part(&mut reply).ok_or(SessionLoss)?;
         let mut dropped = Vec::new();
-        let partial_replies = &mut state.partial_replies;
-        let progress =
-            partial_replies.begin_body(id, partial, body, total, |reply| dropped.push(reply));
+        let on_drop = |reply| dropped.push(reply);
+        let replies = &mut state.partial_replies;
+        let progress = replies.begin_body(id, reply, first_part, total, on_drop);
         for reply in dropped {
             self.handle_complete_reply(state, shared, reply, None, now);
         }
@@ -75,7 +55,7 @@ impl OwnerLink {
         state: &mut LinkState,
         shared: &ProcessCacheState,
         id: u32,
-        progress: AssemblyProgress<PartialReply>,
+        progress: AssemblyProgress<OwnerMessage>,
         now: u64,
     ) -> Result<(), SessionLoss> {
         match progress {
@@ -103,26 +83,29 @@ impl OwnerLink {
         &self,
         state: &mut LinkState,
         shared: &ProcessCacheState,
-        reply: PartialReply,
+        reply: OwnerMessage,
         body: Option<Vec<u8>>,
         now: u64,
     ) {
         match reply {
-            PartialReply::Found {
+            OwnerMessage::Found {
+                id,
+                generation,
+                entry,
+            } => {
+                let received = receive_entry(&entry, body);
+                self.handle_found(state, shared, (id, generation), received, now);
+            }
+            OwnerMessage::BatchFound {
                 id,
                 generation,
                 key,
-                fresh,
-                age,
+                entry,
             } => {
-                let received = body.map(|bytes| ReceivedEntry { bytes, fresh, age });
-                let reply = (id, generation);
-                match key {
-                    Some(key) => self.handle_batch_entry(state, shared, reply, &key, received, now),
-                    None => self.handle_found(state, shared, reply, received, now),
-                }
+                let received = receive_entry(&entry, body);
+                self.handle_batch_entry(state, shared, (id, generation), &key, received, now);
             }
-            PartialReply::Admin { id, status } => {
+            OwnerMessage::AdminReply { id, status, .. } => {
                 let is_admin = |job: &OwnerJob| {
                     matches!(job, OwnerJob::Purge { .. } | OwnerJob::Status { .. })
                 };
@@ -134,11 +117,12 @@ impl OwnerLink {
                 };
                 if let Some(waiter) = waiter {
                     if let Some(body) = body {
-                        state.unclaimed.insert_admin_reply(waiter, (status, body));
+                        state.insert_admin_reply(waiter, (status, body));
                     }
                     shared.wake_waiters([waiter]);
                 }
             }
+            _ => {}
         }
     }
 
@@ -158,12 +142,18 @@ impl OwnerLink {
             return self.queue_lookup(state, shared, lookup, due);
         }
         let entry = received.and_then(|received| {
-            accept_received_entry(shared, &self.chains, &lookup.key, received, now)
+            accept_received_entry(
+                shared,
+                &self.chains,
+                lookup.token.flight_key(),
+                received,
+                now,
+            )
         });
         match entry {
             Some(entry) => {
                 let answer = FlightOutcome::Answer(entry);
-                shared.wake_waiters(shared.flights.finish_flight(lookup.token, answer));
+                shared.wake_flight_waiters(shared.flights.finish_flight(lookup.token, answer));
             }
             None => self.end_lookup_as_miss(state, shared, lookup),
         }
@@ -191,7 +181,9 @@ impl OwnerLink {
         };
         match lease {
             LeaseReply::Granted => {
-                shared.flights.record_flight_lease(&lookup.key);
+                shared
+                    .flights
+                    .record_flight_lease(lookup.token.flight_key());
                 self.end_lookup_as_miss(state, shared, lookup);
             }
             LeaseReply::Pending if lookup.missed_event => {
@@ -199,7 +191,7 @@ impl OwnerLink {
                 self.queue_lookup(state, shared, lookup, due);
             }
             LeaseReply::Pending if state.pending.try_reserve(1).is_ok() => {
-                state.pending.insert(lookup.key, lookup);
+                state.pending.insert(*lookup.token.flight_key(), lookup);
             }
             LeaseReply::Pending | LeaseReply::NoLease | LeaseReply::Full => {
                 self.end_lookup_as_miss(state, shared, lookup);
@@ -251,37 +243,32 @@ impl OwnerLink {
             ..
         }) = open.map(|open| open.job)
         {
-            if let Some(generation) = generation {
-                state
-                    .unclaimed
-                    .insert_found_entries(waiter, entries, generation);
+            if let (Some(generation), Ok(())) = (generation, state.batch_entries.try_reserve(1)) {
+                state.batch_entries.insert(waiter, (entries, generation));
             }
             shared.wake_waiters([waiter]);
         }
     }
 }
 
-/// Returns a reply with an entry without its first part, that part, and the length of the whole.
-fn begin_found_reply(
-    id: u32,
-    generation: u64,
-    key: Option<CacheKey>,
-    entry: FoundEntry,
-) -> (PartialReply, MessageBody, u64) {
-    let FoundEntry {
-        fresh,
-        age,
-        total,
-        bytes,
-    } = entry;
-    let reply = PartialReply::Found {
-        id,
-        generation,
-        key,
-        fresh,
-        age,
+/// Takes the first part of a reply's body. Returns the number of its request, the part and the length
+/// of the whole body; `None` if the message is no reply with a body.
+fn take_first_part(reply: &mut OwnerMessage) -> Option<(u32, MessageBody, u64)> {
+    let (id, part, total) = match reply {
+        OwnerMessage::Found { id, entry, .. } | OwnerMessage::BatchFound { id, entry, .. } => {
+            (id, &mut entry.bytes, entry.total)
+        }
+        OwnerMessage::AdminReply {
+            id, total, body, ..
+        } => (id, body, *total),
+        _ => return None,
     };
-    (reply, bytes, total)
+    Some((*id, std::mem::take(part), total))
+}
+
+fn receive_entry(entry: &FoundEntry, body: Option<Vec<u8>>) -> Option<ReceivedEntry> {
+    let FoundEntry { fresh, age, .. } = *entry;
+    body.map(|bytes| ReceivedEntry { bytes, fresh, age })
 }
 
 /// Removes a lookup that was replied to. Returns it with the time at which it would have failed, or

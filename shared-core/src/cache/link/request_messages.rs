@@ -1,9 +1,9 @@
 //! Requests as messages of the next frame.
 
-use super::background_queue::QueuedStore;
 use super::jobs::{LookupJob, OwnerJob};
 use super::outgoing_store::OutgoingStore;
 use super::{LinkState, OwnerLink};
+use crate::cache::owner_protocol::frame::MAX_CONNECTION_FRAME_BYTES;
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest};
@@ -18,17 +18,22 @@ pub(super) const LEASE_MS: u32 = 60_000;
 impl LinkState {
     /// Whether messages wait to be sent.
     pub(super) fn has_messages_to_send(&self) -> bool {
-        if self.session.needs_session_request() {
-            return true;
-        }
-        if !self.session.is_open() {
-            return self.session.is_open_or_requested() && self.jobs.has_unsent_jobs();
-        }
-        self.session.has_urgent_acknowledgement()
+        self.has_urgent_messages() || self.has_background_messages()
+    }
+
+    /// Whether messages wait that are sent at once.
+    pub(super) fn has_urgent_messages(&self) -> bool {
+        let is_open = self.session.is_open();
+        let has_jobs = self.session.is_open_or_requested() && self.jobs.has_unsent_jobs(is_open);
+        let has_others = self.session.has_urgent_acknowledgement()
             || !self.shown_blocks.is_empty()
-            || self.jobs.has_unsent_jobs()
-            || self.store_in_parts.is_some()
-            || !self.background.is_empty()
+            || self.store_in_parts.is_some();
+        self.session.needs_session_request() || has_jobs || is_open && has_others
+    }
+
+    /// Whether entries or releases wait that may wait for other messages.
+    pub(super) fn has_background_messages(&self) -> bool {
+        self.session.is_open() && !self.background.is_empty()
     }
 
     /// Appends a message to a frame that has room. Returns `false` if memory is refused or the
@@ -45,13 +50,12 @@ impl OwnerLink {
         &self,
         state: &mut LinkState,
         shared: &ProcessCacheState,
-        max_frame: usize,
         now: u64,
     ) -> Option<OutgoingFrame> {
         if !state.has_messages_to_send() {
             return None;
         }
-        let mut frame = OutgoingFrame::new(max_frame)?;
+        let mut frame = OutgoingFrame::new(MAX_CONNECTION_FRAME_BYTES)?;
         self.append_session_request(state, &mut frame, now);
         if state.session.is_open() {
             self.append_acknowledgement(state, &mut frame);
@@ -96,7 +100,8 @@ impl OwnerLink {
         now: u64,
     ) {
         while frame.has_room() {
-            let Some((id, open)) = state.jobs.next_unsent_job() else {
+            let is_session_open = state.session.is_open();
+            let Some((id, open)) = state.jobs.next_unsent_job(is_session_open) else {
                 return;
             };
             let message = match &mut open.job {
@@ -126,50 +131,11 @@ impl OwnerLink {
     }
 }
 
-impl OwnerLink {
-    /// Takes the frame of the next data callout: the messages that wait, without long entries.
-    /// Returns `None` if there are none, or memory is refused.
-    pub(super) fn take_callout_frame(
-        &self,
-        state: &mut LinkState,
-        shared: &ProcessCacheState,
-        now: u64,
-    ) -> Option<OutgoingFrame> {
-        let mut frame = OutgoingFrame::for_callout()?;
-        self.append_session_request(state, &mut frame, now);
-        if state.session.is_open() {
-            append_shown_blocks(state, &mut frame);
-            append_releases(state, &mut frame);
-        }
-        // a purge whose callout found no owner would be one whose outcome is unknown
-        let delayed = match state.session.is_open() {
-            true => Vec::new(),
-            false => state.jobs.take_unsent_purges(),
-        };
-        self.append_jobs(state, shared, &mut frame, now);
-        state.jobs.restore_unsent_jobs(delayed);
-        while state.session.is_open() && frame.has_room() {
-            let Some(mut store) = state.take_store(|store| !store.is_long(), now) else {
-                break;
-            };
-            if !store.append_all(&mut frame) {
-                state.background.push_release(store.key);
-            }
-        }
-        (frame.message_count() > 0).then_some(frame)
-    }
-}
-
 impl LinkState {
-    /// Takes the oldest entry to be stored that `is_wanted`. The leases of those that have expired
-    /// are released.
-    pub(super) fn take_store(
-        &mut self,
-        is_wanted: impl Fn(&QueuedStore) -> bool,
-        now: u64,
-    ) -> Option<OutgoingStore> {
+    /// Takes the oldest entry to be stored. The leases of those that have expired are released.
+    fn take_store(&mut self, now: u64) -> Option<OutgoingStore> {
         loop {
-            let store = self.background.pop_store(&is_wanted)?;
+            let store = self.background.pop_store()?;
             let key = store.key;
             let outgoing = OutgoingStore::new(store, self.jobs.next_id(), now);
             if outgoing.is_some() {
@@ -184,7 +150,7 @@ fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {
     let requests_lease = lookup.leases && !lookup.skips_wait;
     ProcessMessage::Lookup {
         id,
-        key: lookup.key,
+        key: *lookup.token.flight_key(),
         lease: requests_lease.then_some(LEASE_MS),
     }
 }
@@ -218,7 +184,7 @@ fn append_releases(state: &mut LinkState, frame: &mut OutgoingFrame) {
 fn append_stores(state: &mut LinkState, frame: &mut OutgoingFrame, now: u64) {
     while frame.has_room() {
         let begun = state.store_in_parts.take();
-        let Some(mut store) = begun.or_else(|| state.take_store(|_| true, now)) else {
+        let Some(mut store) = begun.or_else(|| state.take_store(now)) else {
             return;
         };
         if !store.append_next(frame) {

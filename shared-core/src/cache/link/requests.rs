@@ -11,8 +11,8 @@ use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
-use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
-use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
+use crate::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -28,45 +28,36 @@ impl OwnerClient for OwnerLink {
         lock_ignoring_poison(&self.state).accepts_lookups()
     }
 
-    fn lookup_directly(
-        &self,
-        token: FlightLeadership,
-        leases: bool,
-        skips_wait: bool,
-        now: u64,
-    ) -> DirectLookup {
-        self.lookup_by_call(token, leases && !skips_wait, now)
-    }
-
     fn lookup_at_owner(
         &self,
-        key: CacheKey,
+        flights: &CoalescedFlights,
         token: FlightLeadership,
+        waiter: WaitingRequestId,
         leases: bool,
         skips_wait: bool,
         now: u64,
-    ) -> Result<(), FlightLeadership> {
+    ) -> OwnerLookup {
+        let token = match self.lookup_by_call(token, leases && !skips_wait, now) {
+            Ok(result) => return result,
+            Err(token) => token,
+        };
         let mut state = lock_ignoring_poison(&self.state);
-        if !state.accepts_lookups() || state.breaker.is_open(now) {
-            return Err(token);
+        let is_sent = state.accepts_lookups() && !state.breaker.is_open(now);
+        if !is_sent || flights.follow_own_flight(&token, waiter).is_none() {
+            return OwnerLookup::Missing(token);
         }
-        let lookup = LookupJob {
-            key,
+        let lookup = OwnerJob::Lookup(LookupJob {
             token,
             leases,
             skips_wait,
             missed_event: false,
-        };
-        let due = self.lookup_deadline(now);
-        match state.jobs.add_job(OwnerJob::Lookup(lookup), due) {
-            Ok(()) => {
-                state.connection.schedule_tick(due);
-                self.wake_driver();
-                Ok(())
+        });
+        match self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now)) {
+            Err(OwnerJob::Lookup(LookupJob { token, .. })) => {
+                drop(flights.remove_follower(token.flight_key(), waiter));
+                OwnerLookup::Missing(token)
             }
-            Err(OwnerJob::Lookup(lookup)) => Err(lookup.token),
-            // it returns the same job
-            Err(_) => Ok(()),
+            _ => OwnerLookup::Pending,
         }
     }
 
@@ -92,17 +83,19 @@ impl OwnerClient for OwnerLink {
             generation: None,
         };
         self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now))
+            .is_ok()
     }
 
     fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.state);
-        let found = state
-            .unclaimed
-            .take_found_entries(waiter, self.purge_generation());
-        found.unwrap_or_else(|| {
-            state.jobs.forget_waiter(waiter);
-            Vec::new()
-        })
+        match state.batch_entries.remove(&waiter) {
+            Some((entries, generation)) if generation == self.purge_generation() => entries,
+            Some(_) => Vec::new(),
+            None => {
+                state.jobs.forget_waiter(waiter);
+                Vec::new()
+            }
+        }
     }
 
     fn store_at_owner(
@@ -111,8 +104,9 @@ impl OwnerClient for OwnerLink {
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
+        now: u64,
     ) {
-        let Some(about) = self.store_by_call(key, &entry, about, if_final) else {
+        let Some(about) = self.store_by_call(key, &entry, about, if_final, now) else {
             return;
         };
         let mut state = lock_ignoring_poison(&self.state);
@@ -172,19 +166,25 @@ impl OwnerClient for OwnerLink {
         waiter: WaitingRequestId,
         now: u64,
     ) -> Option<OwnerAdminReply> {
-        purge::send_purge_from_query(query, own, |body| self.queue_purge(body, waiter, now))
+        let body = match purge::purge_request_body(query, own) {
+            Ok(body) => body,
+            Err(bad) => return Some(purge::problem_reply(400, &bad.to_string())),
+        };
+        let short = "nothing was purged: memory is short; repeat the request";
+        let is_queued = self.queue_purge(body, waiter, now);
+        (!is_queued).then(|| purge::problem_reply(503, short))
     }
 
     fn query_owner_status(&self, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
         let due = now.saturating_add(STATUS_TIMEOUT_MS);
-        state.session.is_open()
-            && self.add_awaited_job(&mut state, OwnerJob::Status { waiter }, due)
+        let status = OwnerJob::Status { waiter };
+        state.session.is_open() && self.add_awaited_job(&mut state, status, due).is_ok()
     }
 
     fn claim_admin_reply(&self, waiter: WaitingRequestId) -> Option<OwnerAdminReply> {
         let mut state = lock_ignoring_poison(&self.state);
-        let reply = state.unclaimed.take_admin_reply(waiter);
+        let reply = state.admin_replies.remove(&waiter);
         if reply.is_none() {
             state.jobs.forget_waiter(waiter);
         }
@@ -208,15 +208,20 @@ impl OwnerLink {
             sent: 0,
         };
         self.add_awaited_job(&mut state, purge, now.saturating_add(patience))
+            .is_ok()
     }
 
-    fn add_awaited_job(&self, state: &mut LinkState, job: OwnerJob, due: u64) -> bool {
-        let is_added = state.jobs.add_job(job, due).is_ok();
-        if is_added {
-            state.connection.schedule_tick(due);
-            self.wake_driver();
-        }
-        is_added
+    /// Queues a request on which a client's request waits; an error returns it.
+    fn add_awaited_job(
+        &self,
+        state: &mut LinkState,
+        job: OwnerJob,
+        due: u64,
+    ) -> Result<(), OwnerJob> {
+        state.jobs.add_job(job, due)?;
+        state.connection.schedule_tick(due);
+        self.wake_driver();
+        Ok(())
     }
 
     /// Queues a lookup once more.
@@ -233,8 +238,8 @@ impl OwnerLink {
         }
     }
 
-    /// Ends a lookup without an entry: the node is queried. Leases that no request needs any
-    /// more are released.
+    /// Ends a lookup without an entry: the node is queried. A lease that no request needs any more
+    /// is released.
     pub(super) fn end_lookup_as_miss(
         &self,
         state: &mut LinkState,
@@ -242,14 +247,11 @@ impl OwnerLink {
         lookup: LookupJob,
     ) {
         let flights = &shared.flights;
-        if lookup.leases {
-            shared.wake_waiters(flights.hand_over_leadership(lookup.token));
-            shared.wake_waiters(flights.take_released_batches());
-        } else {
-            let outcome = FlightOutcome::NotShareable;
-            shared.wake_waiters(flights.finish_flight(lookup.token, outcome));
-        }
-        for key in flights.take_returnable_leases() {
+        let change = match lookup.leases {
+            true => flights.hand_over_leadership(lookup.token),
+            false => flights.finish_flight(lookup.token, FlightOutcome::NotShareable),
+        };
+        if let Some(key) = shared.wake_flight_waiters(change) {
             state.background.push_release(key);
         }
     }

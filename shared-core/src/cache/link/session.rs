@@ -1,6 +1,6 @@
 //! The state of the session, and whether an owner that has opened it replies.
 
-use super::owner_health::OwnerReachability;
+use super::owner_health::OwnerOutage;
 use crate::cache::owner_protocol::protocol_error::ProtocolError;
 use crate::cache::CacheNamespace;
 
@@ -40,7 +40,7 @@ pub(super) struct SessionState {
     pub(super) repeated_messages: u16,
     /// The reason why the last session could not be opened, if the owner is no owner for this
     /// process.
-    pub(super) unusable: Option<OwnerReachability>,
+    pub(super) unusable: Option<OwnerOutage>,
 }
 
 /// The progress of a session.
@@ -89,13 +89,10 @@ impl SessionState {
         self.stage != SessionStage::Closed
     }
 
-    /// Returns whether the owner can be used, for the log.
-    pub(super) fn reachability(&self) -> OwnerReachability {
-        match self.unusable {
-            _ if self.is_open() => OwnerReachability::Reachable,
-            Some(unusable) => unusable,
-            None => OwnerReachability::Silent,
-        }
+    /// Returns the reason why the owner can't be used, if it can't.
+    pub(super) fn outage(&self) -> Option<OwnerOutage> {
+        let outage = self.unusable.unwrap_or(OwnerOutage::Silent);
+        (!self.is_open()).then_some(outage)
     }
 
     /// Records bytes that no owner of this version sends.
@@ -104,7 +101,7 @@ impl SessionState {
             error,
             ProtocolError::UnknownPreface | ProtocolError::OtherVersion(_)
         ) {
-            self.unusable = Some(OwnerReachability::OtherVersion);
+            self.unusable = Some(OwnerOutage::OtherVersion);
         }
     }
 

@@ -1,3 +1,4 @@
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::{LinkAction, OwnerLink, OwnerLinkLimits};
@@ -15,7 +16,7 @@ use crate::cache::owner_protocol::process_message::ProcessMessage;
 use crate::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
@@ -43,35 +44,16 @@ fn test_waiter(id: usize) -> WaitingRequestId {
     EventLoopId::default().waiter_of_request(id)
 }
 
-/// A host that carries bytes between a link and a script of the owner.
-struct LinkTestHost {
+/// A process with a hot tier and a link, without a transport.
+struct LinkTestProcess {
     shared: Arc<ProcessCacheState>,
     queue: Arc<WokenRequestQueue>,
     link: Arc<OwnerLink>,
     now: u64,
-    is_open: bool,
-    /// Whether the owner's side of the connection has sent the preface.
-    has_greeted: bool,
-    decoder: FrameDecoder,
-    /// Messages that the owner has received, by frames.
-    frames: Vec<Vec<ProcessMessage>>,
-    /// Number of the last event that was sent.
-    last_event: u64,
-    refuses: bool,
 }
 
-impl LinkTestHost {
-    fn new() -> Self {
-        let host = Self::without_memory();
-        host.shared.start_hot_tier(1 << 20, 1 << 20, 1);
-        host
-    }
-
-    fn without_memory() -> Self {
-        Self::new_attached(|link, _| link)
-    }
-
-    /// Creates a host without memory, with the link that `attach` returns.
+impl LinkTestProcess {
+    /// Creates a process without a hot tier, with the link that `attach` returns.
     fn new_attached(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
         let shared = Arc::<ProcessCacheState>::default();
         let queue = Arc::new(WokenRequestQueue::default());
@@ -88,6 +70,126 @@ impl LinkTestHost {
             queue,
             link,
             now: 1000,
+        }
+    }
+
+    fn link(&self) -> &OwnerLink {
+        &self.link
+    }
+
+    fn start_hot_tier(&self) {
+        self.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+    }
+
+    /// Stores an entry in the memory of the process.
+    fn insert_into_hot_tier(&self, key: CacheKey, entry: CacheEntry) {
+        self.shared.hot_tier().unwrap().insert(key, Arc::new(entry));
+    }
+
+    /// Stores an entry that is fresh in the memory of the process.
+    fn insert_fresh_entry(&self, key: CacheKey) {
+        self.insert_into_hot_tier(key, entry().with_lifetime(self.now, 10_000));
+    }
+
+    fn is_hot(&self, key: CacheKey) -> bool {
+        self.shared
+            .hot_tier()
+            .unwrap()
+            .get(&key, self.now)
+            .is_some()
+    }
+
+    /// Stores an entry at the owner.
+    fn store_at_owner(&self, key: u8, payload: Vec<u8>) {
+        let entry = entry_with_payload(payload).with_lifetime(self.now, 10_000);
+        let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
+        self.link()
+            .store_at_owner([key; 32], Arc::new(entry), about, None, self.now);
+    }
+
+    /// Looks a key up for a waiter, which leads if the owner is not queried.
+    fn look_up_key(&self, key: CacheKey, waiter: usize, leases: bool) {
+        let (shared, waiter) = (&self.shared, test_waiter(waiter));
+        if let CoalescingRole::Leader(token) = shared.flights.join_flight(key, waiter).unwrap() {
+            let link = self.link();
+            let flights = &shared.flights;
+            match link.lookup_at_owner(flights, token, waiter, leases, false, self.now) {
+                OwnerLookup::Missing(token) => {
+                    shared.flights.follow_own_flight(&token, waiter).unwrap();
+                    shared.hand_over_flight(token);
+                }
+                OwnerLookup::Pending => {}
+                OwnerLookup::Found(_) => panic!("the owner is in another process"),
+            }
+        }
+    }
+
+    fn claim_wakeup(&self, waiter: usize) -> Option<FlightFollowerWakeup> {
+        self.shared.flights.claim_wakeup(test_waiter(waiter))
+    }
+
+    fn lead(&self, waiter: usize) -> Option<FlightLeadership> {
+        match self.claim_wakeup(waiter) {
+            Some(FlightFollowerWakeup::Lead(token)) => Some(token),
+            _ => None,
+        }
+    }
+
+    fn answer(&self, waiter: usize) -> Option<Arc<CacheEntry>> {
+        match self.claim_wakeup(waiter) {
+            Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
+            _ => None,
+        }
+    }
+
+    fn woken(&self) -> Vec<usize> {
+        std::iter::from_fn(|| self.queue.next_woken_id()).collect()
+    }
+}
+
+/// A host that carries bytes between a link and a script of the owner.
+struct LinkTestHost {
+    process: LinkTestProcess,
+    is_open: bool,
+    /// Whether the owner's side of the connection has sent the preface.
+    has_greeted: bool,
+    decoder: FrameDecoder,
+    /// Messages that the owner has received, by frames.
+    frames: Vec<Vec<ProcessMessage>>,
+    /// Number of the last event that was sent.
+    last_event: u64,
+    refuses: bool,
+}
+
+impl Deref for LinkTestHost {
+    type Target = LinkTestProcess;
+
+    fn deref(&self) -> &LinkTestProcess {
+        &self.process
+    }
+}
+
+impl DerefMut for LinkTestHost {
+    fn deref_mut(&mut self) -> &mut LinkTestProcess {
+        &mut self.process
+    }
+}
+
+impl LinkTestHost {
+    fn new() -> Self {
+        let host = Self::without_memory();
+        host.start_hot_tier();
+        host
+    }
+
+    fn without_memory() -> Self {
+        Self::new_attached(|link, _| link)
+    }
+
+    /// Creates a host without memory, with the link that `attach` returns.
+    fn new_attached(attach: impl FnOnce(OwnerLink, &Arc<ProcessCacheState>) -> OwnerLink) -> Self {
+        Self {
+            process: LinkTestProcess::new_attached(attach),
             is_open: false,
             has_greeted: false,
             decoder: FrameDecoder::new(MAX_CONNECTION_FRAME_BYTES),
@@ -113,17 +215,7 @@ impl LinkTestHost {
             "{requests:?}"
         );
         self.last_event = 0;
-        let welcome = OwnerMessage::Welcome {
-            session: 1,
-            generation,
-            event: 0,
-        };
-        let lease = OwnerMessage::SendLease {
-            until,
-            after: 0,
-            generation,
-        };
-        self.send_together(&[welcome, lease]);
+        self.send_together(&[welcome(1, generation), send_lease(until, 0)]);
     }
 
     /// Breaks the connection.
@@ -137,31 +229,6 @@ impl LinkTestHost {
     fn reconnect(&mut self) {
         self.break_connection();
         self.pass(RETRY);
-    }
-
-    /// Stores an entry in the memory of the process.
-    fn insert_into_hot_tier(&self, key: CacheKey, entry: CacheEntry) {
-        self.shared.hot_tier().unwrap().insert(key, Arc::new(entry));
-    }
-
-    fn is_hot(&self, key: CacheKey) -> bool {
-        self.shared
-            .hot_tier()
-            .unwrap()
-            .get(&key, self.now)
-            .is_some()
-    }
-
-    /// Stores an entry at the owner.
-    fn store_at_owner(&mut self, key: u8, payload: Vec<u8>) {
-        let entry = entry_with_payload(payload).with_lifetime(self.now, 10_000);
-        let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
-        self.link()
-            .store_at_owner([key; 32], Arc::new(entry), about, None);
-    }
-
-    fn link(&self) -> &OwnerLink {
-        &self.link
     }
 
     fn run(&mut self) {
@@ -271,12 +338,7 @@ impl LinkTestHost {
     }
 
     fn send_lease(&mut self, until: u64) {
-        let after = self.last_event;
-        self.send(OwnerMessage::SendLease {
-            until,
-            after,
-            generation: 0,
-        });
+        self.send(send_lease(until, self.last_event));
     }
 
     fn pass(&mut self, milliseconds: u64) {
@@ -287,44 +349,14 @@ impl LinkTestHost {
 
     /// Looks `KEY` up for a waiter.
     fn look_up_for_waiter(&mut self, waiter: usize, leases: bool) {
-        match self
-            .shared
-            .flights
-            .join_flight(KEY, test_waiter(waiter))
-            .unwrap()
-        {
-            CoalescingRole::Follower => {}
-            CoalescingRole::Leader(token) => {
-                self.shared
-                    .flights
-                    .follow_own_flight(&token, test_waiter(waiter))
-                    .unwrap();
-                if let Err(token) = self
-                    .link()
-                    .lookup_at_owner(KEY, token, leases, false, self.now)
-                {
-                    self.shared.hand_over_flight(token);
-                }
-            }
-        }
+        self.look_up_key(KEY, waiter, leases);
         self.run();
     }
 
     /// Looks keys up at the same time, for waiters with their numbers.
     fn look_up_keys(&mut self, keys: std::ops::Range<u8>) {
         for n in keys {
-            let Some(CoalescingRole::Leader(token)) =
-                self.shared.flights.join_flight([n; 32], test_waiter(300))
-            else {
-                panic!()
-            };
-            self.shared
-                .flights
-                .follow_own_flight(&token, test_waiter(usize::from(n)))
-                .unwrap();
-            self.link()
-                .lookup_at_owner([n; 32], token, true, false, self.now)
-                .unwrap();
+            self.look_up_key([n; 32], usize::from(n), true);
         }
         self.run();
     }
@@ -335,29 +367,11 @@ impl LinkTestHost {
         self.run();
     }
 
-    fn lead(&self, waiter: usize) -> Option<FlightLeadership> {
-        match self.shared.flights.claim_wakeup(test_waiter(waiter)) {
-            Some(FlightFollowerWakeup::Lead(token)) => Some(token),
-            _ => None,
-        }
-    }
-
     /// Ends the fetch of a leader without a response for the others.
     fn finish_without_response(&mut self, token: FlightLeadership) {
         self.shared
             .finish_flight_and_wake(token, FlightOutcome::NotShareable);
         self.run();
-    }
-
-    fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.queue.next_woken_id()).collect()
-    }
-
-    fn answer(&self, waiter: usize) -> Option<Arc<CacheEntry>> {
-        match self.shared.flights.claim_wakeup(test_waiter(waiter)) {
-            Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
-            _ => None,
-        }
     }
 
     /// Returns the messages that the owner has received since the last call.
@@ -423,11 +437,37 @@ fn found_entry(entry: &CacheEntry) -> FoundEntry {
 
 /// Returns the reply to a lookup that has found an entry.
 fn found(id: u32) -> OwnerMessage {
+    found_under(id, 0, &entry())
+}
+
+/// Returns the reply to a lookup that has found an entry under a purge generation.
+fn found_under(id: u32, generation: u64, entry: &CacheEntry) -> OwnerMessage {
     OwnerMessage::Found {
         id,
-        generation: 0,
-        entry: found_entry(&entry()),
+        generation,
+        entry: found_entry(entry),
     }
+}
+
+fn welcome(session: u64, generation: u64) -> OwnerMessage {
+    OwnerMessage::Welcome {
+        session,
+        generation,
+        event: 0,
+    }
+}
+
+fn send_lease(until: u64, after: u64) -> OwnerMessage {
+    OwnerMessage::SendLease {
+        until,
+        after,
+        generation: 0,
+    }
+}
+
+fn purge_event(number: u64, generation: u64, key: Option<CacheKey>) -> OwnerMessage {
+    let event = SessionEvent::Purge { generation, key };
+    OwnerMessage::Event { number, event }
 }
 
 /// Returns the replies to a lookup of several keys, with an entry of one key.

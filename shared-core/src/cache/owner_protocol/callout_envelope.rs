@@ -30,8 +30,6 @@ pub enum CalloutRole {
         /// Maximum time until the answer, in milliseconds.
         wait: u32,
     },
-    /// A long entry, in any order.
-    Bulk,
 }
 
 /// The envelope of a callout, and the messages in its frame.
@@ -86,17 +84,18 @@ impl<'a> CalloutEnvelope<'a> {
         let role = match (role, number, wait) {
             (0, number, 0) => CalloutRole::Data { number },
             (1, 0, wait) => CalloutRole::Poll { wait },
-            (2, 0, 0) => CalloutRole::Bulk,
             _ => return Err(EnvelopeError::Envelope),
         };
         let EnvelopeBytes(frame) = bytes;
         let messages = match (role, frame) {
             (CalloutRole::Poll { .. }, []) => None,
             (CalloutRole::Poll { .. }, _) => return Err(EnvelopeError::Frame),
-            (_, frame) => match split_first_frame(frame, MAX_CALLOUT_FRAME_BYTES)? {
-                Some((messages, [])) => Some(messages),
-                _ => return Err(EnvelopeError::Frame),
-            },
+            (CalloutRole::Data { .. }, frame) => {
+                match split_first_frame(frame, MAX_CALLOUT_FRAME_BYTES)? {
+                    Some((messages, [])) => Some(messages),
+                    _ => return Err(EnvelopeError::Frame),
+                }
+            }
         };
         Ok(Self {
             role,
@@ -138,7 +137,6 @@ pub fn encode_callout_body(
     let (role, number, wait) = match role {
         CalloutRole::Data { number } => (0, number, 0),
         CalloutRole::Poll { wait } => (1, 0, wait),
-        CalloutRole::Bulk => (2, 0_u32, 0_u32),
     };
     let name = process.as_str().as_bytes();
     let mut body = Vec::new();

@@ -12,6 +12,7 @@
 //! | [`outgoing_frame`]  | frames to be sent, as pieces that are not joined            |
 //! | [`body_assembler`]  | bodies that arrive in several messages                      |
 //! | [`callout_envelope`] | bodies of callouts and of their answers                    |
+//! | [`connection_output`] | bytes that wait to be written to a connection             |
 //! | [`client_name`]     | names of processes                                          |
 //! | `message_head`      | heads of messages in postcard's format                      |
 //! | [`process_message`] | messages from a process to the owner                        |
@@ -20,6 +21,7 @@
 pub mod body_assembler;
 pub mod callout_envelope;
 pub mod client_name;
+pub mod connection_output;
 pub mod frame;
 pub mod message_body;
 mod message_head;

@@ -9,7 +9,7 @@
 
 use crate::hash_keys::{HashMap, HashSet};
 use std::collections::VecDeque;
-use std::fmt::Write;
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
@@ -78,20 +78,34 @@ impl ChainIdentityFact {
         }
     }
 
+    /// Returns the fact's value for log lines.
+    fn value_text(&self) -> String {
+        match self {
+            Self::ChainId(number) | Self::NetworkId(number) => number.to_string(),
+            Self::Genesis(hash) | Self::ValidatorsRoot(hash) | Self::Final { hash, .. } => {
+                let [a, b, c, d, ..] = hash;
+                format!("0x{a:02x}{b:02x}{c:02x}{d:02x}…")
+            }
+        }
+    }
+
     /// Returns the value of the namespace's followed node and this one, for log lines, if they
     /// differ.
     pub fn contradicting_identity_values(&self, followed: &ChainState) -> Option<(String, String)> {
-        match (*self, followed.heights) {
-            (Self::ChainId(id), _) => {
-                let known = followed.chain_id.filter(|known| *known != id)?;
-                Some((known.to_string(), id.to_string()))
-            }
-            (Self::Genesis(found), HeightUnit::Blocks)
-            | (Self::ValidatorsRoot(found), HeightUnit::Slots) => {
-                let known = followed.genesis.filter(|known| *known != found)?;
-                Some((hash_prefix_text(&known), hash_prefix_text(&found)))
-            }
-            _ => None,
+        let known = match (self, followed.heights) {
+            (Self::ChainId(_), _) => Self::ChainId(followed.chain_id?),
+            (Self::Genesis(_), HeightUnit::Blocks) => Self::Genesis(followed.genesis?),
+            (Self::ValidatorsRoot(_), HeightUnit::Slots) => Self::ValidatorsRoot(followed.genesis?),
+            _ => return None,
+        };
+        (known != *self).then(|| (known.value_text(), self.value_text()))
+    }
+
+    /// Whether both facts are about the same property of a chain.
+    fn has_same_property(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Final { number, .. }, Self::Final { number: known, .. }) => number == known,
+            _ => discriminant(self) == discriminant(other),
         }
     }
 }
@@ -107,11 +121,10 @@ pub fn is_identity_method(method: &[u8]) -> bool {
 struct ReportedChainFacts {
     /// Purge generation of the facts.
     generation: u64,
-    chain_id: Option<u64>,
-    network_id: Option<u64>,
-    genesis: Option<[u8; 32]>,
-    validators_root: Option<[u8; 32]>,
-    finals: VecDeque<(u64, [u8; 32], u64)>,
+    /// Facts about the whole chain.
+    properties: VecDeque<ChainIdentityFact>,
+    /// Final blocks of the last epoch.
+    finals: VecDeque<ChainIdentityFact>,
     selectors: HashSet<u64>,
 }
 
@@ -211,67 +224,29 @@ impl ReportedChainIdentities {
 impl ReportedChainFacts {
     /// Records a fact that a node reported. An error names a fact that contradicts an earlier one.
     fn merge_chain_fact(&mut self, fact: ChainIdentityFact) -> Result<(), String> {
-        let name = || fact.fact_name();
-        match fact {
-            ChainIdentityFact::ChainId(id) => merge_number(name, &mut self.chain_id, id),
-            ChainIdentityFact::NetworkId(id) => merge_number(name, &mut self.network_id, id),
-            ChainIdentityFact::Genesis(found) => merge_hash(name, &mut self.genesis, found),
-            ChainIdentityFact::ValidatorsRoot(found) => {
-                merge_hash(name, &mut self.validators_root, found)
-            }
-            ChainIdentityFact::Final {
-                number,
-                hash: found,
-                epoch,
-            } => {
+        let facts = match fact {
+            ChainIdentityFact::Final { epoch, .. } => {
                 // blocks from before a reorganisation prove no contradiction
-                self.finals.retain(|(.., known)| *known == epoch);
-                let mut finals = self.finals.iter();
-                if let Some((_, known, _)) = finals.find(|(known, ..)| *known == number) {
-                    return merge_hash(name, &mut Some(*known), found);
-                }
-                if self.finals.len() == MAX_BLOCKS {
-                    self.finals.pop_front();
-                }
-                self.finals.push_back((number, found, epoch));
-                Ok(())
+                self.finals.retain(|known| {
+                    matches!(known, ChainIdentityFact::Final { epoch: known, .. } if *known == epoch)
+                });
+                &mut self.finals
             }
+            _ => &mut self.properties,
+        };
+        if let Some(known) = facts.iter().find(|known| known.has_same_property(&fact)) {
+            if *known == fact {
+                return Ok(());
+            }
+            let (known, found) = (known.value_text(), fact.value_text());
+            return Err(format!("{} was {known}, now {found}", fact.fact_name()));
         }
+        if facts.len() == MAX_BLOCKS {
+            facts.pop_front();
+        }
+        facts.push_back(fact);
+        Ok(())
     }
-}
-
-fn merge_number(
-    name: impl FnOnce() -> String,
-    known: &mut Option<u64>,
-    found: u64,
-) -> Result<(), String> {
-    match *known.get_or_insert(found) {
-        known if known == found => Ok(()),
-        known => Err(format!("{} was {known}, now {found}", name())),
-    }
-}
-
-fn merge_hash(
-    name: impl FnOnce() -> String,
-    known: &mut Option<[u8; 32]>,
-    found: [u8; 32],
-) -> Result<(), String> {
-    let known = *known.get_or_insert(found);
-    if known == found {
-        return Ok(());
-    }
-    let (known, found) = (hash_prefix_text(&known), hash_prefix_text(&found));
-    Err(format!("{} was {known}, now {found}", name()))
-}
-
-/// Returns the first bytes of a hash as hex digits, for log lines.
-fn hash_prefix_text(hash: &[u8; 32]) -> String {
-    let mut text = String::from("0x");
-    for byte in &hash[..4] {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push('…');
-    text
 }
 
 #[cfg(test)]

@@ -78,6 +78,18 @@ pub enum FlightFollowerWakeup {
     Lead(FlightLeadership),
 }
 
+/// The effects of a flight that has ended or has a new leader, which the caller carries out.
+#[derive(Debug, Default, PartialEq, Eq)]
+#[must_use = "requests wait for it, perhaps in other processes, too"]
+pub struct FlightChange {
+    /// The follower that leads from now on, to be woken.
+    pub next_leader: Option<WaitingRequestId>,
+    /// Requests and batches that waited for the end of the flight, to be woken in this order.
+    pub released: Vec<WaitingRequestId>,
+    /// Key of the owner's lease, to be returned because the flight has ended without a response.
+    pub ended_lease: Option<CacheKey>,
+}
+
 /// The table of all fetches that requests of this process have in flight, with their leaders and
 /// followers.
 #[derive(Debug, Default)]
@@ -93,10 +105,6 @@ struct FlightTable {
     following: usize,
     /// Batches that wait for several flights.
     batches: HashMap<WaitingRequestId, BatchFlightProgress>,
-    /// Batches that have no flight left to wait for since a leader failed without a successor.
-    released: Vec<WaitingRequestId>,
-    /// Leased keys whose flights ended without a response.
-    over: Vec<CacheKey>,
 }
 
 /// The fetch of one key, with the requests of this process that wait for it.
@@ -175,7 +183,6 @@ impl CoalescedFlights {
         waiter: WaitingRequestId,
     ) -> Vec<(CacheKey, Arc<CacheEntry>)> {
         let mut state = lock_ignoring_poison(&self.0);
-        state.released.retain(|other| *other != waiter);
         let Some(batch) = state.batches.remove(&waiter) else {
             return Vec::new();
         };
@@ -187,12 +194,6 @@ impl CoalescedFlights {
             }
         }
         batch.answers
-    }
-
-    /// Returns the batches whose last flight ended without a response since the last call. The
-    /// caller wakes them.
-    pub fn take_released_batches(&self) -> Vec<WaitingRequestId> {
-        std::mem::take(&mut lock_ignoring_poison(&self.0).released)
     }
 
     /// Records that the owner has granted the lease of `key`, to be returned if the flight ends
@@ -211,11 +212,6 @@ impl CoalescedFlights {
         flight.is_some_and(|flight| std::mem::take(&mut flight.leased))
     }
 
-    /// Returns the leased keys whose flights ended without a response since the last call.
-    pub fn take_returnable_leases(&self) -> Vec<CacheKey> {
-        std::mem::take(&mut lock_ignoring_poison(&self.0).over)
-    }
-
     /// Whether any request or batch of this process waits for the flight of this leadership.
     pub fn has_followers(&self, token: &FlightLeadership) -> bool {
         let state = lock_ignoring_poison(&self.0);
@@ -224,12 +220,8 @@ impl CoalescedFlights {
     }
 
     /// Ends a flight because its leader has a response or none can be shared, and assigns the
-    /// outcome to the followers. The caller wakes the returned waiters in this order.
-    pub fn finish_flight(
-        &self,
-        token: FlightLeadership,
-        outcome: FlightOutcome,
-    ) -> Vec<WaitingRequestId> {
+    /// outcome to the followers.
+    pub fn finish_flight(&self, token: FlightLeadership, outcome: FlightOutcome) -> FlightChange {
         self.finish_flight_with(token, || outcome)
     }
 
@@ -240,22 +232,25 @@ impl CoalescedFlights {
         &self,
         token: FlightLeadership,
         outcome: impl FnOnce() -> FlightOutcome,
-    ) -> Vec<WaitingRequestId> {
+    ) -> FlightChange {
         let mut state = lock_ignoring_poison(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
-            return Vec::new();
+            return FlightChange::default();
         };
         let outcome = outcome();
-        if flight.leased && matches!(outcome, FlightOutcome::NotShareable) {
-            state.over.push(token.0);
+        let is_without_response = matches!(outcome, FlightOutcome::NotShareable);
+        let released =
+            state.assign_flight_outcome(&token, &outcome, flight.followers, flight.batches);
+        FlightChange {
+            next_leader: None,
+            released,
+            ended_lease: (flight.leased && is_without_response).then_some(token.0),
         }
-        state.assign_flight_outcome(&token, &outcome, flight.followers, flight.batches)
     }
 
-    /// Hands the leadership over because the leader's client has disconnected or the node has
-    /// failed. The caller wakes the returned follower, which leads from now on. Without followers
-    /// the flight ends.
-    pub fn hand_over_leadership(&self, token: FlightLeadership) -> Option<WaitingRequestId> {
+    /// Hands the leadership over to the next follower because the leader's client has disconnected
+    /// or the node has failed. Without followers the flight ends.
+    pub fn hand_over_leadership(&self, token: FlightLeadership) -> FlightChange {
         lock_ignoring_poison(&self.0).transfer_leadership(token)
     }
 
@@ -265,17 +260,12 @@ impl CoalescedFlights {
     }
 
     /// Removes a follower whose client has disconnected or whose wait has timed out. If it had been
-    /// handed the leadership and has not claimed it, the returned follower leads instead; the
-    /// caller wakes it.
-    pub fn remove_follower(
-        &self,
-        key: &CacheKey,
-        waiter: WaitingRequestId,
-    ) -> Option<WaitingRequestId> {
+    /// handed the leadership and has not claimed it, the next follower leads instead.
+    pub fn remove_follower(&self, key: &CacheKey, waiter: WaitingRequestId) -> FlightChange {
         let mut state = lock_ignoring_poison(&self.0);
         match state.turns.remove(&waiter) {
-            Some(FlightFollowerWakeup::Lead(token)) => state.transfer_leadership(token),
-            Some(FlightFollowerWakeup::Response(_)) => None,
+            Some(FlightFollowerWakeup::Lead(token)) => return state.transfer_leadership(token),
+            Some(FlightFollowerWakeup::Response(_)) => {}
             None => {
                 if let Some(flight) = state.flights.get_mut(key) {
                     let before = flight.followers.len();
@@ -283,9 +273,9 @@ impl CoalescedFlights {
                     let left = before - flight.followers.len();
                     state.following -= left;
                 }
-                None
             }
         }
+        FlightChange::default()
     }
 
     /// Number of requests and batches of this process that wait for a flight to end.
@@ -319,7 +309,6 @@ impl FlightTable {
         let mut answers = Vec::new();
         answers.try_reserve_exact(keys.len()).ok()?;
         self.batches.try_reserve(1).ok()?;
-        self.released.try_reserve(self.batches.len() + 1).ok()?;
         for key in &keys {
             self.flights.get_mut(key)?.batches.try_reserve(1).ok()?;
         }
@@ -378,26 +367,21 @@ impl FlightTable {
         batch.left == 0
     }
 
-    /// Gives the leadership to the next follower, and returns the waiter to wake. Without a
-    /// follower the flight ends, also for batches, and the result is `None`.
-    fn transfer_leadership(&mut self, token: FlightLeadership) -> Option<WaitingRequestId> {
-        let flight = self.flights.get_mut(&token.0)?;
-        let Some(next) = flight.followers.pop_front() else {
-            if flight.leased {
-                self.over.push(token.0);
-            }
-            let batches = std::mem::take(&mut flight.batches);
-            self.flights.remove(&token.0);
-            for waiter in batches {
-                if self.record_batch_flight_end(waiter, None) {
-                    self.released.push(waiter);
-                }
-            }
-            return None;
-        };
-        self.following -= 1;
-        self.turns.insert(next, FlightFollowerWakeup::Lead(token));
-        Some(next)
+    /// Gives the leadership to the next follower. Without one the flight ends, also for batches.
+    fn transfer_leadership(&mut self, token: FlightLeadership) -> FlightChange {
+        let mut change = FlightChange::default();
+        let flight = self.flights.get_mut(&token.0);
+        change.next_leader = flight.and_then(|flight| flight.followers.pop_front());
+        if let Some(next) = change.next_leader {
+            self.following -= 1;
+            self.turns.insert(next, FlightFollowerWakeup::Lead(token));
+        } else if let Some(mut flight) = self.flights.remove(&token.0) {
+            change.ended_lease = flight.leased.then_some(token.0);
+            let batches = &mut flight.batches;
+            batches.retain(|batch| self.record_batch_flight_end(*batch, None));
+            change.released = flight.batches;
+        }
+        change
     }
 }
 
@@ -406,7 +390,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        lock_ignoring_poison, CoalescedFlights, CoalescingRole, FlightFollowerWakeup,
+        lock_ignoring_poison, CoalescedFlights, CoalescingRole, FlightChange, FlightFollowerWakeup,
         FlightLeadership, FlightOutcome,
     };
     use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
@@ -449,7 +433,6 @@ mod tests {
             && state.turns.is_empty()
             && state.following == 0
             && state.batches.is_empty()
-            && state.released.is_empty()
     }
 
     #[test]
@@ -466,14 +449,10 @@ mod tests {
         follow(&flights, &[2]);
         assert_eq!(flights.total_waiter_count(), 2);
         let answer = entry();
-        assert_eq!(
-            flights.finish_flight(one, FlightOutcome::Answer(answer)),
-            [at(2)]
-        );
-        assert_eq!(
-            flights.finish_flight(two, FlightOutcome::NotShareable),
-            [at(9)]
-        );
+        let change = flights.finish_flight(one, FlightOutcome::Answer(answer));
+        assert_eq!(change.released, [at(2)]);
+        let change = flights.finish_flight(two, FlightOutcome::NotShareable);
+        assert_eq!(change.released, [at(9)]);
         let shared: Vec<_> = flights
             .claim_awaited_responses(at(9))
             .iter()
@@ -495,9 +474,10 @@ mod tests {
         assert!(!flights.has_followers(&token));
         follow(&flights, &[3]);
         assert!(flights.has_followers(&token));
-        assert_eq!(flights.remove_follower(&KEY, at(3)), None);
+        let nothing = FlightChange::default();
+        assert_eq!(flights.remove_follower(&KEY, at(3)), nothing);
         assert!(!flights.has_followers(&token));
-        assert_eq!(flights.hand_over_leadership(token), None);
+        assert_eq!(flights.hand_over_leadership(token), nothing);
     }
 
     #[test]
@@ -506,11 +486,11 @@ mod tests {
         let token = flights.begin_flight(KEY).unwrap();
         assert!(flights.follow_flights(vec![KEY], at(9)));
         follow(&flights, &[2]);
-        assert_eq!(flights.hand_over_leadership(token), Some(at(2)));
-        assert!(flights.take_released_batches().is_empty());
+        let change = flights.hand_over_leadership(token);
+        assert_eq!((change.next_leader, change.released), (Some(at(2)), vec![]));
         let token = claim_lead(&flights, 2);
-        assert_eq!(flights.hand_over_leadership(token), None);
-        assert_eq!(flights.take_released_batches(), [at(9)]);
+        let change = flights.hand_over_leadership(token);
+        assert_eq!((change.next_leader, change.released), (None, vec![at(9)]));
         assert!(flights.claim_awaited_responses(at(9)).is_empty());
         assert!(is_left_clean(&flights));
     }
@@ -521,9 +501,8 @@ mod tests {
         let token = flights.begin_flight(KEY).unwrap();
         assert!(flights.follow_flights(vec![KEY], at(9)));
         assert!(flights.claim_awaited_responses(at(9)).is_empty());
-        assert!(flights
-            .finish_flight(token, FlightOutcome::Answer(entry()))
-            .is_empty());
+        let change = flights.finish_flight(token, FlightOutcome::Answer(entry()));
+        assert!(change.released.is_empty());
         assert!(is_left_clean(&flights));
     }
 
@@ -613,11 +592,13 @@ mod tests {
                             };
                             model.leads[key] = false;
                             let all = std::mem::take(&mut model.followers[key]);
-                            prop_assert_eq!(flights.finish_flight(token, outcome), Vec::from(all.clone()));
+                            let change = flights.finish_flight(token, outcome);
+                            prop_assert_eq!(change.released, Vec::from(all.clone()));
                             model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
                         },
                         FlightStep::HandOn(key) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.hand_over_leadership(token), model.hand_on(key));
+                            let change = flights.hand_over_leadership(token);
+                            prop_assert_eq!(change.next_leader, model.hand_on(key));
                         },
                         FlightStep::Leave(key, which) => {
                             let following = model.followers[key].iter();
@@ -628,7 +609,8 @@ mod tests {
                                 Some(WakeReason::Lead(key)) => model.hand_on(key),
                                 _ => None,
                             };
-                            prop_assert_eq!(flights.remove_follower(&KEYS[key], *gone), next);
+                            let change = flights.remove_follower(&KEYS[key], *gone);
+                            prop_assert_eq!(change.next_leader, next);
                         }
                         FlightStep::Claim(which) => {
                             let at = which % model.woken.len().max(1);

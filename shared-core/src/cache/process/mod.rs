@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 use self::block_sizes::BlockTransactionCounts;
 use self::chain_identities::ReportedChainIdentities;
 use self::confirmations::UnconfirmedResultTable;
-use self::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
+use self::flights::{CoalescedFlights, FlightChange, FlightLeadership, FlightOutcome};
 use self::hot::HotTier;
 use self::invalidations::InvalidatedRequestTargets;
 use self::key_cache::CallKeyCache;
@@ -187,8 +187,7 @@ impl ProcessCacheState {
 
     /// Ends a flight with [`CoalescedFlights::finish_flight`], and wakes its followers.
     pub fn finish_flight_and_wake(&self, token: FlightLeadership, outcome: FlightOutcome) {
-        self.wake_waiters(self.flights.finish_flight(token, outcome));
-        self.return_ended_leases();
+        self.apply_flight_change(self.flights.finish_flight(token, outcome));
     }
 
     /// Sends a fetched response to the followers of its flight, unless a purge came into effect after
@@ -200,37 +199,37 @@ impl ProcessCacheState {
         generation: u64,
     ) {
         // a purge may come into effect on another thread, and a request may follow after it
-        let followers = self.flights.finish_flight_with(token, || {
+        let change = self.flights.finish_flight_with(token, || {
             match self.purge_generation() == generation {
                 true => FlightOutcome::Answer(entry),
                 false => FlightOutcome::NotShareable,
             }
         });
-        self.wake_waiters(followers);
-        self.return_ended_leases();
+        self.apply_flight_change(change);
     }
 
     /// Hands a flight over with [`CoalescedFlights::hand_over_leadership`], and wakes the next leader.
     pub fn hand_over_flight(&self, token: FlightLeadership) {
-        self.wake_waiters(self.flights.hand_over_leadership(token));
-        self.return_ended_leases();
+        self.apply_flight_change(self.flights.hand_over_leadership(token));
     }
 
     /// Removes a follower that waits no longer with [`CoalescedFlights::remove_follower`], and wakes the
     /// next leader.
     pub fn leave_flight(&self, key: &CacheKey, waiter: WaitingRequestId) {
-        self.wake_waiters(self.flights.remove_follower(key, waiter));
-        self.return_ended_leases();
+        self.apply_flight_change(self.flights.remove_follower(key, waiter));
     }
 
-    /// Wakes released batches, and returns the leases of flights that ended without a response.
-    fn return_ended_leases(&self) {
-        self.wake_waiters(self.flights.take_released_batches());
-        if let Some(owner) = self.owner_client() {
-            for key in self.flights.take_returnable_leases() {
-                owner.release_lease(key);
-            }
+    fn apply_flight_change(&self, change: FlightChange) {
+        let ended_lease = self.wake_flight_waiters(change);
+        if let (Some(key), Some(owner)) = (ended_lease, self.owner_client()) {
+            owner.release_lease(key);
         }
+    }
+
+    /// Wakes the next leader and the released requests. Returns the key of a lease to be returned.
+    pub fn wake_flight_waiters(&self, change: FlightChange) -> Option<CacheKey> {
+        self.wake_waiters(change.next_leader.into_iter().chain(change.released));
+        change.ended_lease
     }
 
     /// Removes purged entries: both formats of `key`, or all entries if there is no key.

@@ -13,7 +13,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::flights::FlightLeadership;
+use super::flights::{CoalescedFlights, FlightLeadership};
 use super::wake::WaitingRequestId;
 use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
@@ -24,17 +24,17 @@ use crate::cache::{CacheKey, CacheNamespace};
 /// The owner's reply to a purge or a status query: an HTTP status and a JSON object.
 pub type OwnerAdminReply = (u16, Vec<u8>);
 
-/// The result of a lookup that does not wait for the owner.
+/// The result of a lookup, as far as it is known without a wait for the owner.
 #[derive(Debug)]
-pub enum DirectLookup {
+pub enum OwnerLookup {
     /// The owner has the entry. The flight has ended, and its followers receive the entry.
     Found(Arc<CacheEntry>),
-    /// The owner has no entry that can be sent: the caller leads the flight. If the owner has granted
-    /// a lease, the flight [has it](super::flights::CoalescedFlights::record_flight_lease).
+    /// The owner has no entry that can be sent, or is not reachable now: the caller leads the flight.
+    /// If the owner has granted a lease, the flight
+    /// [has it](CoalescedFlights::record_flight_lease).
     Missing(FlightLeadership),
-    /// The owner can't reply without a wait: call
-    /// [`lookup_at_owner`](OwnerClient::lookup_at_owner).
-    Unanswered(FlightLeadership),
+    /// The owner replies later, and the waiter follows the flight.
+    Pending,
 }
 
 /// The interface through which the exchanges of a process use the owner: lookups, leases, stores
@@ -43,37 +43,24 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
     fn is_owner_reachable(&self) -> bool;
 
-    /// Looks up the key of `token`'s flight at an owner that can reply within this call, because it
-    /// runs in this process. [`lookup_at_owner`](Self::lookup_at_owner) describes the parameters.
+    /// Looks up the key of `token`'s flight, one of `flights`, at the owner. An owner that runs in this process may
+    /// reply within this call. If it replies later, `waiter` and all other followers of the flight
+    /// are woken: with the entry, or one of them to lead (if `leases`), or all to send requests of
+    /// their own. With `skips_wait` the lookup does not wait for a fetch of another process. `now` is
+    /// in milliseconds of the lookups' clock, here and below.
     ///
     /// An entry that a purge covers must not reach a request that began after the purge came into
     /// effect: no purge comes into effect here between the last comparison of generations and the
     /// end of the flight.
-    fn lookup_directly(
-        &self,
-        token: FlightLeadership,
-        _leases: bool,
-        _skips_wait: bool,
-        _now: u64,
-    ) -> DirectLookup {
-        DirectLookup::Unanswered(token)
-    }
-
-    /// Looks up the entry of one key at the owner, for the flight of `token`. All followers of the
-    /// flight are woken: with the entry, or one of them to lead (if `leases`), or all to send
-    /// requests of their own. With `skips_wait` the lookup does not wait for
-    /// a fetch of another process. `now` is in milliseconds of the lookups' clock, here and below.
-    ///
-    /// # Errors
-    /// Returns the token if the owner is not reachable now.
     fn lookup_at_owner(
         &self,
-        key: CacheKey,
+        flights: &CoalescedFlights,
         token: FlightLeadership,
+        waiter: WaitingRequestId,
         leases: bool,
         skips_wait: bool,
         now: u64,
-    ) -> Result<(), FlightLeadership>;
+    ) -> OwnerLookup;
 
     /// Looks up several keys at the owner for one batch, without a lease. `waiter`
     /// is woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the
@@ -97,6 +84,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
         if_final: Option<FinalityUpgrade>,
+        now: u64,
     );
 
     /// Returns the lease of a key that this process does not fetch, so that others may.

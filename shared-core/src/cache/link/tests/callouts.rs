@@ -1,27 +1,14 @@
 //! Sessions over callouts: which callouts are made, and the effect of their results.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
-use super::{entry, entry_with_payload, found, missing, test_waiter, KEY, RETRY};
-use crate::cache::entry::store_attributes::StoredEntryAttributes;
+use super::*;
 use crate::cache::link::callouts::{CalloutId, CalloutResult};
-use crate::cache::link::{OwnerHealthChange, OwnerLink, OwnerLinkLimits};
+use crate::cache::link::{OwnerHealthChange, OwnerOutage};
 use crate::cache::owner_protocol::callout_envelope::{
     encode_callout_answer, CalloutEnvelope, CalloutRole,
 };
-use crate::cache::owner_protocol::client_name::OwnerClientName;
-use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
-use crate::cache::owner_protocol::owner_message::{
-    LeaseReply, OwnerMessage, RefusalReason, SessionEvent,
-};
-use crate::cache::owner_protocol::process_message::ProcessMessage;
-use crate::cache::process::flights::{CoalescingRole, FlightFollowerWakeup, FlightOutcome};
-use crate::cache::process::owner_client::OwnerClient;
-use crate::cache::process::wake::WokenRequestQueue;
-use crate::cache::process::ProcessCacheState;
-use crate::cache::CacheKey;
+use crate::cache::owner_protocol::owner_message::RefusalReason;
 
 /// Number of the session that the tests open.
 const SESSION: u64 = 9;
@@ -36,40 +23,20 @@ struct MadeCallout {
     messages: Vec<ProcessMessage>,
 }
 
-/// A host that makes callouts, which the tests answer.
-struct CalloutTestHost {
-    shared: ProcessCacheState,
-    link: Arc<OwnerLink>,
-    now: u64,
-}
-
-impl CalloutTestHost {
-    fn new() -> Self {
-        let shared = ProcessCacheState::default();
-        shared.add_event_loop(Arc::new(WokenRequestQueue::default()));
-        shared.start_hot_tier(1 << 20, 1 << 20, 1);
-        let limits = OwnerLinkLimits {
-            deadline: 20,
-            max_entry: 1 << 20,
-        };
-        let link = Arc::new(OwnerLink::new(
-            OwnerClientName::new("vm-1").unwrap(),
-            limits,
-        ));
-        shared.set_owner_client(link.clone());
-        link.start_callouts();
-        Self {
-            shared,
-            link,
-            now: 1000,
-        }
+impl LinkTestProcess {
+    /// Creates a process that makes callouts, which the tests answer.
+    fn with_callouts() -> Self {
+        let process = Self::new_attached(|link, _| link);
+        process.start_hot_tier();
+        process.link.start_callouts();
+        process
     }
 
-    /// Creates a host with an open session and a poll in flight.
-    fn new_in_session() -> (Self, MadeCallout) {
-        let host = Self::new();
+    /// Creates a process with an open session and a poll in flight.
+    fn in_session() -> (Self, MadeCallout) {
+        let host = Self::with_callouts();
         let mut callouts = host.made_callouts();
-        host.answer(callouts.remove(0).id, &welcome(0));
+        host.answer_callout(callouts.remove(0).id, &open_session(0));
         let mut callouts = host.made_callouts();
         assert_eq!(callouts.len(), 1, "{callouts:?}");
         (host, callouts.remove(0))
@@ -80,7 +47,7 @@ impl CalloutTestHost {
         let made = std::iter::from_fn(|| {
             let callout = self.link.next_callout(&self.shared, self.now)?;
             let envelope = CalloutEnvelope::decode_body(&callout.body).unwrap();
-            assert_eq!(envelope.process.as_str(), "vm-1");
+            assert_eq!(envelope.process.as_str(), "w-1");
             let messages = envelope.messages.into_iter().flatten();
             let messages = messages.map(|raw| {
                 ProcessMessage::decode_message(&raw.unwrap())
@@ -105,7 +72,7 @@ impl CalloutTestHost {
         made.remove(0)
     }
 
-    fn answer(&self, id: CalloutId, messages: &[OwnerMessage]) {
+    fn answer_callout(&self, id: CalloutId, messages: &[OwnerMessage]) {
         let mut frame = OutgoingFrame::for_callout().unwrap();
         for message in messages {
             message.append_to_frame(&mut frame).unwrap();
@@ -126,24 +93,9 @@ impl CalloutTestHost {
             .handle_callout_result(&self.shared, id, failed, self.now);
     }
 
-    fn look_up(&self, key: CacheKey, waiter: usize) {
-        let waiter = test_waiter(waiter);
-        let Some(CoalescingRole::Leader(token)) = self.shared.flights.join_flight(key, waiter)
-        else {
-            panic!("the key is in flight");
-        };
-        self.shared
-            .flights
-            .follow_own_flight(&token, waiter)
-            .unwrap();
-        if let Err(token) = self.link.lookup_at_owner(key, token, true, false, self.now) {
-            self.shared.hand_over_flight(token);
-        }
-    }
-
     /// Whether a waiter was woken, and has a response; one that was woken to lead ends the flight.
     fn claim_response(&self, waiter: usize) -> Option<bool> {
-        match self.shared.flights.claim_wakeup(test_waiter(waiter))? {
+        match self.claim_wakeup(waiter)? {
             FlightFollowerWakeup::Lead(token) => {
                 self.shared
                     .finish_flight_and_wake(token, FlightOutcome::NotShareable);
@@ -154,62 +106,16 @@ impl CalloutTestHost {
             }
         }
     }
-
-    fn store(&self, key: CacheKey, length: usize) {
-        let entry = entry_with_payload(vec![b'1'; length]).with_lifetime(self.now, 10_000);
-        let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
-        self.link.store_at_owner(key, Arc::new(entry), about, None);
-    }
-
-    /// Stores a fresh entry in the memory of the process.
-    fn insert_into_hot_tier(&self, key: CacheKey) {
-        let entry = entry().with_lifetime(self.now, 10_000);
-        self.shared.hot_tier().unwrap().insert(key, Arc::new(entry));
-        assert!(self.is_hot(&key));
-    }
-
-    fn is_hot(&self, key: &CacheKey) -> bool {
-        self.shared.hot_tier().unwrap().get(key, self.now).is_some()
-    }
 }
 
-fn welcome(generation: u64) -> [OwnerMessage; 2] {
-    let welcome = OwnerMessage::Welcome {
-        session: SESSION,
-        generation,
-        event: 0,
-    };
-    [welcome, send_lease(2000, 0)]
-}
-
-fn send_lease(until: u64, after: u64) -> OwnerMessage {
-    OwnerMessage::SendLease {
-        until,
-        after,
-        generation: 0,
-    }
-}
-
-fn purge_event(number: u64, key: CacheKey) -> OwnerMessage {
-    OwnerMessage::Event {
-        number,
-        event: SessionEvent::Purge {
-            generation: number,
-            key: Some(key),
-        },
-    }
-}
-
-fn lookup_id(message: &ProcessMessage) -> u32 {
-    match message {
-        ProcessMessage::Lookup { id, .. } => *id,
-        other => panic!("{other:?}"),
-    }
+/// Returns the messages that open a session.
+fn open_session(generation: u64) -> [OwnerMessage; 2] {
+    [welcome(SESSION, generation), send_lease(2000, 0)]
 }
 
 #[test]
 fn session_is_requested_with_the_first_lookup() {
-    let host = CalloutTestHost::new();
+    let host = LinkTestProcess::with_callouts();
     let hello = host.made_callout();
     let number = CalloutRole::Data { number: 1 };
     assert_eq!((hello.role, hello.session), (number, 0));
@@ -218,9 +124,9 @@ fn session_is_requested_with_the_first_lookup() {
     };
     assert!(request.polls && request.attempt == 1 && request.clock == host.now);
     // the session opens within moments
-    host.look_up(KEY, 1);
+    host.look_up_key(KEY, 1, true);
     assert!(host.made_callouts().is_empty());
-    host.answer(hello.id, &welcome(0));
+    host.answer_callout(hello.id, &open_session(0));
     let made = host.made_callouts();
     let roles: Vec<_> = made.iter().map(|it| (it.role, it.session)).collect();
     let poll = CalloutRole::Poll { wait: 500 };
@@ -230,31 +136,27 @@ fn session_is_requested_with_the_first_lookup() {
 
 #[test]
 fn requests_from_before_the_first_session_may_have_its_entries_until_a_purge() {
-    let host = CalloutTestHost::new();
+    let host = LinkTestProcess::with_callouts();
     assert_eq!(host.link.purge_generation(), 0);
     let hello = host.made_callout();
-    host.answer(hello.id, &welcome(5));
+    host.answer_callout(hello.id, &open_session(5));
     let is_unpurged = || [0, 5].map(|since| host.link.is_unpurged_since(since));
     assert_eq!(is_unpurged(), [true, true]);
     let poll = host.made_callout();
-    let event = SessionEvent::Purge {
-        generation: 6,
-        key: None,
-    };
-    host.answer(poll.id, &[OwnerMessage::Event { number: 1, event }]);
+    host.answer_callout(poll.id, &[purge_event(1, 6, None)]);
     assert_eq!(is_unpurged(), [false, false]);
 }
 
 #[test]
 fn messages_gather_while_a_data_callout_is_in_flight() {
-    let (host, _) = CalloutTestHost::new_in_session();
-    host.look_up([1; 32], 1);
+    let (host, _) = LinkTestProcess::in_session();
+    host.look_up_key([1; 32], 1, true);
     let first = host.made_callout();
-    host.look_up([2; 32], 2);
-    host.look_up([3; 32], 3);
+    host.look_up_key([2; 32], 2, true);
+    host.look_up_key([3; 32], 3, true);
     assert!(host.made_callouts().is_empty());
-    let granted = missing(lookup_id(&first.messages[0]), LeaseReply::Granted);
-    host.answer(first.id, &[granted]);
+    let granted = missing(request_id(&first.messages[0]).unwrap(), LeaseReply::Granted);
+    host.answer_callout(first.id, &[granted]);
     assert_eq!(host.claim_response(1), Some(false));
     let second = host.made_callout();
     // the lease of the first one is returned, too
@@ -264,23 +166,14 @@ fn messages_gather_while_a_data_callout_is_in_flight() {
 }
 
 #[test]
-fn entry_that_was_found_is_served_from_memory_until_the_lease_ends() {
-    let (host, _) = CalloutTestHost::new_in_session();
-    host.look_up(KEY, 1);
-    let callout = host.made_callout();
-    host.answer(callout.id, &[found(lookup_id(&callout.messages[0]))]);
-    assert_eq!(host.claim_response(1), Some(true));
-    assert!(host.is_hot(&KEY));
-    assert!(host.link.permits_sending_from_memory(1999));
-    assert!(!host.link.permits_sending_from_memory(2000));
-}
-
-#[test]
 fn purge_is_in_effect_before_it_is_acknowledged() {
-    let (host, poll) = CalloutTestHost::new_in_session();
-    host.insert_into_hot_tier(KEY);
-    host.answer(poll.id, &[send_lease(2500, 0), purge_event(1, KEY)]);
-    assert!(!host.is_hot(&KEY));
+    let (host, poll) = LinkTestProcess::in_session();
+    host.insert_fresh_entry(KEY);
+    host.answer_callout(
+        poll.id,
+        &[send_lease(2500, 0), purge_event(1, 1, Some(KEY))],
+    );
+    assert!(!host.is_hot(KEY));
     // the next poll acknowledges it, without a data callout
     let next = host.made_callout();
     assert_eq!(
@@ -288,26 +181,29 @@ fn purge_is_in_effect_before_it_is_acknowledged() {
         (CalloutRole::Poll { wait: 500 }, 1)
     );
     // a repeated event has no effect
-    host.insert_into_hot_tier(KEY);
-    host.answer(next.id, &[purge_event(1, KEY), send_lease(3000, 1)]);
-    assert!(host.is_hot(&KEY) && host.link.permits_sending_from_memory(2999));
+    host.insert_fresh_entry(KEY);
+    host.answer_callout(
+        next.id,
+        &[purge_event(1, 1, Some(KEY)), send_lease(3000, 1)],
+    );
+    assert!(host.is_hot(KEY) && host.link.permits_sending_from_memory(2999));
 }
 
 #[test]
 fn send_lease_is_not_shortened_by_an_earlier_answer() {
-    let (host, poll) = CalloutTestHost::new_in_session();
-    host.look_up(KEY, 1);
+    let (host, poll) = LinkTestProcess::in_session();
+    host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
-    host.answer(poll.id, &[send_lease(2500, 0)]);
-    host.answer(data.id, &[send_lease(2200, 0)]);
+    host.answer_callout(poll.id, &[send_lease(2500, 0)]);
+    host.answer_callout(data.id, &[send_lease(2200, 0)]);
     assert!(host.link.permits_sending_from_memory(2499));
 }
 
 #[test]
 fn failed_callout_ends_the_session_and_its_lookups() {
     for fails_poll in [false, true] {
-        let (mut host, poll) = CalloutTestHost::new_in_session();
-        host.look_up(KEY, 1);
+        let (mut host, poll) = LinkTestProcess::in_session();
+        host.look_up_key(KEY, 1, true);
         let data = host.made_callout();
         host.fail(if fails_poll { poll.id } else { data.id });
         assert_eq!(host.claim_response(1), Some(false));
@@ -319,34 +215,34 @@ fn failed_callout_ends_the_session_and_its_lookups() {
         };
         assert_eq!((request.attempt, hello.session), (2, 0));
         // answers for the lost session have no effect
-        let late = found(lookup_id(&data.messages[0]));
-        host.answer(data.id, std::slice::from_ref(&late));
-        host.answer(poll.id, &[send_lease(9000, 0), late]);
+        let late = found(request_id(&data.messages[0]).unwrap());
+        host.answer_callout(data.id, std::slice::from_ref(&late));
+        host.answer_callout(poll.id, &[send_lease(9000, 0), late]);
         assert!(!host.link.permits_sending_from_memory(2000));
-        host.answer(hello.id, &welcome(0));
+        host.answer_callout(hello.id, &open_session(0));
         assert_eq!(host.made_callout().role, CalloutRole::Poll { wait: 500 });
     }
 }
 
 #[test]
 fn refused_session_is_requested_again() {
-    let (mut host, poll) = CalloutTestHost::new_in_session();
+    let (mut host, poll) = LinkTestProcess::in_session();
     let refused = OwnerMessage::Refused(RefusalReason::UnknownSession);
-    host.answer(poll.id, &[refused]);
+    host.answer_callout(poll.id, &[refused]);
     assert!(host.made_callouts().is_empty());
     assert_eq!(host.link.ms_until_next_callout(host.now), Some(RETRY));
     host.now += RETRY;
-    assert!(host.link.has_callouts(host.now));
+    assert_eq!(host.link.ms_until_next_callout(host.now), Some(0));
     let hello = host.made_callout();
     // the purges since then are unknown
-    host.insert_into_hot_tier(KEY);
-    host.answer(hello.id, &welcome(3));
-    assert!(!host.is_hot(&KEY));
+    host.insert_fresh_entry(KEY);
+    host.answer_callout(hello.id, &open_session(3));
+    assert!(!host.is_hot(KEY));
 }
 
 #[test]
 fn owner_without_these_callouts_is_reported() {
-    let mut host = CalloutTestHost::new();
+    let mut host = LinkTestProcess::with_callouts();
     for _ in 0..200 {
         for callout in host.made_callouts() {
             host.respond(callout.id, 404, b"{}");
@@ -354,7 +250,8 @@ fn owner_without_these_callouts_is_reported() {
         host.now += 20;
         let change = host.link.take_owner_health_change(host.now);
         if change.is_some() {
-            assert_eq!(change, Some(OwnerHealthChange::Replaced));
+            let replaced = OwnerHealthChange::Down(OwnerOutage::OtherVersion);
+            assert_eq!(change, Some(replaced));
             return;
         }
     }
@@ -363,22 +260,22 @@ fn owner_without_these_callouts_is_reported() {
 
 #[test]
 fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
-    let (mut host, _) = CalloutTestHost::new_in_session();
-    host.store([1; 32], 100);
+    let (mut host, _) = LinkTestProcess::in_session();
+    host.store_at_owner(1, b"1".to_vec());
     assert!(host.made_callouts().is_empty());
     assert_eq!(host.link.ms_until_next_callout(host.now), Some(2));
-    host.look_up(KEY, 1);
+    host.look_up_key(KEY, 1, true);
     let callout = host.made_callout();
     assert_eq!(callout.messages.len(), 2, "{callout:?}");
-    host.answer(
+    host.answer_callout(
         callout.id,
         &[missing(
-            lookup_id(&callout.messages[0]),
+            request_id(&callout.messages[0]).unwrap(),
             LeaseReply::NoLease,
         )],
     );
     // but not for long
-    host.store([2; 32], 100);
+    host.store_at_owner(2, b"1".to_vec());
     assert!(host.made_callouts().is_empty());
     host.now += 2;
     let callout = host.made_callout();
@@ -386,68 +283,73 @@ fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
 }
 
 #[test]
-fn long_entry_is_a_callout_of_its_own() {
-    let (host, _) = CalloutTestHost::new_in_session();
-    host.store(KEY, 600 << 10);
-    let bulk = host.made_callout();
-    assert_eq!((bulk.role, bulk.session), (CalloutRole::Bulk, SESSION));
-    let chunks = &bulk.messages[1..];
-    assert!(matches!(bulk.messages[0], ProcessMessage::Store(_)));
-    assert!(
-        chunks.len() == 2
-            && chunks
-                .iter()
-                .all(|it| matches!(it, ProcessMessage::Chunk { .. }))
-    );
-    // lookups do not wait for it, another long entry does
-    host.look_up([1; 32], 1);
-    host.store([2; 32], 600 << 10);
-    host.store([3; 32], 100);
-    let data = host.made_callout();
-    assert_eq!(data.role, CalloutRole::Data { number: 2 });
-    assert_eq!(data.messages.len(), 2, "{data:?}");
-    host.answer(bulk.id, &[send_lease(2000, 0)]);
-    assert_eq!(host.made_callout().role, CalloutRole::Bulk);
-}
-
-#[test]
-fn lease_of_a_long_entry_is_released_when_its_callout_fails() {
-    let (mut host, _) = CalloutTestHost::new_in_session();
-    host.store(KEY, 600 << 10);
-    let bulk = host.made_callout();
-    host.fail(bulk.id);
-    // the session goes on
+fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
+    let (mut host, _) = LinkTestProcess::in_session();
+    host.store_at_owner(7, vec![b'1'; 600 << 10]);
     assert!(host.made_callouts().is_empty());
     host.now += 2;
-    assert_eq!(host.made_callout().messages, [ProcessMessage::Release(KEY)]);
+    let first = host.made_callout();
+    assert!(matches!(first.messages[..], [ProcessMessage::Store(_)]));
+    host.look_up_key([1; 32], 1, true);
+    host.store_at_owner(2, b"1".to_vec());
+    host.answer_callout(first.id, &[send_lease(2000, 0)]);
+    let second = host.made_callout();
+    assert!(
+        matches!(
+            second.messages[..],
+            [ProcessMessage::Lookup { .. }, ProcessMessage::Chunk { .. }]
+        ),
+        "{second:?}"
+    );
+    host.answer_callout(second.id, &[send_lease(2000, 0)]);
+    let third = host.made_callout();
+    assert!(matches!(third.messages[..], [ProcessMessage::Chunk { .. }]));
+    host.answer_callout(third.id, &[send_lease(2000, 0)]);
+    assert!(host.made_callouts().is_empty());
+    host.now += 2;
+    let last = host.made_callout();
+    assert!(matches!(last.messages[..], [ProcessMessage::Store(_)]));
 }
 
 #[test]
 fn late_reply_is_used_once() {
-    let (host, poll) = CalloutTestHost::new_in_session();
-    host.look_up(KEY, 1);
+    let (host, poll) = LinkTestProcess::in_session();
+    host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
-    let id = lookup_id(&data.messages[0]);
-    host.answer(data.id, &[send_lease(2000, 0)]);
-    let late = |number, messages| OwnerMessage::Event {
-        number,
-        event: SessionEvent::LateReply { messages },
+    let id = request_id(&data.messages[0]).unwrap();
+    host.answer_callout(data.id, &[send_lease(2000, 0)]);
+    let late = |number| {
+        let event = SessionEvent::LateReply { messages: 1 };
+        OwnerMessage::Event { number, event }
     };
-    host.answer(poll.id, &[late(1, 1), found(id)]);
+    // an event of a lost poll is missing
+    host.answer_callout(poll.id, &[late(2), found(id)]);
+    assert_eq!(host.claim_response(1), None);
+    let poll = host.made_callout();
+    host.answer_callout(poll.id, &[late(1), found(id)]);
     assert_eq!(host.claim_response(1), Some(true));
     let poll = host.made_callout();
     assert_eq!(poll.applied, 1);
-    // the owner had not received the acknowledgement; an event follows
-    host.answer(poll.id, &[late(1, 1), found(id), purge_event(2, KEY)]);
-    assert!(!host.is_hot(&KEY));
+    // the owner had not received the acknowledgement; a reply and an event follow
+    host.look_up_key([8; 32], 2, true);
+    let other = request_id(&host.made_callout().messages[0]).unwrap();
+    let repeated = [
+        late(1),
+        found(id),
+        found(other),
+        purge_event(2, 2, Some(KEY)),
+    ];
+    host.answer_callout(poll.id, &repeated);
+    assert_eq!(host.claim_response(2), Some(true));
+    assert!(!host.is_hot(KEY) && host.is_hot([8; 32]));
     assert_eq!(host.made_callout().applied, 2);
 }
 
 #[test]
 fn end_of_callouts_fails_lookups_and_purges() {
-    let (host, _) = CalloutTestHost::new_in_session();
-    host.insert_into_hot_tier(KEY);
-    host.look_up([1; 32], 1);
+    let (host, _) = LinkTestProcess::in_session();
+    host.insert_fresh_entry(KEY);
+    host.look_up_key([1; 32], 1, true);
     let purge = host
         .link
         .queue_purge("{\"everything\":true}".into(), test_waiter(2), host.now);
@@ -464,10 +366,10 @@ fn end_of_callouts_fails_lookups_and_purges() {
 
 #[test]
 fn answer_without_a_frame_ends_the_session() {
-    let (host, _) = CalloutTestHost::new_in_session();
-    host.look_up(KEY, 1);
+    let (host, _) = LinkTestProcess::in_session();
+    host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
-    host.answer(data.id, &[]);
+    host.answer_callout(data.id, &[]);
     assert_eq!(host.claim_response(1), Some(false));
     assert!(host.made_callouts().is_empty());
 }
@@ -481,11 +383,11 @@ proptest! {
         noise in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         for damages in 0..3 {
-            let (host, poll) = CalloutTestHost::new_in_session();
-            host.look_up(KEY, 1);
+            let (mut host, poll) = LinkTestProcess::in_session();
+            host.look_up_key(KEY, 1, true);
             let data = host.made_callout();
             let mut frame = OutgoingFrame::for_callout().unwrap();
-            for message in [send_lease(2000, 0), found(lookup_id(&data.messages[0]))] {
+            for message in [send_lease(2000, 0), found(request_id(&data.messages[0]).unwrap())] {
                 message.append_to_frame(&mut frame).unwrap();
             }
             let mut body = encode_callout_answer(Some(&frame)).unwrap();
@@ -498,10 +400,10 @@ proptest! {
             host.respond(data.id, 200, &body);
             host.respond(poll.id, 200, &body);
             // the lookup waits for its deadline at most
-            let later = CalloutTestHost { now: host.now + 21, ..host };
-            later.made_callouts();
-            prop_assert!(later.claim_response(1).is_some());
-            prop_assert_eq!(later.shared.flights.flight_count(), 0);
+            host.now += 21;
+            host.made_callouts();
+            prop_assert!(host.claim_response(1).is_some());
+            prop_assert_eq!(host.shared.flights.flight_count(), 0);
         }
     }
 }

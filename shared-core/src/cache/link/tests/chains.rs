@@ -40,11 +40,7 @@ impl LinkTestHost {
     fn look_up_and_send_entry(&mut self, waiter: usize, entry: &CacheEntry) {
         self.look_up_for_waiter(waiter, true);
         let id = self.take_id();
-        self.send(OwnerMessage::Found {
-            id,
-            generation: 0,
-            entry: found_entry(entry),
-        });
+        self.send(found_under(id, 0, entry));
         assert_eq!(self.woken(), [waiter]);
     }
 }
@@ -106,7 +102,7 @@ fn stored_entry_is_sent_with_its_epoch_and_height() {
     let about = StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, 0).unwrap();
     host.now += 70;
     host.link()
-        .store_at_owner(KEY, Arc::new(entry), about, None);
+        .store_at_owner(KEY, Arc::new(entry), about, None, host.now);
     host.run();
     let messages = host.take_messages();
     let Some(ProcessMessage::Store(store)) = messages.last() else {
@@ -125,13 +121,8 @@ fn chain_is_removed_if_the_next_owner_does_not_follow_it() {
     for follows in [true, false] {
         host.reconnect();
         host.run();
-        let welcome = OwnerMessage::Welcome {
-            session: 2,
-            generation: 0,
-            event: 0,
-        };
         host.last_event = 0;
-        host.send(welcome);
+        host.send(welcome(2, 0));
         // the new owner may report it
         let chain = host.link().chains.get(&SPACE).unwrap();
         assert!(!chain.chain_mark_at_dispatch().is_known);

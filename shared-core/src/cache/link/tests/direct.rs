@@ -7,7 +7,6 @@ use std::sync::Mutex;
 use super::*;
 use crate::cache::link::direct_owner::{DirectOwner, DirectReply};
 use crate::cache::owner_protocol::process_message::StoreRequest;
-use crate::cache::process::owner_client::DirectLookup;
 
 const SESSION: u64 = 1;
 
@@ -61,10 +60,6 @@ impl ScriptedOwner {
 }
 
 impl DirectOwner for ScriptedOwner {
-    fn monotonic_ms(&self) -> u64 {
-        1_000
-    }
-
     fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
         if !self.record_call(DirectCall::Lookup(session, *key, lease)) {
             return None;
@@ -90,7 +85,7 @@ fn host_and_owner() -> (LinkTestHost, Arc<ScriptedOwner>) {
     let owner = Arc::<ScriptedOwner>::default();
     let direct = Arc::clone(&owner);
     let host = LinkTestHost::new_attached(|link, shared| link.attach_direct_owner(direct, shared));
-    host.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+    host.start_hot_tier();
     (host, owner)
 }
 
@@ -111,8 +106,15 @@ fn lead_with_follower(host: &LinkTestHost, follower: usize) -> FlightLeadership 
     token
 }
 
-fn look_up(host: &LinkTestHost, token: FlightLeadership) -> DirectLookup {
-    host.link().lookup_directly(token, true, false, host.now)
+/// Looks `KEY` up for the leader of its flight, waiter 99.
+fn look_up(host: &LinkTestHost, token: FlightLeadership) -> OwnerLookup {
+    let (link, waiter) = (host.link(), test_waiter(99));
+    link.lookup_at_owner(&host.shared.flights, token, waiter, true, false, host.now)
+}
+
+/// Whether the owner was queried by a message.
+fn is_pending(lookup: &OwnerLookup) -> bool {
+    matches!(lookup, OwnerLookup::Pending)
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
     let (mut host, owner) = connected_host_and_owner();
     let token = lead_with_follower(&host, 1);
     owner.reply_with_entry(0, &entry());
-    let DirectLookup::Found(found) = look_up(&host, token) else {
+    let OwnerLookup::Found(found) = look_up(&host, token) else {
         panic!();
     };
     assert_eq!(found.response_metadata().expires_at, host.now + 500);
@@ -139,14 +141,7 @@ fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
 fn entry_found_before_a_purge_is_not_shared_after_it() {
     for purged in [None, Some(KEY), Some([8; 32])] {
         let (mut host, owner) = connected_host_and_owner();
-        let event = OwnerMessage::Event {
-            number: 1,
-            event: SessionEvent::Purge {
-                generation: 1,
-                key: purged,
-            },
-        };
-        let bytes = host.frame_of(&[event]);
+        let bytes = host.frame_of(&[purge_event(1, 1, purged)]);
         let (link, shared, now) = (Arc::clone(&host.link), Arc::clone(&host.shared), host.now);
         *owner.meanwhile.lock().unwrap() = Some(Box::new(move || {
             assert!(link.pass_read_buffer(|room| room[..bytes.len()].copy_from_slice(&bytes)));
@@ -154,20 +149,20 @@ fn entry_found_before_a_purge_is_not_shared_after_it() {
         }));
         let token = lead_with_follower(&host, 1);
         owner.reply_with_entry(0, &entry());
-        let DirectLookup::Unanswered(token) = look_up(&host, token) else {
-            panic!("{purged:?}");
-        };
+        assert!(is_pending(&look_up(&host, token)), "{purged:?}");
         assert!(host.woken().is_empty() && !host.is_hot(KEY));
-        // an entry that the purge does not cover is found by the next lookup
-        owner.reply_with_entry(1, &entry());
-        assert!(matches!(look_up(&host, token), DirectLookup::Found(_)));
-        assert!(host.is_hot(KEY));
         host.run();
-        let applied = ProcessMessage::Applied {
+        let [applied, lookup] = &host.take_messages()[..] else {
+            panic!("two messages are expected");
+        };
+        let expected = ProcessMessage::Applied {
             event: 1,
             generation: 1,
         };
-        assert_eq!(host.take_messages(), [applied]);
+        assert_eq!(*applied, expected);
+        // an entry that the purge does not cover is found by the message
+        host.send(found_under(request_id(lookup).unwrap(), 1, &entry()));
+        assert!(host.is_hot(KEY));
     }
 }
 
@@ -181,7 +176,7 @@ fn entry_found_in_a_session_that_was_lost_is_not_shared() {
     let token = lead_with_follower(&host, 1);
     owner.reply_with_entry(0, &entry());
     let lookup = look_up(&host, token);
-    assert!(matches!(lookup, DirectLookup::Unanswered(_)));
+    assert!(matches!(lookup, OwnerLookup::Missing(_)));
     assert!(host.woken().is_empty() && !host.is_hot(KEY));
     host.is_open = false;
     host.run();
@@ -213,7 +208,7 @@ fn invalid_entry_is_a_miss() {
         age: 0,
         bytes: b"rubbish".to_vec(),
     });
-    assert!(matches!(look_up(&host, token), DirectLookup::Missing(_)));
+    assert!(matches!(look_up(&host, token), OwnerLookup::Missing(_)));
     assert_eq!(host.shared.take_invalid_count(), 1);
 }
 
@@ -227,7 +222,7 @@ fn lease_of_a_direct_lookup_is_released_by_a_call_when_the_flight_ends_without_a
         let (mut host, owner) = connected_host_and_owner();
         let token = lead_with_follower(&host, 1);
         owner.reply(DirectReply::Missing(decision));
-        let DirectLookup::Missing(token) = look_up(&host, token) else {
+        let OwnerLookup::Missing(token) = look_up(&host, token) else {
             panic!();
         };
         owner.take_calls();
@@ -248,10 +243,16 @@ fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
         let (host, owner) = connected_host_and_owner();
         let token = lead_with_follower(&host, 1);
         owner.reply(DirectReply::Missing(LeaseReply::NoLease));
-        let lookup = host
-            .link()
-            .lookup_directly(token, leases, skips_wait, host.now);
-        assert!(matches!(lookup, DirectLookup::Missing(_)));
+        let (link, waiter) = (host.link(), test_waiter(99));
+        let lookup = link.lookup_at_owner(
+            &host.shared.flights,
+            token,
+            waiter,
+            leases,
+            skips_wait,
+            host.now,
+        );
+        assert!(matches!(lookup, OwnerLookup::Missing(_)));
         assert_eq!(owner.take_calls(), [DirectCall::Lookup(SESSION, KEY, None)]);
     }
 }
@@ -262,16 +263,11 @@ fn lookup_that_is_pending_or_not_handled_is_sent_as_a_message() {
         let (mut host, owner) = connected_host_and_owner();
         owner.replies.lock().unwrap().extend(reply);
         let token = lead_with_follower(&host, 1);
-        let DirectLookup::Unanswered(token) = look_up(&host, token) else {
-            panic!();
-        };
-        host.link()
-            .lookup_at_owner(KEY, token, true, false, host.now)
-            .unwrap();
+        assert!(is_pending(&look_up(&host, token)));
         host.run();
         let id = host.take_id();
         host.send(found(id));
-        assert_eq!(host.woken(), [1]);
+        assert_eq!(host.woken(), [1, 99]);
         assert!(host.answer(1).is_some());
     }
 }
@@ -279,44 +275,23 @@ fn lookup_that_is_pending_or_not_handled_is_sent_as_a_message() {
 #[test]
 fn direct_calls_begin_with_the_first_send_lease_and_end_with_the_session() {
     let (mut host, owner) = host_and_owner();
-    let is_direct = |host: &LinkTestHost| {
+    let calls = |host: &LinkTestHost, key: u8| {
         owner.reply(DirectReply::Missing(LeaseReply::NoLease));
-        let token = lead_with_follower(host, 1);
-        let is_direct = match look_up(host, token) {
-            DirectLookup::Missing(token) => {
-                host.shared.hand_over_flight(token);
-                true
-            }
-            DirectLookup::Unanswered(token) => {
-                host.shared.hand_over_flight(token);
-                false
-            }
-            DirectLookup::Found(_) => panic!(),
-        };
-        let token = host.lead(1).unwrap();
-        let outcome = FlightOutcome::NotShareable;
-        host.shared.finish_flight_and_wake(token, outcome);
-        is_direct
+        host.look_up_key([key; 32], key.into(), true);
+        owner.take_calls()
     };
-    for session in [7, 8] {
+    for (session, key) in [(7, 10), (8, 20)] {
         host.run();
-        assert!(!is_direct(&host));
+        assert_eq!(calls(&host, key), []);
         host.last_event = 0;
-        let welcome = OwnerMessage::Welcome {
-            session,
-            generation: 0,
-            event: 0,
-        };
-        host.send(welcome);
+        host.send(welcome(session, 0));
         // the states of the chains may follow
-        assert!(!is_direct(&host));
+        assert_eq!(calls(&host, key + 1), []);
         host.send_lease(5_000);
-        owner.take_calls();
-        assert!(is_direct(&host));
-        let lookup = DirectCall::Lookup(session, KEY, Some(60_000));
-        assert_eq!(owner.take_calls(), [lookup]);
+        let lookup = DirectCall::Lookup(session, [key + 2; 32], Some(60_000));
+        assert_eq!(calls(&host, key + 2), [lookup]);
         host.break_connection();
-        assert!(!is_direct(&host));
+        assert_eq!(calls(&host, key + 3), []);
         host.pass(RETRY);
     }
 }
@@ -363,6 +338,6 @@ fn expired_entry_is_not_stored_and_its_lease_is_released() {
     let entry = entry().with_lifetime(0, 999);
     let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
     host.link()
-        .store_at_owner(KEY, Arc::new(entry), about, None);
+        .store_at_owner(KEY, Arc::new(entry), about, None, host.now);
     assert_eq!(owner.take_calls(), [DirectCall::Release(SESSION, KEY)]);
 }

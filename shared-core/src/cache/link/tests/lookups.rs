@@ -204,11 +204,7 @@ fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
     assert!(host.woken().is_empty());
     assert!(host.shared.hot_tier().unwrap().entry_count() == 0);
     let id = host.take_id();
-    host.send(OwnerMessage::Found {
-        id,
-        generation: 1,
-        entry: found_entry(&entry()),
-    });
+    host.send(found_under(id, 1, &entry()));
     assert_eq!(host.woken(), [1]);
 }
 
@@ -217,11 +213,7 @@ fn reply_after_a_purge_that_was_not_received_yet_is_used_until_the_event() {
     let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
-    host.send(OwnerMessage::Found {
-        id,
-        generation: 1,
-        entry: found_entry(&entry()),
-    });
+    host.send(found_under(id, 1, &entry()));
     assert_eq!(host.woken(), [1]);
     assert!(host.is_hot(KEY));
     host.purge_event(1, None);
@@ -297,9 +289,8 @@ fn lookups_without_a_lease_are_woken_to_fetch_alone() {
     host.send(missing(lookups[0].0, LeaseReply::NoLease));
     assert_eq!(host.woken(), [1, 2]);
     for waiter in [1, 2] {
-        let turn = host.shared.flights.claim_wakeup(test_waiter(waiter));
         assert!(matches!(
-            turn,
+            host.claim_wakeup(waiter),
             Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable))
         ));
     }
@@ -391,16 +382,9 @@ fn found_entries_are_returned_without_a_hot_tier() {
     host.send(found(id));
     assert_eq!(host.woken(), [1]);
     assert!(host.answer(1).is_some());
-    let fetch = |host: &mut LinkTestHost| {
-        host.look_up_batch(&[[2; 32]], 5);
-        let id = host.take_id();
-        host.send_together(&batch_replies(id, [2; 32]));
-        assert_eq!(host.woken(), [5]);
-    };
-    fetch(&mut host);
+    host.look_up_batch(&[[2; 32]], 5);
+    let id = host.take_id();
+    host.send_together(&batch_replies(id, [2; 32]));
+    assert_eq!(host.woken(), [5]);
     assert_eq!(host.link().take_batch_entries(test_waiter(5)).len(), 1);
-    // an entry is not returned after a purge
-    fetch(&mut host);
-    host.purge_event(1, None);
-    assert!(host.link().take_batch_entries(test_waiter(5)).is_empty());
 }

@@ -54,15 +54,11 @@ fn purge_is_sent_when_the_session_is_open() {
     assert!(host.woken().is_empty() && purges(&mut host).is_empty());
     host.refuses = false;
     host.pass(RETRY);
+    host.open_session(0, 5000);
     // the timeout of a connected owner applies now
     let id = host.take_id();
     host.pass(1200);
-    let welcome = OwnerMessage::Welcome {
-        session: 1,
-        generation: 0,
-        event: 0,
-    };
-    host.send_together(&[welcome, done(id)]);
+    host.send(done(id));
     assert_eq!(host.woken(), [WAITER]);
     assert_eq!(claim_reply(&host), Some((200, b"{}".to_vec())));
 }
@@ -71,15 +67,10 @@ fn purge_is_sent_when_the_session_is_open() {
 fn purge_is_sent_although_its_client_has_gone() {
     let mut host = LinkTestHost::new();
     send_purge(&mut host, WAITER);
-    host.link().forget_waiter(test_waiter(WAITER));
-    host.run();
+    assert_eq!(claim_status(&host), None);
+    host.open_session(0, 5000);
     let id = host.take_id();
-    let welcome = OwnerMessage::Welcome {
-        session: 1,
-        generation: 0,
-        event: 0,
-    };
-    host.send_together(&[welcome, done(id)]);
+    host.send(done(id));
     assert_eq!((host.woken(), claim_status(&host)), (vec![], None));
     // the next purge is not affected
     send_purge(&mut host, WAITER);
@@ -129,14 +120,9 @@ fn purge_is_sent_again_to_the_next_owner() {
     assert_eq!(purges(&mut host).len(), 1);
     host.reconnect();
     assert!(host.woken().is_empty());
-    let ids = purges(&mut host);
-    assert_eq!(ids.len(), 1);
-    let welcome = OwnerMessage::Welcome {
-        session: 1,
-        generation: 0,
-        event: 0,
-    };
-    host.send_together(&[welcome, done(ids[0])]);
+    host.open_session(0, 5000);
+    let id = host.take_id();
+    host.send(done(id));
     assert_eq!(
         (host.woken(), claim_status(&host)),
         (vec![WAITER], Some(200))
@@ -151,6 +137,7 @@ fn purge_is_abandoned_after_repeated_connection_losses() {
         assert!(host.woken().is_empty());
         assert_eq!(purges(&mut host).len(), 1, "{times}");
         host.reconnect();
+        host.open_session(0, 5000);
     }
     // it is unknown whether the purge is in effect
     assert_eq!((host.woken(), claim_status(&host)), (vec![WAITER], None));

@@ -29,12 +29,7 @@ fn found_entry_without_memory_is_a_miss() {
         let mut host = LinkTestHost::connected();
         host.look_up_for_waiter(1, true);
         let id = host.take_id();
-        let reply = OwnerMessage::Found {
-            id,
-            generation: 0,
-            entry: found_entry(&long),
-        };
-        let bytes = host.frame_of(&[reply]);
+        let bytes = host.frame_of(&[found_under(id, 0, &long)]);
         let refusals = step(&mut || {
             let mut rest = &bytes[..];
             while !rest.is_empty() {

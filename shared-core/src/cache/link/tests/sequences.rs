@@ -40,12 +40,7 @@ fn serve_requests(host: &mut LinkTestHost) -> Vec<u32> {
         && host.is_open
     {
         host.last_event = 0;
-        let welcome = OwnerMessage::Welcome {
-            session: 1,
-            generation: 0,
-            event: 0,
-        };
-        host.send(welcome);
+        host.send(welcome(1, 0));
         host.send_lease(9999);
     }
     messages.iter().filter_map(request_id).collect()
@@ -100,7 +95,7 @@ proptest! {
                         1 => host.event(SessionEvent::LeaseReleased(KEY)),
                         2 => host.purge_event(n as u64, None),
                         3 => host.send_lease(9999),
-                        _ => host.send(OwnerMessage::Welcome { session: 9, generation: 0, event: 0 }),
+                        _ => host.send(welcome(9, 0)),
                     }
                 }
                 Step::Close => {

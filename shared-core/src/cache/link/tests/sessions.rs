@@ -1,7 +1,7 @@
 //! Tests of the begin and the end of sessions, send leases, and the order of events.
 
 use super::*;
-use crate::cache::link::OwnerHealthChange;
+use crate::cache::link::{OwnerHealthChange, OwnerOutage};
 use crate::cache::owner_protocol::owner_message::RefusalReason;
 use crate::cache::owner_protocol::process_message::SessionRequest;
 
@@ -46,17 +46,7 @@ fn lookups_are_sent_while_the_first_session_is_requested() {
     };
     assert!(matches!(hello, ProcessMessage::Hello(_)));
     let id = request_id(lookup).unwrap();
-    let welcome = OwnerMessage::Welcome {
-        session: 1,
-        generation: 9,
-        event: 0,
-    };
-    let reply = OwnerMessage::Found {
-        id,
-        generation: 9,
-        entry: found_entry(&entry()),
-    };
-    host.send_together(&[welcome, reply]);
+    host.send_together(&[welcome(1, 9), found_under(id, 9, &entry())]);
     assert_eq!(host.woken(), [1]);
     assert!(host.answer(1).is_some() && host.is_hot(KEY));
     // after a failure an owner is expected only when it has opened a session
@@ -69,7 +59,7 @@ fn lookups_are_sent_while_the_first_session_is_requested() {
 fn purge_empties_the_memory_and_is_acknowledged() {
     let mut host = LinkTestHost::connected();
     for n in 0..3 {
-        host.insert_into_hot_tier([n; 32], entry().with_lifetime(0, 10_000));
+        host.insert_fresh_entry([n; 32]);
     }
     host.purge_event(1, Some([1; 32]));
     assert_eq!((usable(&host), host.link().purge_generation()), (2, 1));
@@ -105,41 +95,13 @@ fn other_events_are_acknowledged_with_the_next_message_or_in_time() {
 fn repeated_and_early_events_have_no_effect() {
     let mut host = LinkTestHost::connected();
     host.purge_event(1, None);
-    host.insert_into_hot_tier(KEY, entry().with_lifetime(0, 10_000));
-    for (number, generation) in [(1, 1), (3, 3)] {
-        let event = SessionEvent::Purge {
-            generation,
-            key: None,
-        };
-        host.send(OwnerMessage::Event { number, event });
+    host.insert_fresh_entry(KEY);
+    for number in [1, 3] {
+        host.send(purge_event(number, number, None));
         assert!(host.is_hot(KEY), "{number}");
     }
     host.purge_event(2, None);
     assert!(!host.is_hot(KEY));
-}
-
-#[test]
-fn late_reply_is_handled_once_although_its_event_is_repeated() {
-    let mut host = LinkTestHost::connected();
-    host.look_up_for_waiter(1, true);
-    let id = host.take_id();
-    let late = |number| {
-        let event = SessionEvent::LateReply { messages: 1 };
-        OwnerMessage::Event { number, event }
-    };
-    // an event of a lost poll is missing
-    host.send_together(&[late(2), found(id)]);
-    assert!(host.woken().is_empty());
-    host.send_together(&[late(1), missing(id, LeaseReply::Granted)]);
-    assert_eq!(host.woken(), [1]);
-    let token = host.lead(1).unwrap();
-    host.look_up_keys(2..3);
-    let id = host.take_id();
-    // the reply is repeated, and another one follows
-    host.send_together(&[late(1), missing(id, LeaseReply::Granted), found(id)]);
-    assert_eq!(host.woken(), [2]);
-    assert!(host.answer(2).is_some());
-    host.finish_without_response(token);
 }
 
 #[test]
@@ -158,11 +120,7 @@ fn memory_is_used_until_the_send_lease_ends() {
 #[test]
 fn send_lease_is_used_after_the_events_before_it() {
     let mut host = LinkTestHost::connected();
-    host.send(OwnerMessage::SendLease {
-        until: 6000,
-        after: 1,
-        generation: 1,
-    });
+    host.send(send_lease(6000, 1));
     assert!(!host.link().permits_sending_from_memory(5000));
     host.purge_event(1, None);
     assert!(host.link().permits_sending_from_memory(5999));
@@ -198,7 +156,7 @@ fn memory_is_used_while_no_owner_listens() {
 #[test]
 fn refused_connection_has_no_effect_while_a_session_is_open() {
     let host = LinkTestHost::connected();
-    host.insert_into_hot_tier(KEY, entry().with_lifetime(host.now, 10_000));
+    host.insert_fresh_entry(KEY);
     host.link().handle_connection_refused(&host.shared, 9_000);
     assert!(host.is_hot(KEY) && host.link().purge_generation() == 0);
     assert!(!host.link().permits_sending_from_memory(5_000));
@@ -231,7 +189,7 @@ fn memory_is_used_after_the_owner_has_ended() {
 #[test]
 fn generation_of_another_owner_replaces_the_known_one() {
     let mut host = LinkTestHost::connected();
-    host.insert_into_hot_tier(KEY, entry().with_lifetime(0, 10_000));
+    host.insert_fresh_entry(KEY);
     for (generation, left) in [(0, 1), (3, 0)] {
         host.reconnect();
         host.open_session(generation, 9000);
@@ -287,7 +245,8 @@ fn bytes_of_another_protocol_or_version_close_the_connection_and_are_reported() 
             host.pass(RETRY);
         }
         let change = host.link().take_owner_health_change(host.now + 3_000);
-        assert_eq!(change, Some(OwnerHealthChange::Replaced));
+        let replaced = OwnerHealthChange::Down(OwnerOutage::OtherVersion);
+        assert_eq!(change, Some(replaced));
         host.open_session(0, 5000);
         let change = host.link().take_owner_health_change(host.now);
         assert_eq!(change, Some(OwnerHealthChange::Up));
@@ -297,8 +256,8 @@ fn bytes_of_another_protocol_or_version_close_the_connection_and_are_reported() 
 #[test]
 fn refusals_close_the_connection_and_other_clocks_are_reported() {
     let changes = [
-        (RefusalReason::ClockDiffers, OwnerHealthChange::OtherClock),
-        (RefusalReason::TooManyProcesses, OwnerHealthChange::Down),
+        (RefusalReason::ClockDiffers, OwnerOutage::OtherClock),
+        (RefusalReason::TooManyProcesses, OwnerOutage::Silent),
     ];
     for (reason, expected) in changes {
         let mut host = LinkTestHost::new();
@@ -307,17 +266,12 @@ fn refusals_close_the_connection_and_other_clocks_are_reported() {
         assert!(!host.is_open);
         assert_eq!(host.link().take_owner_health_change(host.now), None);
         let change = host.link().take_owner_health_change(host.now + 3_000);
-        assert_eq!(change, Some(expected));
+        assert_eq!(change, Some(OwnerHealthChange::Down(expected)));
     }
 }
 
 #[test]
 fn messages_out_of_place_close_the_connection() {
-    let welcome = || OwnerMessage::Welcome {
-        session: 2,
-        generation: 0,
-        event: 0,
-    };
     // before the session is open
     for message in [
         found(1),
@@ -332,15 +286,11 @@ fn messages_out_of_place_close_the_connection() {
         assert!(!host.is_open);
     }
     let mut host = LinkTestHost::connected();
-    host.send(welcome());
+    host.send(welcome(2, 0));
     assert!(!host.is_open);
     // messages before invalid bytes are in effect
     let mut host = LinkTestHost::connected();
-    let event = SessionEvent::Purge {
-        generation: 4,
-        key: None,
-    };
-    let mut bytes = host.frame_of(&[OwnerMessage::Event { number: 1, event }]);
+    let mut bytes = host.frame_of(&[purge_event(1, 4, None)]);
     bytes.extend([0xff; 8]);
     host.receive(&bytes);
     assert!(!host.is_open && host.link().purge_generation() == 4);

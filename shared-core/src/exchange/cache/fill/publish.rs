@@ -142,7 +142,8 @@ impl CacheFill {
                 generation,
             ) {
                 Some(about) => {
-                    owner.store_at_owner(built.key, Arc::clone(&entry), about, built.if_final);
+                    let entry = Arc::clone(&entry);
+                    owner.store_at_owner(built.key, entry, about, built.if_final, now);
                 }
                 None => owner.release_lease(built.key),
             }

@@ -8,7 +8,7 @@ use crate::cache::process::flights::{
 };
 use crate::cache::process::hot::HotTier;
 use crate::cache::process::negative_cache::UncacheableSharing;
-use crate::cache::process::owner_client::{DirectLookup, OwnerClient};
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
@@ -386,22 +386,14 @@ fn join_flight(
         None => return FlightRole::Leads(None),
     };
     let token = match shared.owner_client() {
-        Some(owner) => match owner.lookup_directly(token, coalesces, skips_wait, now) {
-            DirectLookup::Found(entry) => return FlightRole::Found(entry),
-            DirectLookup::Missing(token) => token,
-            DirectLookup::Unanswered(token)
-                if shared.flights.follow_own_flight(&token, waiter).is_some() =>
-            {
-                match owner.lookup_at_owner(key, token, coalesces, skips_wait, now) {
-                    Ok(()) => return FlightRole::AwaitsOwner,
-                    Err(token) => {
-                        shared.flights.remove_follower(&key, waiter);
-                        token
-                    }
-                }
+        Some(owner) => {
+            let flights = &shared.flights;
+            match owner.lookup_at_owner(flights, token, waiter, coalesces, skips_wait, now) {
+                OwnerLookup::Found(entry) => return FlightRole::Found(entry),
+                OwnerLookup::Pending => return FlightRole::AwaitsOwner,
+                OwnerLookup::Missing(token) => token,
             }
-            DirectLookup::Unanswered(token) => token,
-        },
+        }
         None => token,
     };
     if !coalesces {
