@@ -100,12 +100,12 @@ class Crowd:
     def _send(self):
         number = 0
         while not self._stop.wait(0.003):
-            questions = list(self.run.questions)
-            if not questions:
+            calls = list(self.run.calls)
+            if not calls:
                 continue
             number += 1
             with contextlib.suppress(OSError, client.Truncated, AssertionError):
-                self.run.stand.fetch(questions[number % len(questions)])
+                self.run.stand.fetch(calls[number % len(calls)])
                 self.answered += 1
 
 

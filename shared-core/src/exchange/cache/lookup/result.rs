@@ -41,7 +41,7 @@ pub(in crate::exchange) struct LookupFindings {
     /// Methods of a batch, separated by commas.
     pub(in crate::exchange) rpc_methods: Vec<u8>,
     /// For each call of a request under a policy its error, if the call is denied.
-    pub(in crate::exchange) ruled: Vec<Option<Arc<CacheEntry>>>,
+    pub(in crate::exchange) denial_errors: Vec<Option<Arc<CacheEntry>>>,
     /// Reason why the request is rejected for its head.
     pub(in crate::exchange) refused: Option<UnverifiableRequestReason>,
     /// Permits of limited methods, kept until the node has responded.
@@ -77,7 +77,7 @@ pub(in crate::exchange) struct LookupFindings {
     /// The node must respond, because the request's headers may select another chain.
     pub(in crate::exchange) is_unverified: bool,
     /// Stale entry that may be sent in place of the node's response.
-    pub(in crate::exchange) stand_in: Option<StaleEntry>,
+    pub(in crate::exchange) stale_entry: Option<StaleEntry>,
     /// Failure of the node that the host has reported.
     pub(in crate::exchange) failed: Option<HostReportedUpstreamFailure>,
     /// Status of the node's response that a stale entry replaces.
@@ -162,7 +162,7 @@ pub(in crate::exchange) struct HostReportedUpstreamFailure {
     /// Time of the report, in milliseconds of the lookup clock.
     pub(in crate::exchange) now: u64,
     /// A stale entry is sent instead.
-    pub(in crate::exchange) is_stood_in_for: bool,
+    pub(in crate::exchange) serves_stale: bool,
 }
 
 /// A request that invalidates the entries of its target if it succeeds, such as a PUT or DELETE.
