@@ -57,13 +57,6 @@ server {
 _places = iter(range(10**6))
 
 
-@pytest.fixture(scope="module")
-def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
-    yield owner
-    owner.close()
-
-
 @pytest.fixture(scope="module", params=["daemon", "own"])
 def run(start_nginx, daemon, request):
     """nginx with a daemon, or with a store of its own. Each connection reaches any of its
