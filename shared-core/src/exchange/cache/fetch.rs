@@ -42,7 +42,7 @@ impl Exchange {
             if let Some(found) = self.respond_stale(CacheStatus::Stale, lookup) {
                 let stale_entry = self.lookup_findings.stale_entry.as_ref();
                 fill.updates = stale_entry.map(|it| (it.key, Arc::clone(&it.entry)));
-                self.lookup_findings.update = Some(fill);
+                self.lookup_findings.background_fill = Some(fill);
                 return found;
             }
         }
@@ -67,7 +67,7 @@ impl Exchange {
             return;
         }
         let fill = self.new_verification_fill(entry, target(), scope, lookup);
-        self.lookup_findings.update = Some(fill);
+        self.lookup_findings.background_fill = Some(fill);
     }
 
     /// Creates the fill that compares the node's response with `entry`.
@@ -149,14 +149,14 @@ impl Exchange {
     /// host repeats the request with the same head and body, or the exchange's own where it has
     /// one; a host that can't drops the exchange.
     pub fn take_background_update(&mut self) -> Option<Self> {
-        let fill = self.lookup_findings.update.take()?;
+        let fill = self.lookup_findings.background_fill.take()?;
         let mut update = Self::new(Arc::clone(&self.route_config));
         update
             .apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate)
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
-        let one = self.lookup_findings.update_of_one.take();
+        let one = self.lookup_findings.verified_call.take();
         update.request_body = match &one {
             Some(one) => try_copy_bytes(&one.body)?,
             None => try_copy_bytes(&self.request_body)?,

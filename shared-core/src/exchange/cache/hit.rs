@@ -98,7 +98,7 @@ impl Exchange {
         if let Some(hot) = shared.hot_tier() {
             hot.remove_same_entry(key, entry);
         }
-        self.lookup_findings.unreadable = Some(reason);
+        self.lookup_findings.unusable_reason = Some(reason);
         if reason == Reason::Memory {
             return;
         }
@@ -147,7 +147,7 @@ impl Exchange {
         };
         let Some(answer) = answer else {
             self.reset_failed_lookup();
-            if let Some(reason) = self.lookup_findings.unreadable.take() {
+            if let Some(reason) = self.lookup_findings.unusable_reason.take() {
                 self.cache_reason = reason;
             }
             self.apply_transition(ExchangeEvent::Miss, |_| ExchangePhase::AwaitingHead)?;
@@ -160,7 +160,7 @@ impl Exchange {
     pub(in crate::exchange) fn rebuild_lookup_request(&self) -> LookupRequest<'static> {
         LookupRequest {
             now: self.lookup_findings.at,
-            coding_allowed: self.lookup_findings.may_code,
+            coding_allowed: self.lookup_findings.coding_allowed,
             host_writes_vary: self.lookup_findings.host_writes_vary,
             ..LookupRequest::default()
         }
@@ -256,7 +256,7 @@ impl Exchange {
         borrowed: EntryReservations,
     ) -> Box<ReadyResponse> {
         let meta = entry.response_metadata();
-        self.cache_status = self.lookup_findings.served_as.unwrap_or(CacheStatus::Hit);
+        self.cache_status = self.lookup_findings.served_status.unwrap_or(CacheStatus::Hit);
         self.response_mode = ResponseMode::Hit;
         self.lookup_findings.age = Some(lookup.now.saturating_sub(meta.requested_at));
         let gzip = match &body {

@@ -77,11 +77,11 @@ impl Exchange {
         let stale_entry = self.lookup_findings.stale_entry.as_ref()?;
         let (key, entry) = (stale_entry.key, Arc::clone(&stale_entry.entry));
         let id = stale_entry.id.clone();
-        self.lookup_findings.served_as = Some(status);
+        self.lookup_findings.served_status = Some(status);
         match self.respond_from_entry(&key, entry, id.as_deref(), lookup) {
             None | Some(LookupResult::Miss) => {
                 // the node's response is to be sent, and stored, too
-                self.lookup_findings.served_as = None;
+                self.lookup_findings.served_status = None;
                 self.cache_reason = Reason::None;
                 None
             }
@@ -117,7 +117,7 @@ impl Exchange {
     pub fn handle_upstream_failure(&mut self, failure: UpstreamFailure, now: u64) -> bool {
         self.record_upstream_failure(failure);
         let serves_stale = self.would_serve_stale(failure, now);
-        self.lookup_findings.failed = Some(HostReportedUpstreamFailure {
+        self.lookup_findings.upstream_failure = Some(HostReportedUpstreamFailure {
             failure,
             now,
             serves_stale,
@@ -127,7 +127,7 @@ impl Exchange {
 
     /// Whether the host has reported a failure of the node.
     pub fn has_upstream_failed(&self) -> bool {
-        self.lookup_findings.failed.is_some()
+        self.lookup_findings.upstream_failure.is_some()
     }
 
     /// Whether a stale entry would be sent after this failure.
@@ -205,7 +205,7 @@ impl Exchange {
             return stale_entry.is_conditional && self.apply_revalidation(&stale_entry.entry, head);
         }
         // a host that reports no failure has no link to an owner either
-        let (failure, serves_stale) = match self.lookup_findings.failed {
+        let (failure, serves_stale) = match self.lookup_findings.upstream_failure {
             Some(failed) => (failed.failure, failed.serves_stale),
             None => {
                 let failure = UpstreamFailure::Status(head.status);
@@ -246,7 +246,7 @@ impl Exchange {
         status: CacheStatus,
     ) -> bool {
         let mut lookup = self.rebuild_lookup_request();
-        if let Some(failed) = self.lookup_findings.failed {
+        if let Some(failed) = self.lookup_findings.upstream_failure {
             lookup.now = failed.now;
         }
         let is_too_long = self.exceeds_response_limit(entry, id);

@@ -73,8 +73,8 @@ impl Exchange {
         if !self.is_subject_to_policy() {
             return None;
         }
-        self.lookup_findings.refused = self.request_rejection_by_head(length);
-        if self.lookup_findings.refused.is_some() {
+        self.lookup_findings.head_rejection = self.request_rejection_by_head(length);
+        if self.lookup_findings.head_rejection.is_some() {
             return Some(RequiredBody::LookUp);
         }
         if length == BodyLength::Known(0) {
@@ -83,7 +83,7 @@ impl Exchange {
         if self.becomes_websocket() {
             return Some(RequiredBody::Nothing);
         }
-        self.lookup_findings.is_for_others = self.body_required_by_cache(length) == RequiredBody::Nothing;
+        self.lookup_findings.cache_skips_body = self.body_required_by_cache(length) == RequiredBody::Nothing;
         Some(RequiredBody::WholeBody)
     }
 
@@ -99,7 +99,7 @@ impl Exchange {
         };
         if !self.lookup_findings.denial_errors.is_empty() {
             // the request has waited: its first evaluation and its permits remain valid
-            return match self.lookup_findings.allowed {
+            return match self.lookup_findings.allowed_part {
                 Some(_) => CallAccessDecision::PartlyDenied,
                 None => CallAccessDecision::Allowed,
             };
@@ -110,7 +110,7 @@ impl Exchange {
                 BodyLength::Unknown
             }
         };
-        let refused = self.lookup_findings.refused.take();
+        let refused = self.lookup_findings.head_rejection.take();
         if let Some(why) = refused.or_else(|| self.request_rejection_by_head(length)) {
             return CallAccessDecision::Refused(why);
         }
@@ -192,7 +192,7 @@ impl Exchange {
         let denied = self.denial_for_call(policy, call);
         self.lookup_findings.denial_errors.push(denied.clone());
         let Some(denied) = denied else {
-            self.lookup_findings.bound = CallResponseLengthLimit::limit_for_call(policy, call);
+            self.lookup_findings.response_limit = CallResponseLengthLimit::limit_for_call(policy, call);
             return CallAccessDecision::Allowed;
         };
         self.lookup_findings.denied = 1;
@@ -272,7 +272,7 @@ impl Exchange {
             gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
             ..SplitBatch::default()
         };
-        self.lookup_findings.allowed = Some((Box::new(mixed), request));
+        self.lookup_findings.allowed_part = Some((Box::new(mixed), request));
         self.lookup_findings.denial_errors = denial_errors;
         CallAccessDecision::PartlyDenied
     }
@@ -311,7 +311,7 @@ impl Exchange {
     /// # Errors
     /// [`HostMisuse`] unless a response head is awaited.
     pub(in crate::exchange) fn forward_allowed_calls(&mut self) -> Result<bool, HostMisuse> {
-        let Some((mixed, body)) = self.lookup_findings.allowed.take() else {
+        let Some((mixed, body)) = self.lookup_findings.allowed_part.take() else {
             return Ok(false);
         };
         self.stop_waiting();

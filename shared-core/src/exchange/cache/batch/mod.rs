@@ -84,16 +84,16 @@ impl Exchange {
         if !shared.has_response_storage() {
             return LookupResult::Miss;
         }
-        if self.lookup_findings.allowed.is_some() {
+        if self.lookup_findings.allowed_part.is_some() {
             batch.insert_denied_errors(&self.lookup_findings.denial_errors);
         }
         batch.find_batch_entries(&shared, judge, lookup, &wakeup);
         batch.discard_overlong_entries(self.route_config.active_call_policy());
         // the vary headers changed during the wait: the batch is coalesced under its own keys
-        let is_parted = wakeup.flight_responses.is_some()
+        let is_rekeyed = wakeup.flight_responses.is_some()
             && wakeup.names.as_ref() != judge.call_vary_key().vary_header_names();
-        let may_wait = wakeup.flight_responses.is_none() || is_parted && !self.lookup_findings.is_parted;
-        self.lookup_findings.is_parted |= is_parted;
+        let may_wait = wakeup.flight_responses.is_none() || is_rekeyed && !self.lookup_findings.is_rekeyed;
+        self.lookup_findings.is_rekeyed |= is_rekeyed;
         if may_wait {
             let awaited = match &wakeup.of_owner {
                 None => query_owner_for_batch(&shared, &batch, lookup),
@@ -123,8 +123,8 @@ impl Exchange {
         };
         // a batch that is forwarded unsplit has no hits
         if let (Some((fill, one)), false) = (proof, matches!(found, LookupResult::Miss)) {
-            self.lookup_findings.update = Some(fill);
-            self.lookup_findings.update_of_one = Some(one);
+            self.lookup_findings.background_fill = Some(fill);
+            self.lookup_findings.verified_call = Some(one);
         }
         found
     }
@@ -291,7 +291,7 @@ impl Exchange {
             return LookupResult::Miss;
         };
         self.lookup_findings.batch_hits = hits;
-        self.lookup_findings.allowed = None;
+        self.lookup_findings.allowed_part = None;
         self.record_batch_metrics(&batch);
         self.request_body = request;
         self.request_identity_coding();

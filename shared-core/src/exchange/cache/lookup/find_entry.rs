@@ -45,11 +45,11 @@ impl Exchange {
             let other = waited
                 .awaited_response_key()
                 .filter(|(other, _)| *other != key);
-            if other.is_none() || self.lookup_findings.is_parted {
+            if other.is_none() || self.lookup_findings.is_rekeyed {
                 return self.resume_lookup(*waited, target, scope, lookup, new_fill_target);
             }
             // the vary headers changed during the wait: the request is coalesced under its own key
-            self.lookup_findings.is_parted = true;
+            self.lookup_findings.is_rekeyed = true;
             match waited.claim_wakeup() {
                 Some(FlightFollowerWakeup::Response(_)) => {}
                 Some(FlightFollowerWakeup::Lead(token)) => {
@@ -291,11 +291,11 @@ impl Exchange {
             return LookupResult::Miss;
         };
         // the vary headers may have changed meanwhile
-        let parted = target.key != key;
+        let rekeyed = target.key != key;
         let token = match waited.claim_wakeup() {
             // the request was not woken: its wait has timed out
             None => {
-                if !parted {
+                if !rekeyed {
                     if let Some(found) = self.respond_stale(CacheStatus::Updating, lookup) {
                         return found;
                     }
@@ -305,7 +305,7 @@ impl Exchange {
             Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable)) => None,
             Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
-                let found = match parted {
+                let found = match rekeyed {
                     false => self.respond_from_shared_entry(&shared, target, entry, &since, lookup),
                     true => None,
                 };
@@ -316,7 +316,7 @@ impl Exchange {
             }
         };
         let mut fill = self.new_cache_fill(new_fill_target(), scope.clone(), token, lookup);
-        fill.rekeyed = parted;
+        fill.rekeyed = rekeyed;
         self.attach_cache_fill(fill, lookup)
     }
 

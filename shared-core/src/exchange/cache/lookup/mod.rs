@@ -45,7 +45,7 @@ impl Exchange {
         let need = self.body_required_by_cache(length);
         let others = self.may_have_ssz_result(length) || self.may_be_engine_witness_call(length);
         if others || self.is_body_read_to_decompress(length) {
-            self.lookup_findings.is_for_others = need == RequiredBody::Nothing;
+            self.lookup_findings.cache_skips_body = need == RequiredBody::Nothing;
             return RequiredBody::WholeBody;
         }
         need
@@ -188,7 +188,7 @@ impl Exchange {
             .shared
             .negative_cache
             .advance_clock_to(lookup.now);
-        self.lookup_findings.may_code = lookup.coding_allowed;
+        self.lookup_findings.coding_allowed = lookup.coding_allowed;
         self.lookup_findings.host_writes_vary = lookup.host_writes_vary;
         self.lookup_findings.forwards_codings = lookup.forwards_codings;
         if self.request.cache.kind == CacheRequestKind::Resource {
@@ -310,8 +310,8 @@ impl Exchange {
     pub fn reset_failed_lookup(&mut self) {
         self.storing.fill = None;
         self.lookup_findings.stale_entry = None;
-        self.lookup_findings.update = None;
-        self.lookup_findings.update_of_one = None;
+        self.lookup_findings.background_fill = None;
+        self.lookup_findings.verified_call = None;
         self.lookup_findings.batch_hits = 0;
         self.lookup_findings.batch_calls.clear();
         self.response_mode = ResponseMode::Off;
