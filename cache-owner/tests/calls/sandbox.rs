@@ -121,7 +121,7 @@ impl SimulatedSandbox {
             generation: link.purge_generation(),
             mark: link.dispatch_mark(&NAMESPACE),
         };
-        let (coalesces, skips_wait) = (name % 5 > 0, name.is_multiple_of(7));
+        let (coalesces, skips_wait) = (!name.is_multiple_of(5), name.is_multiple_of(7));
         if !coalesces && !link.is_owner_reachable() {
             return self.fetch_from_node(key_number, None, now);
         }
@@ -209,13 +209,7 @@ impl SimulatedSandbox {
         true
     }
 
-    fn finish_batch(
-        &self,
-        name: usize,
-        began: Moment,
-        now: Moment,
-        history: &mut EventHistory,
-    ) {
+    fn finish_batch(&self, name: usize, began: Moment, now: Moment, history: &mut EventHistory) {
         let found = self.link.take_batch_entries(waiter(name));
         if !self.shared.may_send_from_memory(now.ms) {
             return;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use sszip_core::cache::chain::{ChainChange, HeightUnit};
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::{ClockReading, Owner};
-use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::CacheKey;
 use sszip_core::time_constants::memory_lease;
 

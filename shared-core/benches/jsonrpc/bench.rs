@@ -212,10 +212,7 @@ fn build_repeated_batch() -> Vec<u8> {
     body
 }
 
-fn report(
-    options: &Options,
-    rows: &[MeasurementRow],
-) -> Result<(), Box<dyn Error>> {
+fn report(options: &Options, rows: &[MeasurementRow]) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &options.json {
         let rows = rows.iter().map(|row| {
             json!({

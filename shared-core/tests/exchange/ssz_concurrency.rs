@@ -13,9 +13,7 @@ use sszip_core::exchange::{Header, LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
 use crate::driver_host::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
-use crate::setup::{
-    self, config_of_process, look_up_with_headers, request_head, response_head,
-};
+use crate::setup::{self, config_of_process, look_up_with_headers, request_head, response_head};
 
 const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
 pub(crate) const OCTETS: &str = "application/octet-stream";

@@ -113,8 +113,16 @@ impl StreamScenario {
             return true;
         }
         match chance.choose_below(2) {
-            0 => self.run_request_event(chance) || self.run_response_event(chance) || !events.is_empty(),
-            _ => self.run_response_event(chance) || self.run_request_event(chance) || !events.is_empty(),
+            0 => {
+                self.run_request_event(chance)
+                    || self.run_response_event(chance)
+                    || !events.is_empty()
+            }
+            _ => {
+                self.run_response_event(chance)
+                    || self.run_request_event(chance)
+                    || !events.is_empty()
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 use serde_json::{json, Value};
 
 use crate::sample::chain::{
-    self as sample, GeneratedBlock, BlockGenerationParameters, Transaction, WITHDRAWALS,
+    self as sample, BlockGenerationParameters, GeneratedBlock, Transaction, WITHDRAWALS,
 };
 use crate::sample::traces::{self, SampleTransactionTrace};
 use crate::sample::values::{hex_prefixed, Address, Quantity, Word};
@@ -55,7 +55,11 @@ impl ExecutionBlockGenerator {
     }
 
     /// Returns the pending block: the head's successor, with the transactions of the pool.
-    pub fn pending_block(&self, chain: &SimulatedChain, head: &model::SimulatedBlock) -> GeneratedBlock {
+    pub fn pending_block(
+        &self,
+        chain: &SimulatedChain,
+        head: &model::SimulatedBlock,
+    ) -> GeneratedBlock {
         let (hash, slot) = (pending_block_hash(head), head.slot + 1);
         let mut made = self.build_block(hash, head.number + 1, slot, chain.pool_transactions());
         made.header.parent_hash = head.hash;
@@ -64,7 +68,13 @@ impl ExecutionBlockGenerator {
     }
 
     /// Builds a block with its transactions and receipts; the parent's hashes are zero.
-    fn build_block(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> GeneratedBlock {
+    fn build_block(
+        &self,
+        hash: Word,
+        number: u64,
+        slot: u64,
+        transactions: &[Word],
+    ) -> GeneratedBlock {
         let base_fee = base_fee(&hash);
         let place = BlockGenerationParameters {
             hash,

@@ -68,7 +68,8 @@ pub fn generate_sample_responses(seed: u64, lenient: bool) -> ResponseTable {
         answers: ResponseTable::new(lenient),
     };
     for (age, size) in BLOCK_SIZES.into_iter().enumerate() {
-        let block = GeneratedBlock::generate_block(&world, &mut dice, HEAD_NUMBER - age as u64, size);
+        let block =
+            GeneratedBlock::generate_block(&world, &mut dice, HEAD_NUMBER - age as u64, size);
         add_block(&mut builder, &world, &mut dice, age, &block);
     }
     small::add_small_responses(&mut builder, &world, &mut dice);

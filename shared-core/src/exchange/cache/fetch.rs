@@ -164,7 +164,9 @@ impl Exchange {
         update.cache_status = CacheStatus::Miss;
         update.lookup_findings = LookupFindings {
             at: self.lookup_findings.at,
-            key: one.as_ref().map_or(self.lookup_findings.key, |one| Some(one.key)),
+            key: one
+                .as_ref()
+                .map_or(self.lookup_findings.key, |one| Some(one.key)),
             rpc_method: match &one {
                 Some(one) => one.method.clone(),
                 None => self.lookup_findings.rpc_method.clone(),

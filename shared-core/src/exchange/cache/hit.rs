@@ -256,7 +256,10 @@ impl Exchange {
         borrowed: EntryReservations,
     ) -> Box<ReadyResponse> {
         let meta = entry.response_metadata();
-        self.cache_status = self.lookup_findings.served_status.unwrap_or(CacheStatus::Hit);
+        self.cache_status = self
+            .lookup_findings
+            .served_status
+            .unwrap_or(CacheStatus::Hit);
         self.response_mode = ResponseMode::Hit;
         self.lookup_findings.age = Some(lookup.now.saturating_sub(meta.requested_at));
         let gzip = match &body {

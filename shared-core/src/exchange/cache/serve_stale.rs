@@ -52,10 +52,13 @@ impl Exchange {
 
     /// Whether the stale entry may be sent while a new response is fetched.
     pub(in crate::exchange) fn may_send_stale(&self, lookup: &LookupRequest<'_>) -> bool {
-        self.lookup_findings.stale_entry.as_ref().is_some_and(|stale_entry| {
-            self.may_serve_during_update(&stale_entry.entry, lookup.now)
-                && self.is_stale_entry_unpurged(stale_entry, lookup.now)
-        })
+        self.lookup_findings
+            .stale_entry
+            .as_ref()
+            .is_some_and(|stale_entry| {
+                self.may_serve_during_update(&stale_entry.entry, lookup.now)
+                    && self.is_stale_entry_unpurged(stale_entry, lookup.now)
+            })
     }
 
     /// Whether the operator or the node allows a stale response during an update.
@@ -98,7 +101,9 @@ impl Exchange {
             _ => self.route_config.cache.lock_timeout,
         };
         let stale_entry = self.lookup_findings.stale_entry.as_ref();
-        if stale_entry.is_some_and(|it| self.may_serve_during_update(&it.entry, self.lookup_findings.at)) {
+        if stale_entry
+            .is_some_and(|it| self.may_serve_during_update(&it.entry, self.lookup_findings.at))
+        {
             return most.min(STALE_WAIT_MS);
         }
         most
@@ -133,10 +138,13 @@ impl Exchange {
     /// Whether a stale entry would be sent after this failure.
     pub fn would_serve_stale(&mut self, failure: UpstreamFailure, now: u64) -> bool {
         self.adopt_newer_stale_entry();
-        self.lookup_findings.stale_entry.as_ref().is_some_and(|stale_entry| {
-            self.may_serve_after_failure(&stale_entry.entry, failure, now)
-                && self.is_stale_entry_unpurged(stale_entry, now)
-        })
+        self.lookup_findings
+            .stale_entry
+            .as_ref()
+            .is_some_and(|stale_entry| {
+                self.may_serve_after_failure(&stale_entry.entry, failure, now)
+                    && self.is_stale_entry_unpurged(stale_entry, now)
+            })
     }
 
     /// Whether the client receives responses though the node has failed before its head: stored
@@ -153,7 +161,9 @@ impl Exchange {
     /// clients have seen.
     fn adopt_newer_stale_entry(&mut self) {
         let shared = &self.route_config.process.shared;
-        let (Some(stale_entry), Some(hot)) = (&mut self.lookup_findings.stale_entry, shared.hot_tier()) else {
+        let (Some(stale_entry), Some(hot)) =
+            (&mut self.lookup_findings.stale_entry, shared.hot_tier())
+        else {
             return;
         };
         let generation = shared.purge_generation();
@@ -209,7 +219,11 @@ impl Exchange {
             Some(failed) => (failed.failure, failed.serves_stale),
             None => {
                 let failure = UpstreamFailure::Status(head.status);
-                let covers = self.may_serve_after_failure(&stale_entry.entry, failure, self.lookup_findings.at);
+                let covers = self.may_serve_after_failure(
+                    &stale_entry.entry,
+                    failure,
+                    self.lookup_findings.at,
+                );
                 (
                     failure,
                     covers && self.is_stale_entry_unpurged(&stale_entry, self.lookup_findings.at),

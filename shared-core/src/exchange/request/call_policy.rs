@@ -83,7 +83,8 @@ impl Exchange {
         if self.becomes_websocket() {
             return Some(RequiredBody::Nothing);
         }
-        self.lookup_findings.cache_skips_body = self.body_required_by_cache(length) == RequiredBody::Nothing;
+        self.lookup_findings.cache_skips_body =
+            self.body_required_by_cache(length) == RequiredBody::Nothing;
         Some(RequiredBody::WholeBody)
     }
 
@@ -192,7 +193,8 @@ impl Exchange {
         let denied = self.denial_for_call(policy, call);
         self.lookup_findings.denial_errors.push(denied.clone());
         let Some(denied) = denied else {
-            self.lookup_findings.response_limit = CallResponseLengthLimit::limit_for_call(policy, call);
+            self.lookup_findings.response_limit =
+                CallResponseLengthLimit::limit_for_call(policy, call);
             return CallAccessDecision::Allowed;
         };
         self.lookup_findings.denied = 1;

@@ -49,7 +49,9 @@ impl Exchange {
     pub(in crate::exchange) fn route_chain_parameters(&self) -> PresetAndForkDigests {
         let configured = self.route_config.ssz.preset;
         PresetAndForkDigests {
-            preset: configured.or(self.detected_capabilities.preset).unwrap_or(Preset::Mainnet),
+            preset: configured
+                .or(self.detected_capabilities.preset)
+                .unwrap_or(Preset::Mainnet),
             digests: self.detected_capabilities.digests.clone(),
         }
     }
@@ -103,8 +105,8 @@ impl Exchange {
         let (needs, name) = self.load_node_capabilities(url)?;
         let endpoint = self.node_capabilities().take_due_probe(&name, needs, now)?;
         let mut probe_exchange = Self::new(Arc::clone(&self.route_config));
-        let moved =
-            probe_exchange.apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate);
+        let moved = probe_exchange
+            .apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate);
         moved.ok()?;
         let headers = [
             ("Accept", JSON_MEDIA_TYPE),

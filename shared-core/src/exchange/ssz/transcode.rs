@@ -391,12 +391,16 @@ impl Exchange {
                     match WitnessBridgeError::from_rest_error_response(
                         &transcoding.decompressed_response_prefix(),
                     ) {
-                        Some(problem) if *why == TranscodeError::NoValue => {
-                            (200, problem.to_rpc_error_response(&self.lookup_findings.rpc_id))
-                        }
+                        Some(problem) if *why == TranscodeError::NoValue => (
+                            200,
+                            problem.to_rpc_error_response(&self.lookup_findings.rpc_id),
+                        ),
                         _ => (
                             502,
-                            call_result::ssz_unavailable_rpc_error(&self.lookup_findings.rpc_id, why),
+                            call_result::ssz_unavailable_rpc_error(
+                                &self.lookup_findings.rpc_id,
+                                why,
+                            ),
                         ),
                     }
                 }

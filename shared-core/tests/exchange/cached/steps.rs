@@ -130,16 +130,14 @@ pub fn step() -> impl Strategy<Value = Step> {
         prop::bool::weighted(0.8),
         prop::bool::weighted(0.1),
     )
-        .prop_map(
-            |(caller, calls, form, gzip, waits, bypass)| Step::Request {
-                caller,
-                calls,
-                form,
-                gzip,
-                waits,
-                bypass,
-            },
-        );
+        .prop_map(|(caller, calls, form, gzip, waits, bypass)| Step::Request {
+            caller,
+            calls,
+            form,
+            gzip,
+            waits,
+            bypass,
+        });
     let outcome = prop_oneof![
         10 => Just(Outcome::Complete),
         1 => Just(Outcome::Error),

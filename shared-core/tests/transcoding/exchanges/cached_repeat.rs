@@ -35,14 +35,7 @@ pub(super) fn check_repeated_request(choices: &mut FuzzedChoices<'_>) {
             headers.push(field("Accept-Encoding", "gzip"));
         }
         let response = node_response(choices, &value, is_same, fresh.clone());
-        let answer = send(
-            &config,
-            "GET",
-            target,
-            headers,
-            Vec::new(),
-            response.node,
-        );
+        let answer = send(&config, "GET", target, headers, Vec::new(), response.node);
         if answer.mode != ResponseMode::Hit {
             let is_made = matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json);
             got[usize::from(is_ssz)] = is_made.then(|| {

@@ -31,14 +31,7 @@ pub(super) fn check_response(choices: &mut FuzzedChoices<'_>) {
     let (wire, plain) = (response.node.body.clone(), response.plain.clone());
     let media_type = if response.is_ssz { OCTETS } else { JSON };
     let is_whole = response.node.end == BodyEnd::Whole && !is_short(&response.node);
-    let answer = send(
-        &config,
-        "GET",
-        target,
-        headers,
-        Vec::new(),
-        response.node,
-    );
+    let answer = send(&config, "GET", target, headers, Vec::new(), response.node);
     let is_to_change = takes
         .prefers_ssz()
         .is_some_and(|wants| wants != response.is_ssz);

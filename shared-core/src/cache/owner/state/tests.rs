@@ -308,7 +308,14 @@ fn close_stores_fresh_entries_of_storable_classes() {
             .unwrap();
     }
     owner.write_memory_to_store(at(100)).unwrap();
-    let mut stored: Vec<_> = model.contents.entries.lock().unwrap().keys().copied().collect();
+    let mut stored: Vec<_> = model
+        .contents
+        .entries
+        .lock()
+        .unwrap()
+        .keys()
+        .copied()
+        .collect();
     stored.sort_unstable();
     assert_eq!(stored, [[0; 32], [5; 32]]);
     owner

@@ -92,7 +92,8 @@ impl Exchange {
         // the vary headers changed during the wait: the batch is coalesced under its own keys
         let is_rekeyed = wakeup.flight_responses.is_some()
             && wakeup.names.as_ref() != judge.call_vary_key().vary_header_names();
-        let may_wait = wakeup.flight_responses.is_none() || is_rekeyed && !self.lookup_findings.is_rekeyed;
+        let may_wait =
+            wakeup.flight_responses.is_none() || is_rekeyed && !self.lookup_findings.is_rekeyed;
         self.lookup_findings.is_rekeyed |= is_rekeyed;
         if may_wait {
             let awaited = match &wakeup.of_owner {
