@@ -57,7 +57,7 @@ pub struct OwnerRequestExecutor {
     reads: Semaphore,
     writes: Semaphore,
     pub(crate) storing: Arc<Semaphore>,
-    pub(crate) questions: Arc<Semaphore>,
+    pub(crate) node_queries: Arc<Semaphore>,
     /// Recompresses entries on their way to the disk, if configured.
     pub(crate) coder: Option<Recompressor>,
     /// The followed chains.
@@ -107,7 +107,7 @@ impl OwnerRequestExecutor {
             reads: Semaphore::new(MAX_READS),
             writes: Semaphore::new(MAX_WRITES),
             storing: Arc::new(Semaphore::new(MAX_PENDING_STORES)),
-            questions: Arc::new(Semaphore::new(MAX_NODE_QUERIES)),
+            node_queries: Arc::new(Semaphore::new(MAX_NODE_QUERIES)),
             coder,
             chains,
             wakers: Mutex::default(),

@@ -116,7 +116,7 @@ impl OwnerRequestExecutor {
             return;
         };
         // without the query the entry keeps its short lifetime
-        let Ok(place) = Arc::clone(&self.questions).try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&self.node_queries).try_acquire_owned() else {
             return;
         };
         let owner = Arc::clone(&self.owner);

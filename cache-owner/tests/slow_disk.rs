@@ -9,23 +9,33 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
-use sszip_core::cache::owner::disk::{
-    DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreStatus,
-    StoreWriteRejection,
-};
-use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
-use sszip_core::cache::owner::ClockReading;
+use sszip_core::cache::class::LifetimeClass;
+use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
+use sszip_core::cache::owner::disk::{DiskEntry, EntryBytes, EntryRecordAttributes};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYTES, PREFACE};
 use sszip_core::cache::owner_protocol::message_body::MessageBody;
 use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use sszip_core::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
 use sszip_core::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest};
-use sszip_core::cache::{CacheKey, CacheNamespace};
+use sszip_core::cache::CacheKey;
 use sszip_owner::clock::read_clocks;
 use sszip_owner::config::OwnerConfig;
 use sszip_owner::owner_lifecycle::{OwnerLifecycleStage, RunningOwnerHandle};
+
+#[path = "../../shared-core/tests/support/memory_store.rs"]
+mod memory_store;
+
+use memory_store::{MemoryStore, SimulatedDisk, StoreContents};
+
+/// First byte of the keys on the disk.
+const ON_DISK: u8 = 0xdd;
+
+/// Number of the entries on the disk. A session that looks all of them up at once is ended.
+const STORED: u32 = 1_100;
+
+/// A purge of another namespace than the entries': it needs the disk, and removes none of them.
+const PURGE: &str = r#"{"namespace":"11111111111111111111111111111111"}"#;
 
 /// A gate that blocks the store's reads and writes until it is opened.
 #[derive(Default)]
@@ -35,117 +45,56 @@ struct DiskGate {
 }
 
 impl DiskGate {
-    fn pass(&self) {
-        let open = self.open.lock().unwrap();
-        drop(self.opened.wait_while(open, |open| !*open).unwrap());
-    }
-
     fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
     }
 }
 
-/// A store whose reads and writes wait at a gate.
-struct SlowStore(Arc<DiskGate>);
-
-impl OwnerStore for SlowStore {
-    fn purge_generation(&self) -> u64 {
-        5
-    }
-
-    fn read_entry(&self, _: &CacheKey, now: ClockReading) -> Option<DiskEntry> {
-        self.0.pass();
-        Some(DiskEntry {
-            header: EntryRecordAttributes {
-                about: StoredEntryAttributes {
-                    class: sszip_core::cache::class::LifetimeClass::Immutable,
-                    namespace: [0; 16],
-                    method: None,
-                    block: None,
-                    generation: 5,
-                    epoch: 0,
-                    height: None,
-                },
-                requested_at: now.unix,
-                expires_at: now.unix + 60_000,
-            },
-            body: EntryBytes::Pinned(Arc::new(b"from the disk")),
-            is_old: false,
-        })
-    }
-
-    fn read_entry_nonblocking(
-        &self,
-        key: &CacheKey,
-        _: ClockReading,
-    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
-        match self.may_contain_key(key) {
-            true => Err(ReadWouldBlock),
-            false => Ok(None),
-        }
-    }
-
-    fn may_contain_key(&self, key: &CacheKey) -> bool {
-        key[0] == 0xdd
-    }
-
-    fn put_entry(
-        &self,
-        _: &CacheKey,
-        _: &EntryRecordAttributes,
-        _: &[u8],
-    ) -> Result<(), StoreWriteRejection> {
-        self.0.pass();
-        Ok(())
-    }
-
-    fn purge_entries(&self, _: &PurgeScope) -> Result<u64, StoreWriteRejection> {
-        self.0.pass();
-        Ok(6)
-    }
-
-    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
-        Ok(ChainRecord::default())
-    }
-
-    fn record_chain_identity(
-        &self,
-        _: &CacheNamespace,
-        _: &ChainIdentity,
-    ) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn record_finality_mark(
-        &self,
-        _: &CacheNamespace,
-        _: Option<&FinalityMark>,
-    ) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn is_entry_purged(&self, _: &CacheKey, _: &StoredEntryAttributes) -> bool {
-        false
-    }
-
-    fn record_fill_for_admission(&self, _: &CacheKey, _: ClockReading) -> bool {
+impl SimulatedDisk for Arc<DiskGate> {
+    fn would_block(&self, _: &CacheKey) -> bool {
         true
     }
 
-    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
-        Ok(())
+    fn wait(&self) {
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_while(open, |open| !*open).unwrap());
     }
+}
 
-    fn drop_entries_older_than(&self, _: u64, _: u64, _: ClockReading) {}
-
-    fn next_log_line(&self) -> Option<String> {
-        None
+/// Returns a store with `STORED` entries, whose reads and writes wait at a gate.
+fn store_behind_gate(gate: &Arc<DiskGate>) -> MemoryStore {
+    let now = read_clocks().unix;
+    let stored = DiskEntry {
+        header: EntryRecordAttributes {
+            about: StoredEntryAttributes {
+                class: LifetimeClass::Immutable,
+                generation: 5,
+                ..StoredEntryAttributes::default()
+            },
+            requested_at: now,
+            expires_at: now + 3_600_000,
+        },
+        body: EntryBytes::Pinned(Arc::new(b"from the disk")),
+        is_old: false,
+    };
+    let contents = StoreContents::default();
+    let entries = (0..STORED).map(|n| (key(ON_DISK, n), stored.clone()));
+    contents.entries.lock().unwrap().extend(entries);
+    MemoryStore {
+        contents: Arc::new(contents),
+        disk: Box::new(Arc::clone(gate)),
     }
+}
 
-    fn store_status(&self) -> StoreStatus {
-        StoreStatus::default()
-    }
+fn key(first: u8, n: u32) -> CacheKey {
+    let mut key = [first; 32];
+    key[28..].copy_from_slice(&n.to_be_bytes());
+    key
+}
+
+fn hex(key: &CacheKey) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn send(socket: &Path, request: &str) -> UnixStream {
@@ -163,15 +112,16 @@ fn answer(mut stream: &UnixStream) -> String {
     String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
-fn look_up(socket: &Path, key: &str) -> UnixStream {
+fn look_up(socket: &Path, key: &CacheKey) -> UnixStream {
+    let key = hex(key);
     send(
         socket,
         &format!("GET /v1/entries/{key} HTTP/1.1\r\nhost: o\r\n\r\n"),
     )
 }
 
-fn put(socket: &Path, key: &str) -> UnixStream {
-    let namespace = "00".repeat(16);
+fn put(socket: &Path, key: &CacheKey) -> UnixStream {
+    let (key, namespace) = (hex(key), "00".repeat(16));
     send(
         socket,
         &format!(
@@ -193,7 +143,7 @@ fn start_owner(folder: &Path) -> (RunningOwnerHandle, Arc<DiskGate>) {
     };
     let owner = RunningOwnerHandle::start_owner_threads(
         config,
-        Box::new(move |_| Ok(Box::new(SlowStore(Arc::clone(&disk))))),
+        Box::new(move |_| Ok(Box::new(store_behind_gate(&disk)))),
         Arc::new(|_, _| {}),
     )
     .unwrap();
@@ -286,11 +236,9 @@ impl FrameClient {
 }
 
 fn lookup(id: u32, first: u8) -> ProcessMessage {
-    let mut key = [first; 32];
-    key[28..].copy_from_slice(&id.to_be_bytes());
     ProcessMessage::Lookup {
         id,
-        key,
+        key: key(first, id),
         lease: Some(60_000),
     }
 }
@@ -303,19 +251,19 @@ fn messages_that_need_no_disk_are_answered_while_it_hangs() {
     let mut a = FrameClient::open(&socket, "a");
     let mut gone = FrameClient::open(&socket, "gone");
     let mut flood = FrameClient::open(&socket, "flood");
-    let reads: Vec<_> = (0..400).map(|n| lookup(n, 0xdd)).collect();
+    let reads: Vec<_> = (0..400).map(|n| lookup(n, ON_DISK)).collect();
     gone.send(&reads);
     a.send(&reads);
     a.send(&[ProcessMessage::Purge {
         id: 900,
-        scope: br#"{"everything":true}"#.to_vec().into(),
+        scope: PURGE.as_bytes().to_vec().into(),
     }]);
     for n in 1_000..1_200 {
         a.send(&[lookup(n, 0xbb)]);
         assert_eq!(a.receive_lease(n), LeaseReply::Granted);
     }
     // too many requests end the session
-    let too_many: Vec<_> = (0..1_100).map(|n| lookup(n, 0xdd)).collect();
+    let too_many: Vec<_> = (0..STORED).map(|n| lookup(n, ON_DISK)).collect();
     flood.send(&too_many);
     assert_eq!(flood.receive_until(|_| None::<()>), None);
     // a session that ends while its lookups read
@@ -362,22 +310,18 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
 
     // more than there are threads, of each kind
     let reads: Vec<_> = (0..100)
-        .map(|n| look_up(&socket, &format!("dd{n:062x}")))
+        .map(|n| look_up(&socket, &key(ON_DISK, n)))
         .collect();
-    let purges: Vec<_> = (0..30)
-        .map(|_| {
-            send(
-                &socket,
-                "POST /v1/purges HTTP/1.1\r\nhost: o\r\ncontent-length: 19\r\n\r\n{\"everything\":true}",
-            )
-        })
-        .collect();
+    let length = PURGE.len();
+    let purge =
+        format!("POST /v1/purges HTTP/1.1\r\nhost: o\r\ncontent-length: {length}\r\n\r\n{PURGE}");
+    let purges: Vec<_> = (0..30).map(|_| send(&socket, &purge)).collect();
     // each fill is a second one, and is written to the disk
     for n in 0..400 {
-        let key = format!("aa{n:062x}");
-        assert!(answer(&put(&socket, &key)).starts_with("HTTP/1.1 201 "));
-        assert!(answer(&look_up(&socket, &key)).starts_with("HTTP/1.1 200 "));
-        let missing = answer(&look_up(&socket, &format!("bb{n:062x}")));
+        let filled = key(0xaa, n);
+        assert!(answer(&put(&socket, &filled)).starts_with("HTTP/1.1 201 "));
+        assert!(answer(&look_up(&socket, &filled)).starts_with("HTTP/1.1 200 "));
+        let missing = answer(&look_up(&socket, &key(0xbb, n)));
         assert!(missing.starts_with("HTTP/1.1 404 "));
     }
     let mut client = FrameClient::open(&socket, "a");

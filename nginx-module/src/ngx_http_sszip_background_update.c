@@ -94,7 +94,7 @@ ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     }
 
     ctx->request = sr;
-    ctx->looked_up = 1;
+    ctx->lookup_over = 1;
 
     sr->filter_need_in_memory = 1;
 

@@ -239,12 +239,12 @@ ngx_http_sszip_lookup_done(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     case SSZIP_ACTION_FORWARD:
         ctx->step.action = SSZIP_ACTION_AWAIT;
-        ctx->looked_up = 1;
+        ctx->lookup_over = 1;
         return NGX_DECLINED;
 
     case SSZIP_ACTION_FORWARD_REWRITTEN:
         ctx->step.action = SSZIP_ACTION_AWAIT;
-        ctx->looked_up = 1;
+        ctx->lookup_over = 1;
         return ngx_http_sszip_rewrite_body(r, ctx);
 
     case SSZIP_ACTION_RESPOND:

@@ -86,7 +86,7 @@ typedef struct {
     unsigned                     body_changed:1; /* body, by other filters */
     unsigned                     upstream_encoded:1;
     unsigned                     whole_body:1;   /* request body required */
-    unsigned                     looked_up:1;    /* the lookup is over */
+    unsigned                     lookup_over:1;  /* the lookup is over */
     unsigned                     local:1;        /* not from an upstream */
     unsigned                     client_gone:1;  /* the client is gone */
     unsigned                     head_failed:1;  /* its head failed */

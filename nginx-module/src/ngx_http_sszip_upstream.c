@@ -166,7 +166,7 @@ static ngx_uint_t
 ngx_http_sszip_subrequest_allowed(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    if (ctx != NULL && ctx->looked_up) {
+    if (ctx != NULL && ctx->lookup_over) {
         return 1;
     }
 

@@ -155,7 +155,7 @@ class NameRules(CheckWords):
     def test_word_is_found_in_the_middle_of_a_camel_case_name(self):
         self.assert_finding("a.rs", "\nstruct LastSaidLine;\n", "2: LastSaidLine: message")
 
-    def test_two_words_are_found_next_to_each_other_only(self):
+    def test_rule_of_two_words_finds_adjacent_words_only(self):
         text = "fn give_out_all() {}\nfn give_way_out() {}\n"
         self.assert_finding("a.rs", text, "1: give_out_all: drain")
 
@@ -276,11 +276,11 @@ class Baseline(CheckWords):
         self.assertEqual(self.check("--lower")[0], 1)
         self.assertEqual(tomllib.loads(self.path.read_text()), {"function": {"core": 1}})
 
-    def test_all_allows_nothing(self):
+    def test_option_all_ignores_the_baseline(self):
         status, lines = self.check("--all")
         self.assertEqual((status, len(lines)), (1, 3))
 
-    def test_since_prints_findings_on_changed_lines_only(self):
+    def test_option_since_prints_findings_on_changed_lines_only(self):
         self.git("commit", "-q", "-m", "a")
         self.write("core/a.rs", "fn of_head() {}\nfn of_body() {}\nfn of_tail() {}\n")
         found = ["core/a.rs:3: of_tail: from_", "core: 3 findings of rule function, 2 allowed"]
@@ -304,7 +304,7 @@ class Counts(CheckWords):
 
 
 class Rules(unittest.TestCase):
-    def test_each_rule_of_the_project_names_a_better_term_and_each_exception_a_reason(self):
+    def test_project_rules_name_a_better_term_and_exceptions_a_reason(self):
         config = tomllib.loads((ROOT / "scripts/words.toml").read_text())
         tables = [table for table in config.values() if isinstance(table, dict)]
         self.assertTrue(all(term for table in tables for term in table.values()))

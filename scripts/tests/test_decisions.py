@@ -106,7 +106,7 @@ class Check(unittest.TestCase):
         run(self.root)
         self.assertEqual(run(self.root, "--check"), (0, []))
 
-    def test_two_records_of_one_number_are_a_fault(self):
+    def test_number_shared_by_two_records_is_a_fault(self):
         self.write("docs/decisions/001-other.md", record("001"))
         self.assert_faults("docs/decisions: two records have number 001")
 

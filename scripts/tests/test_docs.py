@@ -86,11 +86,11 @@ class Directives(unittest.TestCase):
         named = {section.split("\n", 1)[0]: section for section in sections}
         self.page = {name: section for name, section in named.items() if name.startswith("sszip")}
 
-    def test_the_page_has_each_directive_and_no_other(self):
+    def test_page_of_directives_equals_the_directives_of_the_module(self):
         self.assertGreater(len(self.code), 20)
         self.assertEqual(set(self.page), set(self.code))
 
-    def test_the_table_of_contents_has_each(self):
+    def test_table_of_contents_equals_the_directives_of_the_module(self):
         table = DIRECTIVES.read_text().split("### ", 1)[0]
         self.assertEqual(set(re.findall(r"\[(sszip\w*)\]", table)), set(self.code))
 
@@ -104,7 +104,7 @@ class Directives(unittest.TestCase):
             self.assertRegex(section, rf"(?m)^Syntax: +{name} ")
             self.assertRegex(section, rf"(?m)^Default: +(-|{name} .+;|derived from .+)$")
 
-    def test_the_page_has_each_variable_and_no_other(self):
+    def test_table_of_variables_equals_the_log_variables(self):
         code = (ROOT / "shared-core/src/log_variable.rs").read_text()
         named = {f"${name}" for name in re.findall(r'LogVariable::\w+ => "(sszip_\w+)"', code)}
         self.assertGreater(len(named), 5)
@@ -137,15 +137,15 @@ class Words(unittest.TestCase):
         self.assertGreater(len(named), 20)
         return {word for words in named for word in words if word}
 
-    def test_the_page_has_each_mode(self):
+    def test_table_of_modes_equals_the_response_modes(self):
         self.assertEqual(first_column(DIRECTIVES, "\n### Modes") - {"$sszip_mode"}, self.words("response_mode.rs", "ResponseMode"))
 
-    def test_the_page_has_each_reason(self):
+    def test_page_of_reasons_equals_the_reasons_of_the_core(self):
         page = ROOT / "docs/reasons.md"
         both = set(re.findall(r"^\| `([^`]+)` \|", page.read_text(), flags=re.M))
         self.assertEqual(both, self.words("cache/reason.rs", "Reason"))
 
-    def test_other_pages_and_configurations_use_the_same_reasons(self):
+    def test_reasons_in_other_pages_and_configurations_exist(self):
         reasons = self.words("cache/reason.rs", "Reason")
         listed = subprocess.run(
             ["git", "ls-files", "*.md", "configs", "docker"], cwd=ROOT, capture_output=True, text=True, check=True

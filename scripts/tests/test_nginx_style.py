@@ -218,13 +218,13 @@ class Rules(unittest.TestCase):
                     self.assertEqual(good.count(old), 1, "the sample has it once")
                     self.assertEqual(check(name, good.replace(old, new)), (1, {rule}))
 
-    def test_every_rule_has_a_mistake(self):
+    def test_samples_have_a_mistake_for_each_rule(self):
         import re
 
         rules = set(re.findall(r'report\([^"]*"([a-z-]+)",', CHECKER.read_text()))
         self.assertEqual(rules, {rule for rule, _, _ in MISTAKES + HEADER_MISTAKES})
 
-    def test_no_source_is_an_error(self):
+    def test_folder_without_a_source_is_an_error(self):
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.run([sys.executable, CHECKER, folder], capture_output=True, check=False)
         self.assertEqual(run.returncode, 1)

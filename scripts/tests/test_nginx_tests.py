@@ -118,11 +118,11 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(lines, ["1 files, 0 skipped, 5 tests, 2 explained, 0 unsteady, 0 unexplained"])
 
-    def test_a_client_that_takes_gzip(self):
+    def test_compression_common_to_gzip_and_sszip_is_no_difference(self):
         status, lines, _ = self.run_suite("--mode", "gzip", coded=CODED)
         self.assertEqual((status, lines), (0, ["1 files, 0 skipped, 6 tests, 0 explained, 0 unsteady, 0 unexplained"]))
 
-    def test_a_file_that_dies(self):
+    def test_file_that_dies_is_reported_with_its_missing_tests(self):
         status, lines, _ = self.run_suite("--mode", "cache-gzip", coded=CODED)
         self.assertEqual(status, 1)
         self.assertEqual(lines[0], "coded.t, cache-gzip: lives: ok, now missing")
@@ -157,12 +157,12 @@ class Runner(unittest.TestCase):
         status, lines, _ = self.run_suite("--mode", "on", todo=todo)
         self.assertEqual((status, len(lines)), (0, 1))
 
-    def test_an_nginx_that_does_not_start(self):
+    def test_suite_fails_when_nginx_does_not_start(self):
         status, lines, errors = self.run_suite(nginx="/bin/false", seen=TEST)
         self.assertEqual((status, lines), (1, []))
         self.assertIn("/bin/false does not start with", errors)
 
-    def test_a_folder_that_is_no_suite(self):
+    def test_folder_without_the_suite_is_an_error_with_its_address(self):
         (self.folder / "lib/Test/Nginx.pm").unlink()
         status, _, errors = self.run_suite()
         self.assertEqual(status, 2)

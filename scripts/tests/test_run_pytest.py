@@ -53,7 +53,7 @@ class RunPytest(unittest.TestCase):
         self.assertEqual(counts["failures"], ["suite/test_one.py::test_fails"])
         self.assertEqual((counts["passed"], counts["failed"]), (2, 1))
 
-    def test_many_failures_are_not_retried(self):
+    def test_failures_above_the_retry_limit_are_not_retried(self):
         text = "".join(f"\ndef test_{n}():\n    assert False\n" for n in range(11))
         status, counts = self.run_on(text)
         self.assertEqual(status, 1)

@@ -112,7 +112,7 @@ fn body(calls: usize) -> String {
     }
 }
 
-fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, HostStep) {
+fn lookup_call(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, HostStep) {
     let mut driver = ExchangeDriver::new(Arc::clone(config));
     let fields: [(&[u8], &[u8]); 2] = [
         (b"Content-Type", b"application/json"),
@@ -125,13 +125,13 @@ fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (ExchangeDriver, HostSte
     };
     driver.handle_request_head(head).unwrap();
     driver.required_body(BodyLength::Known(body.len() as u64));
-    let asked = LookupRequest {
+    let lookup = LookupRequest {
         now: 0,
         coding_allowed: true,
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup_under_policy(RequestBodyAvailability::Whole(body), asked)
+        .lookup_under_policy(RequestBodyAvailability::Whole(body), lookup)
         .unwrap();
     (driver, step)
 }
@@ -174,38 +174,37 @@ fn store_responses(
     value: fn(usize) -> String,
 ) {
     for n in calls {
-        let (mut driver, step) = looked_up(config, call(n).as_bytes());
+        let (mut driver, step) = lookup_call(config, call(n).as_bytes());
         assert!(matches!(step, HostStep::Forward));
         let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
         let filler = value(n);
-        let said =
+        let response =
             format!(r#"{{"jsonrpc":"2.0","id":{n},"result":{{"number":"0x1","x":{filler}}}}}"#);
-        driver.with_exchange_mut(|exchange| {
-            let head = ResponseHead {
-                status: 200,
-                content_length: Some(said.len() as u64),
-                fields: fields.into_iter(),
-                delimited: true,
-                unbuffered: false,
-                subrequest: false,
-                coding_allowed: false,
-                host_writes_vary: false,
-                now: 0,
-            };
-            assert_eq!(
-                exchange.evaluate_response_head(head).unwrap(),
-                ResponseHeadAction::Tee
-            );
-            exchange.observe_passed_piece(said.as_bytes()).unwrap();
-            let mut fill = exchange.take_complete_fill().unwrap();
-            fill.build_collected_entries();
-            fill.store_and_publish_entries(0);
-        });
+        let exchange = driver.available_exchange_mut().unwrap();
+        let head = ResponseHead {
+            status: 200,
+            content_length: Some(response.len() as u64),
+            fields: fields.into_iter(),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: false,
+            host_writes_vary: false,
+            now: 0,
+        };
+        assert_eq!(
+            exchange.evaluate_response_head(head).unwrap(),
+            ResponseHeadAction::Tee
+        );
+        exchange.observe_passed_piece(response.as_bytes()).unwrap();
+        let mut fill = exchange.take_complete_fill().unwrap();
+        fill.build_collected_entries();
+        fill.store_and_publish_entries(0);
     }
 }
 
 fn hit(config: &Arc<RouteConfig>, body: &[u8], board: Option<MetricsBoard>) -> usize {
-    let (mut driver, step) = looked_up(config, body);
+    let (mut driver, step) = lookup_call(config, body);
     assert!(matches!(step, HostStep::Respond));
     let exchange = driver.available_exchange().unwrap();
     let sent = exchange.body_slices().map(<[u8]>::len).sum();

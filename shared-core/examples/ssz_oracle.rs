@@ -43,10 +43,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut tables = HashMap::default();
     let mut line = String::new();
     while input.read_line(&mut line)? != 0 {
-        let question: OracleRequest = serde_json::from_str(&line)?;
-        let mut bytes = vec![0; question.length];
+        let request: OracleRequest = serde_json::from_str(&line)?;
+        let mut bytes = vec![0; request.length];
         input.read_exact(&mut bytes)?;
-        match answer(schema(&mut tables, &question)?, &question, &bytes)? {
+        match answer(schema(&mut tables, &request)?, &request, &bytes)? {
             Ok(bytes) => {
                 writeln!(output, "{}", json!({"ok": true, "length": bytes.len()}))?;
                 output.write_all(&bytes)?;
@@ -64,11 +64,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn schema<'t>(
     tables: &'t mut HashMap<String, Schema>,
-    question: &OracleRequest,
+    request: &OracleRequest,
 ) -> Result<&'t Schema, Box<dyn Error>> {
-    let Some(text) = &question.table else {
-        let fork: Fork = question.fork.as_deref().ok_or("no fork")?.parse()?;
-        let preset: Preset = question.preset.as_deref().ok_or("no preset")?.parse()?;
+    let Some(text) = &request.table else {
+        let fork: Fork = request.fork.as_deref().ok_or("no fork")?.parse()?;
+        let preset: Preset = request.preset.as_deref().ok_or("no preset")?.parse()?;
         return Ok(Schema::for_fork(fork, preset));
     };
     if !tables.contains_key(text) {
@@ -79,20 +79,20 @@ fn schema<'t>(
 
 fn answer(
     schema: &Schema,
-    question: &OracleRequest,
+    request: &OracleRequest,
     bytes: &[u8],
 ) -> Result<OracleResponse, Box<dyn Error>> {
-    if question.op == "describe" {
+    if request.op == "describe" {
         return Ok(Ok(describe(schema).to_string().into_bytes()));
     }
     let ty = schema
-        .find_type(&question.ty)
-        .ok_or_else(|| format!("no type {}", question.ty))?;
-    Ok(match question.op.as_str() {
+        .find_type(&request.ty)
+        .ok_or_else(|| format!("no type {}", request.ty))?;
+    Ok(match request.op.as_str() {
         "check" => ssz::check_ssz(schema, ty, bytes).map(|()| Vec::new()),
         "root" => ssz::hash_tree_root(schema, ty, bytes).map(Vec::from),
-        "to_json" => to_json(schema, ty, bytes, question.piece),
-        "to_ssz" => to_ssz(schema, ty, bytes, question.piece),
+        "to_json" => to_json(schema, ty, bytes, request.piece),
+        "to_ssz" => to_ssz(schema, ty, bytes, request.piece),
         op => return Err(format!("no op {op}").into()),
     })
 }

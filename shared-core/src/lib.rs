@@ -32,6 +32,10 @@
 //! | `allocator`        | small allocations that don't fail (feature `ffi`)            |
 //! | `ffi`              | the C ABI of `include/sszip.h` (feature `ffi`)               |
 
+// the name under which tests/support/ imports this crate, which unit tests share
+#[cfg(all(test, feature = "store"))]
+extern crate self as sszip_core;
+
 #[cfg(feature = "ffi")]
 #[allow(unsafe_code)]
 pub mod allocator;

@@ -493,7 +493,7 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
                 };
                 let mut update = None;
                 for expected in [LookupAction::Forward, LookupAction::Respond] {
-                    let (mut exchange, found) = verified(&config);
+                    let (mut exchange, found) = look_up(&config, &call(1, 1));
                     assert_eq!(
                         found == LookupAction::Forward,
                         expected == LookupAction::Forward
@@ -528,8 +528,8 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
     }
 }
 
-/// Looks up the call for block 1.
-fn verified(config: &Arc<RouteConfig>) -> (Exchange, LookupAction) {
+/// Looks up the calls of a body.
+fn look_up(config: &Arc<RouteConfig>, body: &str) -> (Exchange, LookupAction) {
     let mut exchange = Exchange::new(Arc::clone(config));
     let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
     let head = RequestHead {
@@ -540,7 +540,7 @@ fn verified(config: &Arc<RouteConfig>) -> (Exchange, LookupAction) {
     exchange.read_request_head(head).unwrap();
     let lookup_request = LookupRequest {
         namespace: Some(b"n"),
-        body: &call(1, 1).into_bytes(),
+        body: body.as_bytes(),
         now: 1000,
         ..LookupRequest::default()
     };
@@ -585,47 +585,12 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
     let batch = format!("[{}]", calls.join(","));
     for stored in [false, true] {
         let config = config(&[("batch_max", "10000")]);
-        let look_up = |body: &str| {
-            let mut exchange = Exchange::new(Arc::clone(&config));
-            let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
-            let head = RequestHead {
-                method: b"POST",
-                target: b"/",
-                fields: fields.into_iter(),
-            };
-            exchange.read_request_head(head).unwrap();
-            let lookup_request = LookupRequest {
-                namespace: Some(b"n"),
-                body: body.as_bytes(),
-                now: 1000,
-                ..LookupRequest::default()
-            };
-            let found = exchange.lookup_in_cache(lookup_request).unwrap();
-            (exchange, found)
-        };
+        let look_up = |body: &str| look_up(&config, body);
         // the table of flights keeps its capacity
         drop(look_up(&format!("[{}]", call(1))));
         if stored {
-            let (mut exchange, _) = look_up(&call(1));
-            let body = br#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
-            let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
-            exchange
-                .evaluate_response_head(ResponseHead {
-                    status: 200,
-                    content_length: Some(body.len() as u64),
-                    fields: fields.into_iter(),
-                    delimited: true,
-                    unbuffered: false,
-                    subrequest: false,
-                    coding_allowed: true,
-                    host_writes_vary: false,
-                    now: 0,
-                })
-                .unwrap();
-            exchange.observe_passed_piece(body).unwrap();
-            let mut fill = exchange.take_complete_fill().unwrap();
-            fill.build_collected_entries();
-            fill.store_and_publish_entries(1000);
+            let (exchange, _) = look_up(&call(1));
+            answered(exchange, br#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#);
             // the permanent entries are allocated
             assert_eq!(look_up(&batch).1, LookupAction::Respond);
         }

@@ -173,7 +173,7 @@ def test_workers_are_as_many_as_cpus(stack):
     assert (concurrency(stack), nginx_workers(stack)) == (1, 1)
 
 
-def test_the_images_are_small(stack):
+def test_images_are_smaller_than_their_limits(stack):
     for service, most in (("node", 150), ("cached", 200), ("nginx", 250), ("envoy", 450), ("prometheus", 350)):
         size = json.loads(docker("inspect", stack.inspect(service)["Image"]).stdout)[0]["Size"]
         assert size < most << 20, f"{service}: {size >> 20} MiB"

@@ -5,12 +5,22 @@ import pathlib
 
 import pytest
 
+from harness.decoders import decode, decoder_processes
 from harness.nginx import MODULE, NGINX, Nginx
-from harness.fixtures import assert_no_error_log, origin, preload, session_origin, starting
+from harness.fixtures import assert_no_error_log, daemon, origin, preload, session_origin, starting
 from harness.spec_vectors import cache_directory
 
 # pytest finds the fixtures by these names
-__all__ = ["cache_directory", "assert_no_error_log", "origin", "preload", "session_origin"]
+__all__ = [
+    "cache_directory",
+    "assert_no_error_log",
+    "daemon",
+    "decode",
+    "decoder_processes",
+    "origin",
+    "preload",
+    "session_origin",
+]
 
 
 def pytest_sessionstart(session):

@@ -415,6 +415,40 @@ def test_entry_is_updated_in_single_process_and_with_two_workers(start_nginx, or
         updated(rpc, path)
 
 
+def random_response(chance, request, version):
+    """The node's response with a version number, or a failure of it."""
+    id = json.loads(request.body)["id"]
+    size = chance.choice([1, 1, 2_000, 20_000, 400_000])
+    body = b'{"jsonrpc":"2.0","id":%d,"result":"0x%x%b"}' % (id, version, b"_" * size)
+    match chance.randrange(12):
+        case 0:
+            return [CLOSE]
+        case 1:
+            return [RESET]
+        case 2:
+            return failing(chance.choice([404, 502, 503]))
+        case 3:
+            framing = chance.choice(["length", "chunked"])
+            return answer(body, framing=framing, cut_at=chance.randrange(len(body)))
+        case 4:
+            return answer(b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":"m"}}' % id)
+        case 5:
+            return answer(body, headers=[("Set-Cookie", "a=b")])
+    split = scattered(chance.random(), most=4)
+    return answer(body, framing=chance.choice(["length", "chunked", "close"]), split=split)
+
+
+def exchange_or_abort(chance, connection, request):
+    """Sends a request, and returns its response; None: the client has aborted at a random moment."""
+    connection.send(request)
+    if chance.random() < 0.3:
+        if chance.random() < 0.5:
+            connection.read_head()
+        getattr(connection, chance.choice(["reset", "close"]))()
+        return None
+    return connection.read("POST")
+
+
 def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_nginx, origin):
     """Clients abort at any moment, and the node fails in every way: each client that
     stays receives one of the node's own responses, and stored responses never go
@@ -426,25 +460,7 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_ngi
     def node(request):
         # the node may receive two requests in another order
         version = int(request.header("Asked").replace(".", ""))
-        id = json.loads(request.body)["id"]
-        size = chance.choice([1, 1, 2_000, 20_000, 400_000])
-        body = b'{"jsonrpc":"2.0","id":%d,"result":"0x%x%b"}' % (id, version, b"_" * size)
-        match chance.randrange(12):
-            case 0:
-                return [CLOSE]
-            case 1:
-                return [RESET]
-            case 2:
-                return failing(chance.choice([404, 502, 503]))
-            case 3:
-                framing = chance.choice(["length", "chunked"])
-                return answer(body, framing=framing, cut_at=chance.randrange(len(body)))
-            case 4:
-                return answer(b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":"m"}}' % id)
-            case 5:
-                return answer(body, headers=[("Set-Cookie", "a=b")])
-        split = scattered(chance.random(), most=4)
-        return answer(body, framing=chance.choice(["length", "chunked", "close"]), split=split)
+        return random_response(chance, request, version)
 
     origin.answers(node)
     origin.answers(answer(b"x" * 300_000, type="text/plain"), "/large")
@@ -466,13 +482,9 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_ngi
             )
             try:
                 with nginx.connect() as connection:
-                    connection.send(request)
-                    if chance.random() < 0.3:
-                        if chance.random() < 0.5:
-                            connection.read_head()
-                        getattr(connection, chance.choice(["reset", "close"]))()
-                        continue
-                    response = connection.read("POST")
+                    response = exchange_or_abort(chance, connection, request)
+                if response is None:
+                    continue
             except (Malformed, Truncated, OSError):
                 continue  # the node aborted after the head was sent
             if response.status != 200 or "result" not in (message := json.loads(response.decoded)):

@@ -14,6 +14,7 @@ import pytest
 from harness import bodies
 from harness.client import Malformed, Truncated, request_bytes
 from harness.guards import GUARD_SECONDS
+from harness.nginx import open_descriptors
 from harness.processes import runs
 from harness.origin import CLOSE, RESET, WaitFor, scattered
 from harness.rpc import Node, call
@@ -73,10 +74,6 @@ def whole(result, id):
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), result)
 
 
-def descriptors(worker):
-    return len(os.listdir(f"/proc/{worker}/fd"))
-
-
 @pytest.fixture(autouse=True)
 def healthy_after(nginx, origin):
     (worker,) = nginx.workers()
@@ -84,12 +81,12 @@ def healthy_after(nginx, origin):
         origin.answers(Node({}))
     nginx.get("/status", accept=None)
     wait_until_stable(nginx)
-    before = descriptors(worker)
+    before = open_descriptors(worker)
     yield
     assert nginx.all_workers() == [worker]
     wait_until_stable(nginx)
     # the tests' own node keeps no connection
-    nginx.wait_for(lambda: descriptors(worker) <= before + 1, f"no more than {before} descriptors")
+    nginx.wait_for(lambda: open_descriptors(worker) <= before + 1, f"no more than {before} descriptors")
 
 
 class RequestThread(threading.Thread):

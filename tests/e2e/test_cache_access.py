@@ -344,7 +344,7 @@ class TestBodies:
             assert is_hit(connection.read("POST"))
 
     @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT"])
-    def test_other_http_methods_are_forwarded(self, nginx, stored, origin, method):
+    def test_request_other_than_post_is_forwarded(self, nginx, stored, origin, method):
         script = [b"HTTP/1.1 204 Fine\r\nAccess-Control-Allow-Origin: https://a\r\n\r\n"]
         origin.answers(script, "/")
         body = CHAIN if method in ("OPTIONS", "PUT") else None

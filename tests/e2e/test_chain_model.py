@@ -39,24 +39,25 @@ class Model:
         """Number of polls so far. Only the follower queries this method, once with each poll."""
         return self.chain.count("eth_syncing")
 
-    def now(self, questions):
-        """Queries the honest node."""
+    def record_honest_results(self, calls):
+        """Records the results of the honest node, with the time in polls."""
         at = self.count_polls()
-        for question, answer in zip(questions, self.chain.honest(*questions), strict=True):
-            history = self.histories.setdefault(question, [])
+        for call_body, answer in zip(calls, self.chain.honest(*calls), strict=True):
+            history = self.histories.setdefault(call_body, [])
             if history and history[-1][1] == answer:
                 history[-1][2] = at
             else:
                 history.append([at, answer, at])
 
-    def judge(self, question, answer, sent_at):
-        history = self.histories[question]
+    def check_result(self, call_body, answer, sent_at):
+        """Checks that the honest node had this result when the call was sent, or a moment before."""
+        history = self.histories[call_body]
         # a result is true until the next entry begins
         for (_, result, _), following in zip(history, [*history[1:], None], strict=True):
             until = following[0] if following else float("inf")
             if result == answer and until >= sent_at - POLLS:
                 return
-        raise AssertionError(f"{question}: {answer}, and of {sent_at} there is {history}")
+        raise AssertionError(f"{call_body}: {answer}, and of {sent_at} there is {history}")
 
 
 class Run:
@@ -65,10 +66,10 @@ class Run:
         self.stand = Stand("--seed", seed, head="http://%s interval=100ms")
         self.chain = self.stand.chain
         self.model = Model(self.chain)
-        self.questions = []
+        self.calls = []
         self.sent_requests = self.hits = 0
 
-    def wonder(self):
+    def generate_calls(self):
         """Generates calls about the present state of the chain."""
         head = self.chain.head
         # most changes are near the head
@@ -78,21 +79,21 @@ class Run:
             pool += calls_for_transactions(self.chain, number)
         pool.append(call("eth_getLogs", f'[{{"fromBlock":"0x{max(number - 2, 0):x}","toBlock":"0x{number + 2:x}"}}]'))
         pool.append(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
-        self.questions = (self.questions + self.dice.sample(pool, 6))[-40:]
+        self.calls = (self.calls + self.dice.sample(pool, 6))[-40:]
 
     def request(self):
-        if not self.questions:
-            self.wonder()
-        chosen = self.dice.sample(self.questions, min(len(self.questions), self.dice.choice([1, 1, 1, 5])))
+        if not self.calls:
+            self.generate_calls()
+        chosen = self.dice.sample(self.calls, min(len(self.calls), self.dice.choice([1, 1, 1, 5])))
         self.send_calls(list(dict.fromkeys(chosen)))
 
     def check_all_calls(self):
         """Sends all calls when the owner must know the head."""
         self.stand.nginx.wait_for(lambda: self.chain.head == self.head_of_owner(), "the head to be known")
-        for question in dict.fromkeys(self.questions):
+        for call_body in dict.fromkeys(self.calls):
             self.stand.nginx.wait_for(
-                lambda question=question: self.chain.honest(question) == [self.stand.result(question)],
-                f"the result of {question}",
+                lambda call_body=call_body: self.chain.honest(call_body) == [self.stand.result(call_body)],
+                f"the result of {call_body}",
             )
 
     def head_of_owner(self):
@@ -103,25 +104,25 @@ class Run:
 
     def send_calls(self, chosen):
         # the results that are true now, and after
-        self.model.now(chosen)
+        self.model.record_honest_results(chosen)
         sent_at = self.model.count_polls()
-        bodies = [question.replace(b'"id":1', b'"id":%d' % id, 1) for id, question in enumerate(chosen)]
+        bodies = [call_body.replace(b'"id":1', b'"id":%d' % id, 1) for id, call_body in enumerate(chosen)]
         body = b"[" + b",".join(bodies) + b"]" if len(bodies) > 1 else bodies[0]
         response = self.stand.fetch(body, self.dice.choice(["gzip", "identity"]))
-        self.model.now(chosen)
+        self.model.record_honest_results(chosen)
         messages = json.loads(response.decoded)
         messages = messages if isinstance(messages, list) else [messages]
         assert [one["id"] for one in messages] == list(range(len(chosen)))
-        for question, one in zip(chosen, messages, strict=True):
-            self.model.judge(question, one.get("result", one.get("error")), sent_at)
+        for call_body, one in zip(chosen, messages, strict=True):
+            self.model.check_result(call_body, one.get("result", one.get("error")), sent_at)
         self.sent_requests += 1
         self.hits += "; hit" in (response.header("Cache-Status") or "")
 
     def change(self, *commands):
         # the results that were true until then
-        self.model.now(self.questions or TIP)
+        self.model.record_honest_results(self.calls or TIP)
         self.chain.do(*commands)
-        self.model.now(self.questions or TIP)
+        self.model.record_honest_results(self.calls or TIP)
 
     def extend(self):
         self.change({"extend": self.dice.choice([1, 1, 1, 3])})
@@ -173,7 +174,7 @@ class Run:
 
 STEPS = [
     (100, Run.request),
-    (20, Run.wonder),
+    (20, Run.generate_calls),
     (5, Run.check_all_calls),
     (10, Run.extend),
     (8, Run.reorg),

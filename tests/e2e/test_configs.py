@@ -10,7 +10,6 @@ import threading
 
 import pytest
 import websockets.sync.client
-import websockets.sync.server
 
 from harness import client
 from harness.chain import Chain
@@ -21,6 +20,7 @@ from harness.owner import UnixConnection
 from harness.payloads import SYNCING_RESULT, calls, submission_of
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
+from harness.websocket_server import websocket_server
 
 pytestmark = pytest.mark.once("the module's part is tried on each nginx; `listen ... http2` is for Debian's")
 
@@ -45,11 +45,6 @@ def purged(nginx, port, target):
     nginx.wait_for(lambda: client.fetch(port, target, method="POST").status == 200, "a purge")
 
 
-def echo(connection):
-    for message in connection:
-        connection.send(message)
-
-
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory):
     return certificate(tmp_path_factory.mktemp("certificate"))
@@ -58,12 +53,8 @@ def signed(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sockets():
     """The port of a node's WebSocket."""
-    server = websockets.sync.server.serve(echo, "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.socket.getsockname()[1]
-    server.shutdown()
-    thread.join(10)
+    with websocket_server() as port:
+        yield port
 
 
 @pytest.fixture(scope="module")

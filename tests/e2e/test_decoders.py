@@ -24,19 +24,6 @@ CONFIG = (
 )
 
 
-@pytest.fixture(scope="module")
-def helpers(cache_directory):
-    running = {"node": decoders.node_decoder(), "go": decoders.golang_decoder(cache_directory)}
-    yield running
-    for helper in running.values():
-        helper.close()
-
-
-@pytest.fixture(params=["gzip", "zlib", "node", "go"])
-def decode(request, helpers):
-    return {"gzip": decoders.gzip_command, "zlib": gunzip, **helpers}[request.param]
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_decoders_read_responses_of_every_size(nginx, origin, decode, size):
     origin.answers(answer(bodies.json(size)))
@@ -47,12 +34,12 @@ def test_decoders_read_responses_of_every_size(nginx, origin, decode, size):
 
 @pytest.mark.parametrize("level", range(1, 13))
 @pytest.mark.parametrize("body", ["json:1024", "json:30000", "json:300000", "zeros:70000", "text:131072"])
-def test_decoders_read_responses_of_every_level(nginx, origin, helpers, level, body):
+def test_decoders_read_responses_of_every_level(nginx, origin, decoder_processes, level, body):
     content = bodies.generate(body)
     origin.answers(answer(content))
     response = nginx.get(f"/{level}")
     assert response.coding == "gzip"
-    for decode in (decoders.gzip_command, gunzip, *helpers.values()):
+    for decode in (decoders.gzip_command, gunzip, *decoder_processes.values()):
         assert decode(response.body) == content
 
 
@@ -88,11 +75,11 @@ def test_gzip_header_is_minimal_and_trailer_is_correct(nginx, origin):
     assert int.from_bytes(coded[-4:], "little") == len(content)
 
 
-def test_decoders_detect_damage(nginx, origin, helpers):
+def test_decoders_detect_damage(nginx, origin, decoder_processes):
     """The decoders of this file reject a wrong body."""
     origin.answers(answer(bodies.json(30000)))
     coded = bytearray(nginx.get("/1").body)
     coded[-6] ^= 1
-    for decode in (decoders.gzip_command, *helpers.values()):
+    for decode in (decoders.gzip_command, *decoder_processes.values()):
         with pytest.raises(decoders.DecoderError):
             decode(bytes(coded))

@@ -2,13 +2,13 @@
 the response is stored, other streams continue, and nothing leaks."""
 
 import itertools
-import os
 import threading
 
 import pytest
 
 from harness import bodies
 from harness.http2 import Http2Client
+from harness.nginx import open_descriptors
 from harness.origin import WaitFor
 from harness.rpc import Node, call
 from harness.nginx_state import wait_for_earlier_events, wait_until_stable
@@ -70,11 +70,11 @@ class Gated(Node):
 def descriptors_are_closed(nginx, origin):
     (worker,) = nginx.workers()
     wait_until_stable(nginx)
-    before = len(os.listdir(f"/proc/{worker}/fd"))
+    before = open_descriptors(worker)
     yield
     assert nginx.workers() == [worker]
     wait_until_stable(nginx)
-    nginx.wait_for(lambda: len(os.listdir(f"/proc/{worker}/fd")) <= before + 1, f"no more than {before} descriptors")
+    nginx.wait_for(lambda: open_descriptors(worker) <= before + 1, f"no more than {before} descriptors")
 
 
 def is_stored(nginx, origin, number, length, path="/"):

@@ -8,13 +8,13 @@ import hashlib
 import os
 import random
 import threading
-import time
 
 import pytest
 
 from harness import bodies
 from harness.client import Truncated, request_bytes
-from harness.nginx import SANITIZED, resident
+from harness.large_aborts import abort_at_stage, assert_resources_released
+from harness.nginx import SANITIZED, open_descriptors, resident
 from harness.origin import answer
 from harness.replay import ReplayNode
 from harness.rpc import call
@@ -90,33 +90,19 @@ def abort_clients(nginx, node, framing):
     """Clients abort while the node sends, during conversion, and while they receive; by
     close or reset."""
     chance = random.Random(framing)
-    for when in ["node", "coder", "client"] * ROUNDS:
+    for stage in ["node", "coder", "client"] * ROUNDS:
         options = [f"framing={framing}"]
-        if when == "node":
+        if stage == "node":
             options.append(f"stall={chance.randrange(JSON_LENGTH * 9 // 10)}")
         accept, coding = chance.choice([OCTETS, EITHER]), chance.choice([None, "gzip"])
         before = node.stats()["requests"]
         connection = send(nginx, *options, accept=accept, coding=coding, receive_buffer=chance.choice([None, 4096]))
-        if when == "client":
-            connection.take(chance.randrange(JSON_LENGTH // 4))
-        else:
-            expected = {"requests": before + 1, "in_flight": 1 if when == "node" else 0}
-            nginx.wait_for(lambda expected=expected: expected.items() <= node.stats().items(), "the node to send it")
-            time.sleep(chance.uniform(0, 0.2))
-        chance.choice([connection.close, connection.reset])()
-        nginx.wait_for(lambda: node.stats()["in_flight"] == 0, "the node to be left")
-
-
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
+        abort_at_stage(stage, chance, connection, nginx, node, before, JSON_LENGTH)
 
 
 def assert_worker_recovers(nginx, origin, worker, before, had):
     """Asserts that memory and descriptors of aborted requests are released."""
-    wait_until_stable(nginx)
-    assert nginx.workers() == [worker]
-    nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
-    nginx.wait_for(lambda: resident(worker) < before + SLACK, f"no more than {before} KiB, not {resident(worker)}")
+    assert_resources_released(nginx, worker, before, had, SLACK)
     origin.answers(answer(EXACT))
     # a thread frees long bodies
     nginx.wait_for(lambda: nginx.get("/exact").mode == "oneshot", "the memory of all answers")
@@ -131,7 +117,7 @@ def worker(nginx, origin):
     (worker,) = nginx.workers()
     # no bytes of it stay reserved
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
-    before, had = resident(worker), descriptors(worker)
+    before, had = resident(worker), open_descriptors(worker)
     yield worker
     assert_worker_recovers(nginx, origin, worker, before, had)
     assert whole(send(nginx)) == expected
@@ -183,5 +169,5 @@ def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, origin):
     (worker,) = nginx.workers()
     assert whole(send(nginx)) == expected
     wait_until_stable(nginx)
-    assert_worker_recovers(nginx, origin, worker, resident(worker), descriptors(worker))
+    assert_worker_recovers(nginx, origin, worker, resident(worker), open_descriptors(worker))
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "its memory")

@@ -165,7 +165,7 @@ class TestProxied:
         assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
         assert origin.last().header("Accept-Encoding") == "identity"
 
-    def test_if_to_a_file_is_compressed(self, nginx, origin):
+    def test_file_selected_by_if_is_served(self, nginx, origin):
         assert nginx.get("/if?where=file").decoded == BODY
         assert nginx.get("/if?where=else").status == 404
 

@@ -38,7 +38,7 @@ FAULTS = {
 }
 
 PLACES = {
-    "learnt": "location / { proxy_pass http://@origin@; }",
+    "probed": "location / { proxy_pass http://@origin@; }",
     "gzipped": "location / { proxy_pass http://@origin@; }",
     "unbuffered": "proxy_buffering off; location / { proxy_pass http://@origin_unix@; }",
     "cached": "sszip_cache on; location / { proxy_pass http://@origin@; }",
@@ -54,8 +54,8 @@ PLACES = {
     **{f"fault_{name}": "location / { proxy_pass http://@origin@; }" for name in FAULTS},
 }
 
-CONFIG = "proxy_http_version 1.1; sszip on; sszip_ssz on; sszip_cache_namespace learnt;" + "".join(
-    f"server {{ listen 127.0.0.1:@port{'' if name == 'learnt' else '_' + name}@; {directives} }}\n"
+CONFIG = "proxy_http_version 1.1; sszip on; sszip_ssz on; sszip_cache_namespace probed;" + "".join(
+    f"server {{ listen 127.0.0.1:@port{'' if name == 'probed' else '_' + name}@; {directives} }}\n"
     for name, directives in PLACES.items()
 )
 
@@ -105,7 +105,7 @@ def served(block):
 
 
 def port(name):
-    return "port" if name == "learnt" else f"port_{name}"
+    return "port" if name == "probed" else f"port_{name}"
 
 
 def get(nginx, place, path, *headers):
@@ -126,7 +126,7 @@ def wait_for_ssz(nginx, send):
 @pytest.mark.parametrize(
     "place, path, probe_path",
     [
-        ("learnt", BLOCK, SPEC),
+        ("probed", BLOCK, SPEC),
         ("unbuffered", BLOCK, SPEC),
         ("cached", BLOCK, SPEC),
         ("variable", BLOCK, SPEC),
@@ -176,7 +176,7 @@ def test_requests_are_not_delayed_when_a_probe_fails(nginx, origin, chain, block
         for _ in range(4):
             assert connection.exchange(BLOCK, headers=[OCTETS]).body == ssz
             assert get(nginx, f"fault_{fault}", BLOCK, OCTETS).body == ssz
-    nginx.wait_for(lambda: origin.received(SPEC), "the question")
+    nginx.wait_for(lambda: origin.received(SPEC), "the probe")
     for step in script:
         if isinstance(step, CloseWithoutResponse):
             assert step.seen.wait(step.seconds), "it is still awaited"
@@ -207,7 +207,7 @@ def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, orig
     response = nginx.get(path, None, body=bytes.fromhex(block["ssz"]), **post)
     assert response.status == 200, response.body
     assert json.loads(origin.last(path).body) == block["data"]
-    nginx.wait_for(lambda: origin.received(SPEC), "the question")
+    nginx.wait_for(lambda: origin.received(SPEC), "the probe")
     (probe,) = origin.received(SPEC)
     assert (probe.method, probe.body) == ("GET", b"")
     assert probe.header("Content-Length") is None
@@ -317,7 +317,7 @@ def test_fork_schedule_is_probed_again_after_a_reload(start_nginx, origin, chain
     def octets_with(schedule):
         origin.answers(answer(data_json({**chain.spec, "BLOB_SCHEDULE": schedule})), SPEC)
         nginx.reload()
-        return wait_for_ssz(nginx, lambda: get(nginx, "learnt", UPDATES, OCTETS)).body
+        return wait_for_ssz(nginx, lambda: get(nginx, "probed", UPDATES, OCTETS)).body
 
     schedule = chain.spec["BLOB_SCHEDULE"]
     more = [{**entry, "MAX_BLOBS_PER_BLOCK": "21"} for entry in schedule]

@@ -288,7 +288,7 @@ def test_responses_are_right_when_any_allocation_of_a_probe_fails(short, origin,
     """The client receives a right response whether the probe succeeds or not, and the next
     one comes soon."""
     ssz = minimal(origin, chain, blocks)
-    learnt, refused = 0, 0
+    detected, refused = 0, 0
     for skip in range(200):
         # a reload drops what earlier probes have detected
         short.reload()
@@ -314,10 +314,10 @@ def test_responses_are_right_when_any_allocation_of_a_probe_fails(short, origin,
         # without a preset the response is a 406, and no other value
         response = fetch(short.port, BLOCK, headers=[OCTETS])
         assert (response.status, response.body == ssz) in ((200, True), (406, False))
-        learnt += response.status == 200
+        detected += response.status == 200
         if not preload["refused"]:
             break
         refused += 1
     assert response.status == 200
     assert refused > (20 if caller == PROGRAM else 0)
-    assert learnt > 1
+    assert detected > 1

@@ -15,7 +15,8 @@ import pytest
 
 from harness import payloads
 from harness.client import fetch, request_bytes
-from harness.nginx import SANITIZED, resident
+from harness.large_aborts import abort_at_stage, assert_resources_released
+from harness.nginx import SANITIZED, open_descriptors, resident
 from harness.payloads import OCTETS, PROBLEM, ROUTE, call_of, flat, submission_of
 from harness.replay import ReplayNode
 from harness.nginx_state import wait_until_stable
@@ -152,32 +153,14 @@ def abort_clients(nginx, node, value, framing):
     """Clients abort while the node sends, during conversion, and while they receive; by
     close or reset."""
     chance = random.Random(framing)
-    for number, when in enumerate(["node", "coder", "client"] * ROUNDS):
+    for number, stage in enumerate(["node", "coder", "client"] * ROUNDS):
         options = [f"framing={framing}"]
-        if when == "node":
+        if stage == "node":
             options.append(f"stall={chance.randrange(JSON_LENGTH * 4 // 10)}")
         before = node.stats()["requests"]
         which, coding = ASKS[number // 3 % 3], chance.choice([None, "gzip"])
         connection = send(nginx, value, which, *options, coding=coding, receive_buffer=chance.choice([None, 4096]))
-        if when == "client":
-            connection.take(chance.randrange(JSON_LENGTH // 4))
-        else:
-            expected = {"requests": before + 1, "in_flight": 1 if when == "node" else 0}
-            nginx.wait_for(lambda expected=expected: expected.items() <= node.stats().items(), "the node to send it")
-            time.sleep(chance.uniform(0, 0.2))
-        chance.choice([connection.close, connection.reset])()
-        nginx.wait_for(lambda: node.stats()["in_flight"] == 0, "the node to be left")
-
-
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def assert_worker_recovers(nginx, worker, before, had):
-    wait_until_stable(nginx)
-    assert nginx.workers() == [worker]
-    nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
-    nginx.wait_for(lambda: resident(worker) < before + SLACK, f"no more than {before} KiB, not {resident(worker)}")
+        abort_at_stage(stage, chance, connection, nginx, node, before, JSON_LENGTH)
 
 
 @pytest.fixture
@@ -188,11 +171,11 @@ def worker(nginx, value, expected):
     (worker,) = nginx.workers()
     # no bytes of it stay reserved
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
-    before, had = resident(worker), descriptors(worker)
+    before, had = resident(worker), open_descriptors(worker)
     yield worker
-    assert_worker_recovers(nginx, worker, before, had)
+    assert_resources_released(nginx, worker, before, had, SLACK)
     assert {which: whole(send(nginx, value, which, coding="gzip"), which) for which in ASKS} == expected
-    assert_worker_recovers(nginx, worker, before, had)
+    assert_resources_released(nginx, worker, before, had, SLACK)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])

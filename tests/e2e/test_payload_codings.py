@@ -204,7 +204,7 @@ def test_undecodable_call_is_forwarded_unchanged(nginx, origin, payload, coding)
         assert request.header("Content-Encoding") == coding
 
 
-def test_other_compressed_calls_are_handled_as_without_the_witness_bridge(nginx, origin):
+def test_compressed_call_of_another_method_is_handled_as_without_the_witness_bridge(nginx, origin):
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'))
     whole = call("eth_chainId")
     body = gzip.compress(whole)

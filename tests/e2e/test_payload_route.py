@@ -217,7 +217,7 @@ def test_problem_of_the_route_is_sent_as_a_json_rpc_error(nginx, origin, payload
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500])
-def test_other_error_of_the_node_is_sent_unchanged(nginx, origin, payload, status):
+def test_node_error_without_a_problem_body_is_sent_unchanged(nginx, origin, payload, status):
     origin.answers(answer(b"missing token", status=status, type="text/plain"))
     for accept in (None, OCTETS):
         response = post(nginx, payload, accept=accept)
@@ -290,7 +290,7 @@ def test_call_with_wrong_blob_hashes_is_invalid(nginx, origin, calls):
     assert origin.requests == []
 
 
-def test_other_requests_are_forwarded_unchanged(nginx, origin, payload):
+def test_calls_without_the_witness_bridge_are_forwarded_unchanged(nginx, origin, payload):
     result = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
     origin.answers(answer(result))
     for path, body in (

@@ -336,7 +336,7 @@ def test_requested_type_is_returned_when_it_is_supported(nginx, origin, payload)
     is_status(submit(nginx, payload, [OCTETS, AMSTERDAM, ("Sszip-Type", TYPE)]), SYNCING_SSZ)
 
 
-def test_other_requests_are_forwarded_unchanged(nginx, origin, payload):
+def test_requests_without_the_witness_bridge_are_forwarded_unchanged(nginx, origin, payload):
     origin.answers(answer(b"x", type="text/plain"))
     for path, method, fields in (
         ("/engine/v1/payloads", "POST", [OCTETS, AMSTERDAM]),

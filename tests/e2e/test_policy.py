@@ -10,6 +10,7 @@ import pytest
 
 from harness.client import Connection, fetch, request_bytes
 from harness.http2 import Http2Client
+from harness.json_readers import received_methods
 from harness.nginx import Nginx
 from harness.origin import CloseWithoutResponse, answer
 from harness.rpc import Node, call
@@ -93,72 +94,49 @@ def send(nginx, path, body, headers=(JSON,), **request):
     return fetch(nginx.port, path, method=request.pop("method", "POST"), body=body, headers=list(headers), **request)
 
 
-def called(origin):
-    """Every method that any reader might find in the bodies that the node received."""
-    return [method for request in origin.received() for method in methods(request.body)]
-
-
-def methods(body):
-    """The methods of a body, read as leniently as Python can."""
-    text, found = body.decode("utf-8", "replace").lstrip("\ufeff\0 \t\r\n"), []
-
-    def members(pairs):
-        found.extend(value for name, value in pairs if name.strip().lower() == "method")
-        return dict(pairs)
-
-    decoder = json.JSONDecoder(object_pairs_hook=members, strict=False)
-    while text:
-        try:
-            _, end = decoder.raw_decode(text)
-        except (ValueError, RecursionError):
-            break
-        text = text[end:].lstrip(" \t\r\n,;")
-    return found
-
-
 @pytest.mark.parametrize("place", PLACES)
 class TestPlaces:
     def test_denied_call_does_not_reach_the_node(self, nginx, origin, node, place):
         response = send(nginx, f"/{place}", BAD)
         assert (response.status, json.loads(response.body)) == (200, DENIED)
-        assert not called(origin)
+        assert not received_methods(origin)
 
     @pytest.mark.parametrize("batch", [BATCH, PADDED], ids=["short", "long"])
     def test_denied_call_of_a_batch_does_not_reach_the_node(self, nginx, origin, node, place, batch):
         response = send(nginx, f"/{place}", batch, [JSON, ("Accept-Encoding", "gzip")])
         assert (response.status, json.loads(response.decoded)) == (200, [DENIED, CHAIN])
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
     def test_denied_call_in_chunks_does_not_reach_the_node(self, nginx, origin, node, place):
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BATCH) + b"0\r\n\r\n"
         headers = [JSON, ("Transfer-Encoding", "chunked")]
         response = send(nginx, f"/{place}", chunks, headers)
         assert json.loads(response.body) == [DENIED, CHAIN]
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
     def test_denied_call_with_credentials_does_not_reach_the_node(self, nginx, origin, node, place):
         for field in (("Authorization", "Bearer x"), ("Cookie", "a=b")):
             assert json.loads(send(nginx, f"/{place}", BAD, [JSON, field]).body) == DENIED
-        assert not called(origin)
+        assert not received_methods(origin)
 
     @pytest.mark.parametrize("kind", [None, "text/plain", "application/octet-stream"])
     def test_denied_call_of_another_type_does_not_reach_the_node(self, nginx, origin, node, place, kind):
         headers = [("Content-Type", kind)] if kind else []
         assert json.loads(send(nginx, f"/{place}", BAD, headers).body) == DENIED
         assert json.loads(send(nginx, f"/{place}", BATCH, headers).body) == [DENIED, CHAIN]
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
-    def test_other_http_method_with_a_body_is_rejected(self, nginx, origin, node, place, method):
+    def test_request_other_than_post_with_a_body_is_rejected(self, nginx, origin, node, place, method):
         assert send(nginx, f"/{place}", BAD, method=method).status == 405
-        assert not called(origin)
+        assert not received_methods(origin)
 
     def test_denied_call_in_gzip_does_not_reach_the_node(self, nginx, origin, node, place):
         headers = [JSON, ("Content-Encoding", "gzip")]
         assert json.loads(send(nginx, f"/{place}", gzip.compress(BAD), headers).body) == DENIED
         response = send(nginx, f"/{place}", gzip.compress(BATCH), headers)
         assert json.loads(response.body) == [DENIED, CHAIN]
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
 
 # bodies that contain another call for another reader
@@ -208,7 +186,7 @@ def test_denied_call_over_http2_does_not_reach_the_node(nginx, origin, node):
             client.finish(stream, batch)
             assert json.loads(client.bodies[stream]) == DENIED
             assert json.loads(client.bodies[batch]) == [DENIED, CHAIN]
-    assert set(called(origin)) <= {"eth_chainId"}
+    assert set(received_methods(origin)) <= {"eth_chainId"}
 
 
 def test_denied_call_over_http2_without_a_length_does_not_reach_the_node(nginx, origin, node):
@@ -217,7 +195,7 @@ def test_denied_call_over_http2_without_a_length_does_not_reach_the_node(nginx, 
     command = ["curl", "-sS", "--http2-prior-knowledge", "-T", "-", "-X", "POST", "-H", "Content-Type: application/json"]
     done = subprocess.run([*command, f"http://127.0.0.1:{port}/"], input=BATCH, capture_output=True)
     assert json.loads(done.stdout) == [DENIED, CHAIN], done.stderr
-    assert set(called(origin)) <= {"eth_chainId"}
+    assert set(received_methods(origin)) <= {"eth_chainId"}
 
 
 def test_request_with_an_unsupported_coding_is_rejected(nginx, origin, node):
@@ -263,7 +241,7 @@ def test_body_of_a_rejected_request_is_not_read_as_a_request(nginx, origin, node
         assert connection.read(method).status == status
         assert json.loads(connection.read("POST").body) == CHAIN
         connection.ended()
-    assert called(origin) == ["eth_chainId"]
+    assert received_methods(origin) == ["eth_chainId"]
 
 
 def switched(protocol):
@@ -320,7 +298,7 @@ def test_split_batch_is_a_500_when_the_operator_sets_its_content_length(nginx, o
 def test_mirrored_copy_of_a_denied_batch_is_rejected(nginx, origin, node):
     assert json.loads(send(nginx, "/mirrored", BATCH).body) == [DENIED, CHAIN]
     nginx.wait_for(lambda: "its calls were not evaluated" in nginx.error_log(), "the copy")
-    assert set(called(origin)) == {"eth_chainId"}
+    assert set(received_methods(origin)) == {"eth_chainId"}
     assert not origin.received("/copy")
     nginx.expect("its calls were not evaluated")
 
@@ -329,7 +307,7 @@ def test_background_update_of_proxy_cache_sends_no_denied_call(nginx, origin, no
     node.options["headers"] = [("Cache-Control", "max-age=0, stale-while-revalidate=100")]
     for _ in range(3):
         assert send(nginx, "/proxied", BATCH).status == 200
-    assert set(called(origin)) == {"eth_chainId"}
+    assert set(received_methods(origin)) == {"eth_chainId"}
     nginx.expect("its calls were not evaluated")
 
 

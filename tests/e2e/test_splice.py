@@ -35,19 +35,6 @@ def members(tmp_path_factory):
     return splice(tmp_path_factory.mktemp("splices"))
 
 
-@pytest.fixture(scope="module")
-def helpers(cache_directory):
-    running = {"node": decoders.node_decoder(), "go": decoders.golang_decoder(cache_directory)}
-    yield running
-    for helper in running.values():
-        helper.close()
-
-
-@pytest.fixture(params=["gzip", "zlib", "node", "go"])
-def decode(request, helpers):
-    return {"gzip": decoders.gzip_command, "zlib": gunzip, **helpers}[request.param]
-
-
 def check(members, decode):
     assert members
     for member in members:
@@ -70,7 +57,7 @@ def test_decoders_read_spliced_members(members, decode):
     check(members, decode)
 
 
-def test_decoders_read_members_of_recorded_responses(tmp_path, helpers):
+def test_decoders_read_members_of_recorded_responses(tmp_path, decoder_processes):
     if not CORPUS.is_dir():
         pytest.skip("no ../shared/corpus beside the clone")
     results = []
@@ -88,7 +75,7 @@ def test_decoders_read_members_of_recorded_responses(tmp_path, helpers):
     directory = tmp_path / "members"
     directory.mkdir()
     members = splice(directory, *results)
-    for decode in (gunzip, *helpers.values()):
+    for decode in (gunzip, *decoder_processes.values()):
         check(members, decode)
 
 
@@ -125,11 +112,11 @@ def test_curl_decodes_spliced_members(members, served):
         assert done.stdout == member.with_suffix(".plain").read_bytes(), member.name
 
 
-def test_decoders_detect_damage(members, helpers):
+def test_decoders_detect_damage(members, decoder_processes):
     """The decoders of this file reject a damaged member."""
     for place in (-6, -1, 20):
         coded = bytearray(next(member for member in members if member.stem == "batch-10").read_bytes())
         coded[place] ^= 1
-        for decode in (decoders.gzip_command, *helpers.values()):
+        for decode in (decoders.gzip_command, *decoder_processes.values()):
             with pytest.raises(decoders.DecoderError):
                 decode(bytes(coded))

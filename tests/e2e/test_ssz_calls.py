@@ -311,7 +311,7 @@ def test_error_status_and_body_are_sent_unchanged(nginx, origin, status):
         b"null",
     ],
 )
-def test_other_requests_are_not_transcoded(nginx, origin, body):
+def test_request_without_a_single_supported_call_is_not_transcoded(nginx, origin, body):
     origin.answers(result(b'"0x6001"'))
     response = post(nginx, body)
     is_json(response, b'{"jsonrpc":"2.0","id":1,"result":"0x6001"}')
@@ -328,7 +328,7 @@ def test_client_without_accept_of_ssz_gets_json(nginx, origin, accept):
     assert origin.requests[-1].header("Accept") == (accept[1] if accept else None)
 
 
-def test_other_http_methods_and_types_are_not_transcoded(nginx, origin):
+def test_request_of_another_method_or_type_is_not_transcoded(nginx, origin):
     origin.answers(lambda request: result(b'"0x6001"', method=request.method))
     for method, headers in (
         ("GET", [JSON]),

@@ -57,13 +57,6 @@ server {
 _places = iter(range(10**6))
 
 
-@pytest.fixture(scope="module")
-def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
-    yield owner
-    owner.close()
-
-
 @pytest.fixture(scope="module", params=["daemon", "own"])
 def run(start_nginx, daemon, request):
     """nginx with a daemon, or with a store of its own. Each connection reaches any of its
@@ -196,21 +189,11 @@ class TestCoalescingAcrossWorkers:
         assert len(answers) == 8 and all(answer.status == 200 for answer in answers)
         assert rpc.node.count() == 1
 
-    def test_requests_are_not_coalesced_when_the_lock_is_off(self, run, new_rpc_client):
+    @pytest.mark.parametrize("path", ["/unlocked", "/impatient"], ids=["lock off", "timeout"])
+    def test_requests_are_not_coalesced_without_the_lock_or_after_its_timeout(self, run, new_rpc_client, path):
         rpc = new_rpc_client(run())
         gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
-        threads = [threading.Thread(target=lambda: rpc(block(), path="/unlocked")) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        rpc.nginx.wait_for(lambda: rpc.node.count() == 3, "all to arrive")
-        gate.set()
-        for thread in threads:
-            thread.join()
-
-    def test_followers_fetch_the_response_after_the_lock_timeout(self, run, new_rpc_client):
-        rpc = new_rpc_client(run())
-        gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
-        threads = [threading.Thread(target=lambda: rpc(block(), path="/impatient")) for _ in range(3)]
+        threads = [threading.Thread(target=lambda: rpc(block(), path=path)) for _ in range(3)]
         for thread in threads:
             thread.start()
         rpc.nginx.wait_for(lambda: rpc.node.count() == 3, "all to arrive")

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from harness import bodies, client
+from harness.load import ClientThreads
 from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import owner_of, wait_until_linked
@@ -85,19 +86,16 @@ def node(origin):
     return node
 
 
-class Clients:
+class Clients(ClientThreads):
     """Clients that request responses with version numbers all the time: none may be older
     than the last purge before its request."""
 
     def __init__(self, nginx, keys=12, clients=4):
+        super().__init__(clients)
         self.nginx = nginx
         self.keys = keys
         self.version = 1
         self.floor = 1
-        self.faults = []
-        self.answered = 0
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._send_requests, args=(number,)) for number in range(clients)]
 
     def serve(self, request):
         rpc_call = json.loads(request.body)
@@ -105,17 +103,6 @@ class Clients:
         result = {"block": block, "version": self.version, "rest": "00112233" * 700}
         body = json.dumps({"jsonrpc": "2.0", "id": rpc_call["id"], "result": result})
         return answer(body.encode())
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
-        assert not any(thread.is_alive() for thread in self._threads)
 
     def _send_requests(self, number):
         dice = random.Random(number)

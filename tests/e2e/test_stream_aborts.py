@@ -3,7 +3,6 @@ at every stage. Afterwards the worker has the same descriptors open, and all of
 `sszip_memory`."""
 
 import itertools
-import os
 import random
 import socket
 import struct
@@ -16,6 +15,7 @@ from harness import bodies
 from harness.client import Truncated, request_bytes
 from harness.guards import GUARD_SECONDS
 from harness.http2 import Http2Client
+from harness.nginx import open_descriptors
 from harness.origin import answer, scattered
 from harness.nginx_state import SLACK, memory_growth, wait_until_stable, wait_until_idle
 
@@ -104,21 +104,17 @@ def abort(origin):
     return make
 
 
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
 @pytest.fixture(autouse=True)
 def unharmed(nginx, origin):
     """Compares the worker after all aborts with its state before."""
     nginx.get("/status")
     (worker,) = nginx.all_workers()
-    before = descriptors(worker)
+    before = open_descriptors(worker)
     yield
     wait_until_stable(nginx)
     assert nginx.all_workers() == [worker]
     wait_until_idle(nginx)
-    nginx.wait_for(lambda: descriptors(worker) <= before, f"no more than {before} descriptors")
+    nginx.wait_for(lambda: open_descriptors(worker) <= before, f"no more than {before} descriptors")
     origin.answers(answer(EXACT))
     response = nginx.get("/exact")
     assert (response.mode, response.decoded) == ("oneshot", EXACT)
@@ -189,5 +185,5 @@ def test_worker_recovers_when_streams_abort_over_http_2(nginx, abort):
             one.go.set()
 
 
-def test_at_least_a_thousand_streams_are_aborted():
+def test_rounds_abort_at_least_a_thousand_streams():
     assert (ROUNDS + ROUNDS_H2) * len(KINDS) >= 1000

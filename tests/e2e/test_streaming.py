@@ -333,23 +333,15 @@ class TestConnections:
                 assert "content-length" not in client.heads[stream]
 
 
-@pytest.fixture(scope="module")
-def helpers(cache_directory):
-    running = {"node": decoders.node_decoder(), "go": decoders.golang_decoder(cache_directory)}
-    yield running
-    for helper in running.values():
-        helper.close()
-
-
 @pytest.mark.parametrize("path", ["/", "/unbuffered", "/level-2", "/level-3"])
 @pytest.mark.parametrize("size", [1, 1024, 32768, 65537, 131072, 1000000, 3000000])
-def test_decoders_read_streams(nginx, origin, helpers, path, size, tmp_path):
+def test_decoders_read_streams(nginx, origin, decoder_processes, path, size, tmp_path):
     body = bodies.json(size)
     origin.answers(answer(body, framing="chunked", split=scattered(size, 25)))
     response = nginx.get(path)
     assert response.mode in ("stream", "too-small")
     if response.coding:
-        for decode in (decoders.gzip_command, gunzip, *helpers.values()):
+        for decode in (decoders.gzip_command, gunzip, *decoder_processes.values()):
             assert decode(response.body) == body
     done = subprocess.run(
         ["curl", "-sS", "--fail", "--compressed", f"http://127.0.0.1:{nginx.port}{path}"], capture_output=True

@@ -4,11 +4,11 @@ import pytest
 
 from harness.recorded_nodes import BODY
 from harness.origin import answer
-from test_streaming import CONFIG, TestConnections, TestCut, TestFlush, TestMemory, TestSizes, helpers, loaded, test_decoders_read_streams
+from test_streaming import CONFIG, TestConnections, TestCut, TestFlush, TestMemory, TestSizes, loaded, test_decoders_read_streams
 
 pytestmark = pytest.mark.carried("test_streaming again, with another coder of the core")
 
-__all__ = ["CONFIG", "TestConnections", "TestCut", "TestFlush", "TestMemory", "TestSizes", "helpers", "test_decoders_read_streams"]
+__all__ = ["CONFIG", "TestConnections", "TestCut", "TestFlush", "TestMemory", "TestSizes", "test_decoders_read_streams"]
 
 # The loader finds a file first that is no library.
 OPTIONS = {"files": {"no/libisal.so.2": b"no library\n" * 100}, "environment": {"LD_LIBRARY_PATH": "@prefix@/no"}}

@@ -7,13 +7,13 @@ import threading
 import grpc
 import pytest
 import websockets.sync.client
-import websockets.sync.server
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from harness import bodies
 from harness.client import request_bytes
 from harness.recorded_nodes import BODY, geth
 from harness.origin import head
+from harness.websocket_server import websocket_server
 
 CONFIG = """
 map $http_upgrade $connection_upgrade { default upgrade; '' close; }
@@ -52,14 +52,8 @@ def websocket_node(nginx):
             return response
         return None
 
-    server = websockets.sync.server.serve(
-        serve, "127.0.0.1", nginx.ports["port_ws"], process_request=refuse, max_size=None
-    )
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield nginx
-    server.shutdown()
-    thread.join(10)
+    with websocket_server(serve, nginx.ports["port_ws"], process_request=refuse, max_size=None):
+        yield nginx
 
 
 def socket_to(nginx, path="/ws", **options):

@@ -6,12 +6,12 @@ import shutil
 import pytest
 
 from harness.envoy import ENVOY, MODULE, Envoy
-from harness.fixtures import assert_no_error_log, origin, preload, session_origin, starting
+from harness.fixtures import assert_no_error_log, daemon, origin, preload, session_origin, starting
 from harness.sandbox import WASM, WasmEnvoy
 from harness.spec_vectors import cache_directory
 
 # pytest finds the fixtures by these names
-__all__ = ["cache_directory", "assert_no_error_log", "origin", "preload", "session_origin"]
+__all__ = ["cache_directory", "assert_no_error_log", "daemon", "origin", "preload", "session_origin"]
 
 
 def pytest_sessionstart(session):

@@ -2,7 +2,6 @@
 workers, with clients that send requests all the time."""
 
 import contextlib
-import threading
 
 import pytest
 
@@ -11,6 +10,7 @@ import test_chain_model
 from harness import client
 from harness.chain import Chain
 from harness.envoy import Envoy, address, cluster, route
+from harness.load import ClientThreads
 from harness.owner import Client
 from harness.stands import EnvoyStand
 from test_chain import (
@@ -77,35 +77,21 @@ def test_stored_entries_are_sent_while_the_node_is_down_on_envoy():
     unreachable_node()
 
 
-class Crowd:
+class Crowd(ClientThreads):
     """Clients that repeat a run's requests all the time, and ignore the responses."""
 
     def __init__(self, run, clients=6):
+        super().__init__(clients)
         self.run = run
-        self.answered = 0
-        self.faults = []
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._send) for _ in range(clients)]
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(30)
-
-    def _send(self):
-        number = 0
+    def _send_requests(self, number):
         while not self._stop.wait(0.003):
-            questions = list(self.run.questions)
-            if not questions:
+            calls = list(self.run.calls)
+            if not calls:
                 continue
             number += 1
             with contextlib.suppress(OSError, client.Truncated, AssertionError):
-                self.run.stand.fetch(questions[number % len(questions)])
+                self.run.stand.fetch(calls[number % len(calls)])
                 self.answered += 1
 
 

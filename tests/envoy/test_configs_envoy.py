@@ -8,11 +8,9 @@ import json
 import pathlib
 import re
 import subprocess
-import threading
 
 import pytest
 import websockets.sync.client
-import websockets.sync.server
 import yaml
 
 from harness import client
@@ -25,6 +23,7 @@ from harness.owner import Owner
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
 from harness.sandbox import WASM, WasmEnvoy
+from harness.websocket_server import websocket_server
 
 HOSTS = ("native", "wasm")
 FOLDER = CONFIGS / "envoy"
@@ -136,16 +135,8 @@ def port(number):
 
 @pytest.fixture(scope="module")
 def sockets():
-    def echo(connection):
-        for message in connection:
-            connection.send(message)
-
-    server = websockets.sync.server.serve(echo, "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.socket.getsockname()[1]
-    server.shutdown()
-    thread.join(10)
+    with websocket_server() as port:
+        yield port
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from harness import client
 from harness.envoy import Envoy, route
 from harness.nginx import Nginx
 from harness.origin import answer
-from harness.owner import Owner, wait_until_linked
+from harness.owner import wait_until_linked
 from harness.rpc import call
 from harness.sandbox import WasmEnvoy
 from harness.status import read_status
@@ -89,13 +89,6 @@ FORGED = {
 }  # fmt: skip
 # entries of calls have none of these headers
 OF_FIELDS = [name for name, forge in FORGED.items() if forge.__qualname__.startswith("replaced")]
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
-    yield owner
-    owner.close()
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_head_of_a_route_is_followed_after_its_filter_is_replaced(dynamic):
     dynamic.wait_for(moves, "the other filter's namespace to be followed in its place")
 
 
-def test_other_store_is_rejected_until_a_restart(dynamic):
+def test_change_of_the_store_is_rejected_until_a_restart(dynamic):
     """The error names the remedy, and Envoy continues with the present store."""
     assert hits(dynamic, range(3)) == 0
     dynamic.expect(r"gRPC config|Error adding/updating listener|dynamic_modules|has one store")

@@ -2,17 +2,16 @@
 never end, or that its client does not send."""
 
 import json
-import threading
 
 import pytest
 import websockets.sync.client
-import websockets.sync.server
 from websockets.exceptions import InvalidStatus
 
 from harness.client import Connection
 from harness.envoy import address, cluster, route
 from harness.origin import answer
 from harness.rpc import Node, call
+from harness.websocket_server import websocket_server
 
 HOSTS = ("native", "wasm")
 RULES = {"method": "deny debug_*"}
@@ -27,17 +26,8 @@ CHAIN = {"jsonrpc": "2.0", "id": 1, "result": "0x1"}
 @pytest.fixture(scope="module")
 def sockets():
     """The port of a WebSocket echo."""
-
-    def serve(connection):
-        for message in connection:
-            connection.send(message)
-
-    server = websockets.sync.server.serve(serve, "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.socket.getsockname()[1]
-    server.shutdown()
-    thread.join(10)
+    with websocket_server() as port:
+        yield port
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +90,7 @@ def test_allowed_websocket_is_forwarded(envoy, port):
     assert refused.value.response.status_code == 403
 
 
-def test_other_upgrade_is_rejected_when_websocket_is_allowed(envoy):
+def test_upgrade_other_than_websocket_is_rejected(envoy):
     fields = WEBSOCKET.replace(b"websocket", b"other")
     assert head_alone(envoy, b"/allowed", fields, b"GET")[0] == 403
 
@@ -118,7 +108,7 @@ def test_body_with_an_unsupported_coding_is_rejected_at_the_head(envoy, origin, 
     assert not origin.received()
 
 
-def test_other_http_method_is_rejected_at_the_head(envoy, origin):
+def test_request_other_than_post_is_rejected_at_the_head(envoy, origin):
     assert head_alone(envoy, b"/", b"Content-Length: 5\r\n", b"PUT")[0] == 405
     assert head_alone(envoy, b"/?method=debug_x", b"", b"GET")[0] == 405
     assert not origin.received()

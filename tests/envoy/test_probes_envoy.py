@@ -139,7 +139,7 @@ def test_requests_are_not_delayed_when_a_probe_fails(envoy, origin, chain, block
             path = f"/fault_{fault}{BLOCK}"
             assert connection.exchange(path, headers=[OCTETS]).body == ssz
             assert get(envoy, f"/fault_{fault}/", BLOCK, OCTETS).body == ssz
-    envoy.wait_for(lambda: origin.received(SPEC), "the question")
+    envoy.wait_for(lambda: origin.received(SPEC), "the probe")
     for step in script:
         if isinstance(step, CloseWithoutResponse):
             assert step.seen.wait(step.seconds), "it is still awaited"
@@ -185,7 +185,7 @@ def test_submission_starts_a_probe_and_is_sent_once(envoy, origin, chain, cache_
     response = envoy.get(f"/posted{path}", None, method="POST", body=body, headers=headers)
     assert response.status == 200, response.body
     assert json.loads(origin.last(path).body) == block["data"]
-    envoy.wait_for(lambda: origin.received(SPEC), "the question")
+    envoy.wait_for(lambda: origin.received(SPEC), "the probe")
     (probe,) = origin.received(SPEC)
     assert (probe.method, probe.body) == ("GET", b"")
     for name in ("Content-Length", "Content-Type", "Transfer-Encoding", "Eth-Consensus-Version"):
@@ -212,6 +212,6 @@ def test_envoy_exits_during_a_probe(start_envoy, origin, chain, blocks):
     origin.answers(served(blocks["mainnet"]), BLOCK)
     envoy = start_envoy([route("/")], settings={"ssz": True})
     assert envoy.get(BLOCK, None, headers=[OCTETS]).status == 200
-    envoy.wait_for(lambda: origin.received(SPEC), "the question")
+    envoy.wait_for(lambda: origin.received(SPEC), "the probe")
     envoy.process.terminate()
     assert envoy.process.wait(20) == 0

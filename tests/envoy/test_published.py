@@ -4,11 +4,9 @@ docs/envoy.md describes: shapes/*.yaml."""
 import json
 import pathlib
 import subprocess
-import threading
 
 import pytest
 import websockets.sync.client
-import websockets.sync.server
 
 from harness.client import request_bytes
 from harness.envoy import Envoy
@@ -16,6 +14,7 @@ from harness.origin import Origin, answer
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
 from harness.sandbox import WasmEnvoy
+from harness.websocket_server import websocket_server
 
 HOSTS = ("native", "wasm")
 SHAPES = pathlib.Path(__file__).with_name("shapes")
@@ -119,23 +118,13 @@ def test_pool_behind_keys_shares_entries_and_reports_errors(shape, origin, other
 
 
 def test_websocket_of_a_pool_is_forwarded(shape, origin, other):
-    def serve(connection):
-        for message in connection:
-            connection.send(message)
-
-    server = websockets.sync.server.serve(serve, "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    port = server.socket.getsockname()[1]
-    envoy = shape("pool", node=port, other=port)
-    with websockets.sync.client.connect(
-        f"ws://127.0.0.1:{envoy.port}/ws", proxy=None
-    ) as connection:
-        for message in (BLOCK.decode(), "x" * 100_000):
-            connection.send(message)
-            assert connection.recv(20) == message
-    server.shutdown()
-    thread.join(10)
+    with websocket_server() as port:
+        envoy = shape("pool", node=port, other=port)
+        uri = f"ws://127.0.0.1:{envoy.port}/ws"
+        with websockets.sync.client.connect(uri, proxy=None) as connection:
+            for message in (BLOCK.decode(), "x" * 100_000):
+                connection.send(message)
+                assert connection.recv(20) == message
 
 
 def publish(path, version, typed):

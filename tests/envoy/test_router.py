@@ -8,7 +8,6 @@ import threading
 import grpc
 import pytest
 import websockets.sync.client
-import websockets.sync.server
 
 from harness import bodies
 from harness.client import Truncated, gunzip, request_bytes
@@ -18,6 +17,7 @@ from harness.nginx import free_port
 from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, Origin, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
+from harness.websocket_server import websocket_server
 
 HOSTS = ("native", "wasm")
 
@@ -388,14 +388,6 @@ class TestOrder:
 @pytest.fixture(scope="module")
 def echo():
     """The ports of a WebSocket, an echo of bytes, and a gRPC service."""
-
-    def serve(connection):
-        for message in connection:
-            connection.send(message)
-
-    server = websockets.sync.server.serve(serve, "127.0.0.1", 0, max_size=None)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
     plain = socket.create_server(("127.0.0.1", 0))
 
     def echoes():
@@ -427,11 +419,10 @@ def echo():
     rpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Echo", handlers),))
     rpc_port = rpc.add_insecure_port("127.0.0.1:0")
     rpc.start()
-    yield {"ws": server.socket.getsockname()[1], "plain": plain.getsockname()[1], "grpc": rpc_port}
+    with websocket_server(max_size=None) as port:
+        yield {"ws": port, "plain": plain.getsockname()[1], "grpc": rpc_port}
     plain.close()
     rpc.stop(None).wait(10)
-    server.shutdown()
-    thread.join(10)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from harness.nginx import Nginx
 from harness.owner import Owner
 from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
+from harness.stands import SandboxStand
 from test_chain import (
     test_method_rows_of_the_operator_expire_as_built_in_methods_do as operator_rows,
 )
@@ -290,7 +291,7 @@ def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin)
     assert run.acknowledged >= 2
 
 
-class Stand(test_chain.Stand):
+class Stand(SandboxStand):
     """A daemon that follows a chain, and all kinds of hosts in front of it."""
 
     def __init__(self, *arguments, head=None, workers=2, more="", methods=()):
@@ -319,21 +320,10 @@ class Stand(test_chain.Stand):
         self.follows()
         return self
 
-    def __exit__(self, *_):
-        try:
-            self.nginx.stop()
-        finally:
-            self.owner.close()
-            self.chain.stop()
-
-    @property
-    def store_owner(self):
-        return self.owner
-
     def wait_for_workers(self):
         """Does not purge: entries that other hosts are still storing would be refused."""
 
-    def is_right(self, bodies):
+    def assert_right_results(self, bodies):
         """Hosts are notified of a change in turn; an entry that is not removed stays."""
         for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
             self.nginx.wait_for(lambda body=body, honest=honest: self.result(body) == honest, f"the node's answer to {body}")

@@ -2,24 +2,15 @@
 
 import threading
 
-import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from harness import client
 from harness.envoy import route
-from harness.owner import Owner
 from harness.rpc import Node, call
 from harness.status import read_status
 from test_status import LONG, RESULTS, block, methods
 
 SETTINGS = {"cache": True, "cache_namespace": "main", "cache_valid": ["immutable 1h", "tip 1h"]}
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
-    yield owner
-    owner.close()
 
 
 def routes(settings):

@@ -321,22 +321,27 @@ def test_entries_of_a_daemon_are_shared_by_nginx_and_envoy(make, daemon, origin,
         nginx.stop()
 
 
+def assert_purge_responses(envoy):
+    """Asserts the statuses and bodies of purges, valid or not, short or long."""
+    for method, query, status, expected in (
+        ("POST", "everything", 200, b'"generation":'),
+        ("PURGE", "method=eth_chainId", 200, b'"generation":'),
+        ("GET", "everything", 405, b"POST and PURGE"),
+        ("POST", "", 400, b"the query must select entries"),
+        ("POST", "blocks=1-2", 200, b'"generation":'),
+        ("POST", "method=a&method=b", 400, b"twice"),
+    ):
+        response = client.fetch(envoy.port, f"/purge?{query}", method=method)
+        assert (response.status, expected in response.body) == (status, True), response.body
+    body = b"x" * 300_000
+    assert client.fetch(envoy.port, "/purge?everything", method="POST", body=body).status == 200
+
+
 class TestPurging:
     def test_purge_has_the_expected_status_and_body(self, make, node):
         envoy = make().start()
         wait_until_linked(envoy)
-        for method, query, status, expected in (
-            ("POST", "everything", 200, b'"generation":'),
-            ("PURGE", "method=eth_chainId", 200, b'"generation":'),
-            ("GET", "everything", 405, b"POST and PURGE"),
-            ("POST", "", 400, b"the query must select entries"),
-            ("POST", "blocks=1-2", 200, b'"generation":'),
-            ("POST", "method=a&method=b", 400, b"twice"),
-        ):
-            response = client.fetch(envoy.port, f"/purge?{query}", method=method)
-            assert (response.status, expected in response.body) == (status, True), response.body
-        body = b"x" * 300_000
-        assert client.fetch(envoy.port, "/purge?everything", method="POST", body=body).status == 200
+        assert_purge_responses(envoy)
         assert node.count() == 0
 
     def test_purge_without_a_store_is_a_503(self, start_envoy, origin):

@@ -12,7 +12,6 @@ import pytest
 from harness import client, sandbox
 from harness.envoy import route
 from harness.origin import answer, chunked
-from harness.owner import Owner
 from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
 from harness.wasm import with_memory
@@ -35,13 +34,6 @@ ENDED = [503, 408, 504]
 JSON = [("Content-Type", "application/json")]
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
-    yield owner
-    owner.close()
 
 
 @pytest.fixture(scope="module")

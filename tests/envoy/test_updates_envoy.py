@@ -14,10 +14,10 @@ from harness.client import Malformed, Truncated
 from harness.envoy import Envoy, route
 from harness.guards import GUARD_SECONDS
 from harness.nginx_state import wait_until_expired
-from harness.origin import CLOSE, RESET, CloseWithoutResponse, answer, scattered
+from harness.origin import CLOSE, RESET, CloseWithoutResponse
 from harness.rpc import Node, call
 from test_background_update import TestBackgroundUpdate as Rows
-from test_background_update import updated
+from test_background_update import exchange_or_abort, random_response, updated
 from test_stale import RpcClient, failing, result_of
 
 SETTINGS = {
@@ -281,28 +281,7 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, or
     chance = random.Random(7)
     versions = itertools.count(1)
 
-    def node(request):
-        id = json.loads(request.body)["id"]
-        size = chance.choice([1, 1, 2_000, 20_000, 400_000])
-        body = b'{"jsonrpc":"2.0","id":%d,"result":"0x%x%b"}' % (id, next(versions), b"_" * size)
-        match chance.randrange(12):
-            case 0:
-                return [CLOSE]
-            case 1:
-                return [RESET]
-            case 2:
-                return failing(chance.choice([404, 502, 503]))
-            case 3:
-                framing = chance.choice(["length", "chunked"])
-                return answer(body, framing=framing, cut_at=chance.randrange(len(body)))
-            case 4:
-                return answer(b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":"m"}}' % id)
-            case 5:
-                return answer(body, headers=[("Set-Cookie", "a=b")])
-        split = scattered(chance.random(), most=4)
-        return answer(body, framing=chance.choice(["length", "chunked", "close"]), split=split)
-
-    origin.answers(node)
+    origin.answers(lambda request: random_response(chance, request, next(versions)))
     faults = []
     counts = {True: 0, False: 0}
 
@@ -315,13 +294,10 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, or
             body = call("eth_blockNumber", id=str(number))
             try:
                 with envoy.connect() as connection:
-                    connection.send(client.request_bytes(path, method="POST", headers=fields, body=body))
-                    if chance.random() < 0.3:
-                        if chance.random() < 0.5:
-                            connection.read_head()
-                        getattr(connection, chance.choice(["reset", "close"]))()
-                        continue
-                    response = connection.read("POST")
+                    request = client.request_bytes(path, method="POST", headers=fields, body=body)
+                    response = exchange_or_abort(chance, connection, request)
+                if response is None:
+                    continue
             except (Malformed, Truncated, OSError):
                 continue  # the node aborted after the head was sent
             if response.status != 200 or "result" not in (reply := json.loads(response.decoded)):

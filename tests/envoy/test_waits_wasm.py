@@ -9,21 +9,14 @@ import threading
 import pytest
 
 from harness import client
-from harness.owner import Owner
 from harness.processes import stop
 from harness.rpc import Node
 from test_shared_wasm import purge, wasm_of
+from test_store_envoy import assert_purge_responses
 from test_store_life import LARGE, by_hash, hits
 
 _numbers = itertools.count(1)
 METHOD = "eth_getBlockByHash"
-
-
-@pytest.fixture(scope="module")
-def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
-    yield owner
-    owner.close()
 
 
 @pytest.fixture(scope="module")
@@ -238,19 +231,7 @@ class TestLeaderAborts:
 class TestPurges:
     def test_purge_has_the_expected_status_and_body(self, envoys, node):
         before = node.count()
-        for method, query, status, expected in (
-            ("POST", "everything", 200, b'"generation":'),
-            ("PURGE", "method=eth_chainId", 200, b'"generation":'),
-            ("GET", "everything", 405, b"POST and PURGE"),
-            ("POST", "", 400, b"the query must select entries"),
-            ("POST", "blocks=1-2", 200, b'"generation":'),
-            ("POST", "method=a&method=b", 400, b"twice"),
-        ):
-            response = client.fetch(envoys[0].port, f"/purge?{query}", method=method)
-            assert (response.status, expected in response.body) == (status, True), response.body
-        body = b"x" * 300_000
-        response = client.fetch(envoys[0].port, "/purge?everything", method="POST", body=body)
-        assert response.status == 200
+        assert_purge_responses(envoys[0])
         assert node.count() == before
 
     def test_response_of_before_a_purge_is_not_stored(self, envoys, node):

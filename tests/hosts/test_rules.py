@@ -11,6 +11,7 @@ import pytest
 
 from harness.client import Connection, request_bytes
 from harness.http2 import Http2Client
+from harness.json_readers import method_members, received_methods
 from harness.origin import answer
 from harness.rpc import Node, call
 
@@ -48,29 +49,6 @@ def node(origin):
     return node
 
 
-def called(origin):
-    """Every method that any reader might find in the bodies that the node received."""
-    return [method for request in origin.received() for method in methods(request.body)]
-
-
-def methods(body):
-    """The methods of a body, read as leniently as Python can."""
-    text, found = body.decode("utf-8", "replace").lstrip("\ufeff\0 \t\r\n"), []
-
-    def members(pairs):
-        found.extend(value for name, value in pairs if name.strip().lower() == "method")
-        return dict(pairs)
-
-    decoder = json.JSONDecoder(object_pairs_hook=members, strict=False)
-    while text:
-        try:
-            _, end = decoder.raw_decode(text)
-        except (ValueError, RecursionError):
-            break
-        text = text[end:].lstrip(" \t\r\n,;")
-    return found
-
-
 def is_denied(method):
     return isinstance(method, str) and re.match(r"\s*(debug_|eth_sign\s*$)", method, re.IGNORECASE)
 
@@ -99,7 +77,7 @@ class TestPlaces:
         assert json.loads(server.fetch(path, BAD).decoded) == DENIED
         assert not origin.received()
         assert json.loads(server.fetch(path, BATCH).decoded) == [DENIED, CHAIN]
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
     def test_denied_call_in_chunks_does_not_reach_the_node(self, server, origin, path):
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BATCH) + b"0\r\n\r\n"
@@ -107,7 +85,7 @@ class TestPlaces:
         with server.connect() as connection:
             connection.send(request_bytes(path, method="POST", headers=headers, body=chunks))
             assert json.loads(connection.read("POST").decoded) == [DENIED, CHAIN]
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
     def test_denied_call_with_expect_continue_does_not_reach_the_node(self, server, origin, path):
         headers = [JSON, ("Expect", "100-continue"), ("Content-Length", str(len(BAD)))]
@@ -123,10 +101,10 @@ class TestPlaces:
             response = server.fetch(path, gzip.compress(body), headers=[("Content-Encoding", "gzip")])
             assert json.loads(response.decoded) == expected
         assert server.fetch(path, BAD, headers=[("Content-Encoding", "br")]).status == 415
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-    def test_other_http_method_with_a_body_is_rejected(self, server, origin, path, method):
+    def test_request_other_than_post_with_a_body_is_rejected(self, server, origin, path, method):
         assert server.fetch(path, BAD, method=method).status == 405
         assert not origin.received()
 
@@ -144,7 +122,7 @@ class TestPlaces:
             assert response.status == (200 if is_judged else 413)
             if is_judged:
                 assert json.loads(response.decoded) == [DENIED, {**CHAIN, "id": 1}]
-        assert set(called(origin)) <= {"eth_chainId"}
+        assert set(received_methods(origin)) <= {"eth_chainId"}
 
     def test_denied_notification_gets_an_empty_response(self, server, origin, path):
         note = b'{"jsonrpc":"2.0","method":"debug_x"}'
@@ -161,13 +139,13 @@ def test_denied_call_over_http2_does_not_reach_the_node(server, origin):
         client.finish(stream, batch)
         assert json.loads(client.bodies[stream]) == DENIED
         assert json.loads(client.bodies[batch]) == [DENIED, CHAIN]
-    assert set(called(origin)) == {"eth_chainId"}
+    assert set(received_methods(origin)) == {"eth_chainId"}
 
 
 def test_route_with_rules_inherits_no_rules(server, origin):
     server.fetch("/open", BAD)
     server.fetch("/mixed", call("debug_x"))
-    assert set(called(origin)) == {"debug_traceTransaction", "debug_x"}
+    assert set(received_methods(origin)) == {"debug_traceTransaction", "debug_x"}
     assert json.loads(server.fetch("/mixed", BAD).decoded) == DENIED
 
 
@@ -183,7 +161,7 @@ def test_pipelined_calls_are_evaluated_one_by_one(server, origin):
             connection.send(request_bytes("/", method="POST", headers=[JSON], body=body))
         got = [json.loads(connection.read("POST").decoded) for _ in range(5)]
     assert got == [CHAIN, DENIED, [DENIED, CHAIN], DENIED, CHAIN]
-    assert set(called(origin)) == {"eth_chainId"}
+    assert set(received_methods(origin)) == {"eth_chainId"}
 
 
 def made_up(chance):
@@ -223,7 +201,7 @@ def test_random_bodies_that_pass_have_no_denied_method(server, origin):
             response = connection.read("POST")
             assert response.status == 200, body
     for request in origin.received():
-        assert not any(is_denied(method) for method in methods(request.body)), request.body
+        assert not any(is_denied(method) for method in method_members(request.body)), request.body
         went_on += 1
     assert went_on > 100
 

@@ -66,7 +66,7 @@ def followed(start_node, start_daemon):
     return node, daemon
 
 
-def test_every_kind_of_node_is_followed(start_node, start_daemon):
+def test_nodes_of_all_kinds_are_followed(start_node, start_daemon):
     options = ["--chain-slot-ms", "25", "--chain-reorgs", "0.15", "--chain-missed", "0.1"]
     node = start_node("--seed", "3", *options)
     heads = [head(node, how) | {"namespace": how} for how in HOWS]

@@ -351,7 +351,7 @@ def test_process_with_another_clock_is_refused(owner):
     assert late.ended()
 
 
-def test_other_version_is_answered_with_the_preface(owner):
+def test_connection_of_another_version_is_answered_with_the_preface(owner):
     for first in (b"SZL\x01", b"SZL\x03" + frame(hello("a"))):
         other = Connection(owner, first)
         assert other.read(4) == PREFACE

@@ -12,19 +12,13 @@ from eth_consensus_specs.utils.ssz.ssz_typing import (
     ByteList,
     ByteVector,
     List,
-    ProgressiveList,
     Uint8,
 )
 from process import ProcessError
+from results import ExecutionWitness
 
 STATUS = ["VALID", "INVALID", "SYNCING", "ACCEPTED"]
 
-ExecutionWitness = specs.container(
-    "ExecutionWitness",
-    state=ProgressiveList[ByteList[2**10]],
-    codes=ProgressiveList[ByteList[2**16]],
-    headers=List[ByteList[2**10], 256],
-)
 PayloadStatus = specs.container(
     "PayloadStatus",
     status=Uint8,

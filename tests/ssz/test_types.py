@@ -47,7 +47,7 @@ def test_containers_equal_the_containers_of_the_specs(fork, preset, described):
 
 
 @forks_and_presets
-def test_other_types_equal_the_types_of_the_specs(fork, preset, described):
+def test_type_aliases_equal_the_types_of_the_specs(fork, preset, described):
     spec = specs.module(fork, preset)
     for name, definition in described(fork, preset).items():
         theirs = getattr(spec, name, None)

@@ -9,34 +9,26 @@
 mod callout_owner;
 #[path = "../../../shared-core/tests/support/memory_store.rs"]
 mod memory_store;
+
+mod history;
+mod keys;
+mod network;
+mod node_fetch;
+mod sandbox;
+mod steps;
 mod world;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use self::world::{Coverage, SimulatedWorld, WorldStep};
+use self::history::Coverage;
+use self::steps::step;
+use self::world::SimulatedWorld;
 
-fn step() -> impl Strategy<Value = WorldStep> {
-    let vm = 0..2usize;
-    let which = any::<usize>();
-    prop_oneof![
-        20 => (vm.clone(), 0..4u8).prop_map(|(vm, key)| WorldStep::Want(vm, key)),
-        2 => vm.clone().prop_map(WorldStep::WantAll),
-        8 => (vm.clone(), 0..4u8).prop_map(|(vm, key)| WorldStep::Evict(vm, key)),
-        2 => (vm.clone(), which).prop_map(|(vm, which)| WorldStep::Leave(vm, which)),
-        45 => which.prop_map(WorldStep::Deliver),
-        45 => which.prop_map(WorldStep::Reply),
-        1 => which.prop_map(WorldStep::Lose),
-        1 => which.prop_map(WorldStep::Silence),
-        1 => which.prop_map(WorldStep::Garbage),
-        15 => (vm.clone(), which, 0..16u8).prop_map(|(vm, which, how)| WorldStep::NodeAnswers(vm, which, how)),
-        3 => (0..5u8).prop_map(WorldStep::Purge),
-        1 => vm.prop_map(WorldStep::PurgeByClient),
-        2 => Just(WorldStep::Head),
-        2 => (0..4u64).prop_map(WorldStep::Reorg),
-        4 => prop_oneof![4 => 1..10u64, 1 => 100..2_000u64].prop_map(WorldStep::Pass),
-        1 => any::<bool>().prop_map(WorldStep::Restart),
-    ]
+/// Takes the item with this index, modulo the number of items; `None` if there is none.
+fn take_nth<T>(from: &mut Vec<T>, which: usize) -> Option<T> {
+    let at = which.checked_rem(from.len())?;
+    Some(from.remove(at))
 }
 
 proptest! {
@@ -65,7 +57,7 @@ fn sequences_share_entries_between_sandboxes() {
             world.run_step(step);
         }
         world.finish_all();
-        all.push(world.coverage);
+        all.push(world.coverage());
     }
     let count = |of: fn(&Coverage) -> usize| all.iter().map(of).sum::<usize>();
     let counts = [

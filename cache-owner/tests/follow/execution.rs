@@ -6,7 +6,7 @@ use super::node::SimulatedNode;
 use super::owner::{head_source, FollowingOwner, NAMESPACE};
 
 #[test]
-fn a_chain_is_followed_over_http() {
+fn chain_is_followed_over_http() {
     let mut node = SimulatedNode::new();
     let address = node.listen();
     let owner = FollowingOwner::start(head_source(&format!("http://{address}/v1/secret")));
@@ -39,7 +39,7 @@ fn a_chain_is_followed_over_http() {
 }
 
 #[test]
-fn a_chain_is_followed_over_a_unix_socket() {
+fn chain_is_followed_over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node.sock");
     let mut node = SimulatedNode::new();

@@ -4,7 +4,7 @@ use super::node::SimulatedNode;
 use super::owner::{head_source, FollowingOwner};
 
 #[test]
-fn a_chain_is_followed_over_a_websocket() {
+fn chain_is_followed_over_a_websocket() {
     let mut node = SimulatedNode::new();
     let address = node.listen();
     // polls are triggered by notifications, not by the interval

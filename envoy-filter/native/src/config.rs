@@ -74,7 +74,7 @@ impl FilterSettings {
         let mut parsed = parse_module_settings(json, Some(&mut validated))?;
         parsed.enable_filter_by_default();
         let settings = resolve_request_settings(&parsed);
-        add_validated_route(&mut validated, &settings)?;
+        validate_and_add_route(&mut validated, &settings)?;
         validated.check_across_routes()?;
         // without a namespace of the filter, its routes have their own, with
         // their own head sources
@@ -169,7 +169,7 @@ impl RouteOverrides {
 ///
 /// # Errors
 /// The text that describes the invalid setting.
-fn add_validated_route(
+fn validate_and_add_route(
     validated: &mut ValidatedConfig,
     settings: &RequestSettings,
 ) -> Result<(), String> {
@@ -184,7 +184,7 @@ fn add_validated_route(
 /// known.
 fn claim_head_sources_for_owner(settings: &RequestSettings, of: &[&ConfigLifetimeGuard]) {
     let mut validated = ValidatedConfig::default();
-    if let Err(error) = add_validated_route(&mut validated, settings) {
+    if let Err(error) = validate_and_add_route(&mut validated, settings) {
         envoy::write_envoy_log(LogLevel::Error, &error);
     }
     let has_some = validated.follows.iter().next().is_some();

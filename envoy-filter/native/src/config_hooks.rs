@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::background::BackgroundRequests;
 use crate::config::FilterSettings;
-use crate::envoy::{EnvoyBodySlices, EnvoyHead};
+use crate::envoy::{EnvoyBodySlices, EnvoyMessageHead};
 use crate::hooks::catch_hook_panic;
 
 /// # Safety
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
         call_with_background_requests(config, |background| {
             background.read_background_response_head(
                 id,
-                &EnvoyHead::from_hook_headers(headers, number),
+                &EnvoyMessageHead::from_hook_headers(headers, number),
                 is_all,
             );
         });

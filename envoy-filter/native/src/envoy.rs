@@ -16,7 +16,7 @@ pub struct EnvoyStreamHandle(FilterPtr);
 
 /// The headers of one message, to be read only: a copied list of pointers into Envoy's memory, valid
 /// while the hook runs.
-pub struct EnvoyHead(Vec<EnvoyHeader>);
+pub struct EnvoyMessageHead(Vec<EnvoyHeader>);
 
 /// The header map of one message of a stream, as the carrier reads and changes it.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub struct StreamHeaders(EnvoyStreamHandle, HeaderType);
 /// The slices of a body, or of a piece of it, in Envoy's memory, by a copy of Envoy's list.
 pub struct EnvoyBodySlices(Vec<EnvoyBuffer>);
 
-impl EnvoyHead {
+impl EnvoyMessageHead {
     /// Copies the list of headers that Envoy passed to a hook.
     ///
     /// # Safety
@@ -55,7 +55,7 @@ impl EnvoyHead {
     }
 }
 
-impl HostMessageHead for EnvoyHead {
+impl HostMessageHead for EnvoyMessageHead {
     fn iter_headers(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         // SAFETY: within a hook, the head is not changed while it is borrowed.
         self.0
@@ -65,9 +65,9 @@ impl HostMessageHead for EnvoyHead {
 }
 
 impl EnvoyHeaderMap for StreamHeaders {
-    type Head = EnvoyHead;
+    type Head = EnvoyMessageHead;
 
-    fn copy_headers(&self) -> EnvoyHead {
+    fn copy_headers(&self) -> EnvoyMessageHead {
         self.0.copy_message_head(self.1)
     }
 
@@ -108,7 +108,7 @@ impl EnvoyStreamHandle {
     }
 
     /// Copies Envoy's list of the headers of a message of the stream.
-    pub fn copy_message_head(self, kind: HeaderType) -> EnvoyHead {
+    pub fn copy_message_head(self, kind: HeaderType) -> EnvoyMessageHead {
         // SAFETY: within a hook; `fields` has room for all headers.
         unsafe {
             let number = envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
@@ -118,7 +118,7 @@ impl EnvoyStreamHandle {
             };
             let mut fields = vec![none; number];
             envoy_dynamic_module_callback_http_get_headers(self.0, kind, fields.as_mut_ptr());
-            EnvoyHead(fields)
+            EnvoyMessageHead(fields)
         }
     }
 

@@ -11,25 +11,17 @@
 //! the next, and measures wall time.
 #![allow(unsafe_code)]
 
+#[path = "../support/bodies.rs"]
+mod bodies;
 mod engines;
+#[path = "../support/options.rs"]
+mod options;
 
+use bodies::{read_bodies, Body};
 use engines::{BenchmarkCodec, UnavailableLibrary};
-use rustix::time::{clock_gettime, ClockId};
+use options::{thread_ns, Options};
 use serde_json::{json, Value};
 use std::error::Error;
-use std::path::{Path, PathBuf};
-
-struct Options {
-    json: Option<PathBuf>,
-    rounds: usize,
-    slice_ns: u64,
-    folder: Option<PathBuf>,
-}
-
-struct Body {
-    name: String,
-    content: Vec<u8>,
-}
 
 struct CodecTimings {
     bytes: usize,
@@ -37,7 +29,7 @@ struct CodecTimings {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let options = parse(std::env::args().skip(1))?;
+    let options = Options::parse_arguments(1)?;
     let bodies = match &options.folder {
         Some(folder) => read_bodies(folder)?,
         None => vec![synthetic_body()],
@@ -50,41 +42,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => print(&report),
     }
     Ok(())
-}
-
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
-    let mut options = Options {
-        json: None,
-        rounds: 1,
-        slice_ns: 1_000_000,
-        folder: None,
-    };
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
-        match argument.as_str() {
-            // arguments of Cargo, in `cargo bench` and `cargo test`
-            "--bench" | "--test" => {}
-            "--json" => options.json = Some(value()?.into()),
-            "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
-            "--ms" => options.slice_ns = value()?.parse::<u64>()? * 1_000_000,
-            _ if argument.starts_with('-') => return Err(format!("unknown {argument}").into()),
-            _ => options.folder = Some(argument.into()),
-        }
-    }
-    Ok(options)
-}
-
-fn read_bodies(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
-    let mut bodies = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        bodies.push(Body {
-            name: entry.file_name().to_string_lossy().into_owned(),
-            content: std::fs::read(entry.path())?,
-        });
-    }
-    bodies.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(bodies)
 }
 
 fn synthetic_body() -> Body {
@@ -165,11 +122,6 @@ fn cpu_ns_per_run(
             return spent / runs;
         }
     }
-}
-
-fn thread_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 fn median(mut values: Vec<u64>) -> u64 {

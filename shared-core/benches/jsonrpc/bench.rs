@@ -9,24 +9,21 @@
 
 use std::error::Error;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::time::{clock_gettime, ClockId};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::request::{self, JsonRpcRequestBody};
 use sszip_core::jsonrpc::{block_reference, key, methods, response, scan};
 
+#[path = "../support/options.rs"]
+mod options;
+
+use options::{thread_ns, Options};
+
 /// Number of recordings that are measured, the largest first.
 const BODIES: usize = 12;
-
-struct JsonRpcBenchmarkOptions {
-    json: Option<PathBuf>,
-    rounds: usize,
-    slice_ns: u64,
-    folder: Option<PathBuf>,
-}
 
 /// A body and its name.
 type Body = (String, Vec<u8>);
@@ -39,7 +36,7 @@ struct MeasurementRow {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let options = parse(std::env::args().skip(1))?;
+    let options = Options::parse_arguments(5)?;
     let answers = match &options.folder {
         Some(folder) => load_recorded_bodies(folder)?,
         None => vec![("made up".into(), synthetic_response())],
@@ -90,7 +87,7 @@ fn prepare_lookup(body: &[u8]) -> Option<(block_reference::BlockReference, key::
     Some((block, key))
 }
 
-impl JsonRpcBenchmarkOptions {
+impl Options {
     fn measure(
         &self,
         operation: &'static str,
@@ -127,35 +124,6 @@ fn cpu_ns_per_run(body: &[u8], slice_ns: u64, run: impl Fn(&[u8])) -> u64 {
             return spent / runs;
         }
     }
-}
-
-fn thread_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
-}
-
-fn parse(
-    mut arguments: impl Iterator<Item = String>,
-) -> Result<JsonRpcBenchmarkOptions, Box<dyn Error>> {
-    let mut options = JsonRpcBenchmarkOptions {
-        json: None,
-        rounds: 5,
-        slice_ns: 1_000_000,
-        folder: None,
-    };
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
-        match argument.as_str() {
-            // arguments of Cargo, in `cargo bench` and `cargo test`
-            "--bench" | "--test" => {}
-            "--json" => options.json = Some(value()?.into()),
-            "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
-            "--ms" => options.slice_ns = value()?.parse::<u64>()? * 1_000_000,
-            _ if argument.starts_with('-') => return Err(format!("unknown {argument}").into()),
-            _ => options.folder = Some(argument.into()),
-        }
-    }
-    Ok(options)
 }
 
 #[derive(Deserialize)]
@@ -244,10 +212,7 @@ fn build_repeated_batch() -> Vec<u8> {
     body
 }
 
-fn report(
-    options: &JsonRpcBenchmarkOptions,
-    rows: &[MeasurementRow],
-) -> Result<(), Box<dyn Error>> {
+fn report(options: &Options, rows: &[MeasurementRow]) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &options.json {
         let rows = rows.iter().map(|row| {
             json!({

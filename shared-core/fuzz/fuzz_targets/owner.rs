@@ -9,6 +9,7 @@ use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::cache::owner::state::OwnerMemoryLookupResult;
 use sszip_core::cache::owner::{ClockReading, Owner};
+use sszip_core::cache::CacheKey;
 use sszip_owner::request::{self, OwnerHttpRequest};
 
 #[path = "../../tests/support/memory_store.rs"]
@@ -141,7 +142,7 @@ fuzz_target!(|steps: Vec<Step>| {
     let store = MemoryStore {
         contents: Arc::new(StoreContents::default()),
         // some are in the page cache
-        read_waits: |key| key[0] & 1 == 0,
+        disk: Box::new(|key: &CacheKey| key[0] & 1 == 0),
     };
     let mut world = OwnerModel {
         owner: Owner::new(Box::new(store), 4_000, now),

@@ -116,12 +116,12 @@ impl RouteNodeCapabilities {
     pub fn record_probe_response(
         &self,
         name: &[u8],
-        question: BeaconProbeEndpoint,
+        endpoint: BeaconProbeEndpoint,
         body: &[u8],
         now: u64,
     ) -> bool {
         // parsed before the table is locked
-        let (spec, root) = match question {
+        let (spec, root) = match endpoint {
             BeaconProbeEndpoint::Spec => (NodeChainSpec::parse_spec_body(body), None),
             BeaconProbeEndpoint::Genesis => (None, parse_genesis_response_root(body)),
         };
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn fork_digests_are_known_after_both_responses_in_any_order() {
-        for questions in [
+        for endpoints in [
             [BeaconProbeEndpoint::Spec, BeaconProbeEndpoint::Genesis],
             [BeaconProbeEndpoint::Genesis, BeaconProbeEndpoint::Spec],
         ] {
@@ -338,13 +338,13 @@ mod tests {
                 Some(BeaconProbeEndpoint::Genesis)
             );
             assert_eq!(capabilities.take_due_probe(b"", DIGESTS, 0), None);
-            for question in questions {
+            for endpoint in endpoints {
                 assert_eq!(capabilities.capabilities_of_node(b"").digests, None);
-                let body = match question {
+                let body = match endpoint {
                     BeaconProbeEndpoint::Spec => GNOSIS,
                     BeaconProbeEndpoint::Genesis => GENESIS,
                 };
-                assert!(capabilities.record_probe_response(b"", question, body, 1));
+                assert!(capabilities.record_probe_response(b"", endpoint, body, 1));
             }
             let digests = capabilities.capabilities_of_node(b"").digests.unwrap();
             assert_eq!(digests.digest_at_slot(5).unwrap().0, Fork::Phase0);

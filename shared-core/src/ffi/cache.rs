@@ -207,12 +207,12 @@ pub unsafe extern "C" fn sszip_exchange_take_probe(
     now: u64,
 ) -> *mut sszip_exchange {
     // SAFETY: the function's contract.
-    let inquiry = unsafe {
+    let probe = unsafe {
         let url = (!url.data.is_null()).then(|| url.borrow_bytes());
         call_with_driver(exchange, |driver| driver.take_node_probe(url, now))
     };
-    inquiry.flatten().map_or(std::ptr::null_mut(), |inquiry| {
-        Box::into_raw(Box::new(sszip_exchange::from_driver(inquiry)))
+    probe.flatten().map_or(std::ptr::null_mut(), |probe| {
+        Box::into_raw(Box::new(sszip_exchange::from_driver(probe)))
     })
 }
 
@@ -292,9 +292,9 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
         let Some(failure) = sszip_failure::from_failure_number(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let is_served =
-            driver.with_exchange_mut(|exchange| exchange.would_serve_stale(failure, now));
-        write_result!(serves_stale, is_served.unwrap_or(false));
+        let exchange = driver.available_exchange_mut();
+        let is_served = exchange.is_some_and(|it| it.would_serve_stale(failure, now));
+        write_result!(serves_stale, is_served);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -353,7 +353,9 @@ pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) 
 pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) -> sszip_status {
     catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.with_exchange_mut(|exchange| exchange.reject_storage(Reason::NoCache));
+        if let Some(exchange) = driver.available_exchange_mut() {
+            exchange.reject_storage(Reason::NoCache);
+        }
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -367,7 +369,9 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
 pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange) -> sszip_status {
     catch_panic_status(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.with_exchange_mut(|exchange| exchange.reject_storage(Reason::Redirect));
+        if let Some(exchange) = driver.available_exchange_mut() {
+            exchange.reject_storage(Reason::Redirect);
+        }
         sszip_status::SSZIP_STATUS_OK
     })
 }

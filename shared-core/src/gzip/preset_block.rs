@@ -349,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_texts_are_restored(pieces in prop::collection::vec(
+        fn compressed_texts_are_restored(pieces in prop::collection::vec(
             prop_oneof![
                 "[0-9a-f]{0,80}",
                 "[ -~]{0,40}",

@@ -238,10 +238,10 @@ fn failure_functions_refuse_an_unknown_failure() {
         sszip_exchange_would_serve_stale,
     ] {
         let fails = |number| {
-            let mut stands_in = true;
+            let mut serves_stale = true;
             // SAFETY: both are valid.
-            let status = unsafe { function(exchange, number, 502, 0, &mut stands_in) };
-            (status, stands_in)
+            let status = unsafe { function(exchange, number, 502, 0, &mut serves_stale) };
+            (status, serves_stale)
         };
         for number in unknown_numbers(5) {
             assert_eq!(fails(number), (SSZIP_STATUS_MISUSE, true), "{number}");

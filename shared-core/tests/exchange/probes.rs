@@ -65,29 +65,29 @@ fn client_result(mut driver: ExchangeDriver, value: &str) -> (ResponseMode, usiz
 }
 
 /// Responds to a probe in pieces.
-fn respond(mut inquiry: ExchangeDriver, pieces: &[&str], now: u64) {
+fn respond(mut probe: ExchangeDriver, pieces: &[&str], now: u64) {
     let length = pieces.iter().map(|piece| piece.len() as u64).sum();
-    let step = inquiry
+    let step = probe
         .handle_response_head(head(200, Some(length), &[]))
         .unwrap();
     assert!(matches!(step, HostStep::Observe), "{step:?}");
     for piece in pieces {
-        inquiry.handle_body_piece(piece.as_bytes()).unwrap();
+        probe.handle_body_piece(piece.as_bytes()).unwrap();
     }
-    assert!(inquiry.handle_response_sent(now).is_none());
+    assert!(probe.handle_response_sent(now).is_none());
 }
 
 #[test]
 fn preset_is_probed_once_and_applies_to_later_requests() {
     let config = config(&[]);
     let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
-    let inquiry = first.take_node_probe(None, 5).unwrap();
+    let probe = first.take_node_probe(None, 5).unwrap();
     assert!(first.take_node_probe(None, 5).is_none());
-    assert!(inquiry.next_timeout_ms().is_some() && first.next_timeout_ms().is_none());
-    let path = inquiry.probe_path(LOOKAHEAD.as_bytes());
+    assert!(probe.next_timeout_ms().is_some() && first.next_timeout_ms().is_none());
+    let path = probe.probe_path(LOOKAHEAD.as_bytes());
     assert_eq!(path.as_deref(), Some(&b"/eth/v1/config/spec"[..]));
     assert_eq!(first.probe_path(LOOKAHEAD.as_bytes()), None);
-    let edits = inquiry
+    let edits = probe
         .available_exchange()
         .unwrap()
         .upstream_edits()
@@ -101,7 +101,7 @@ fn preset_is_probed_once_and_applies_to_later_requests() {
     }
     // the request does not wait for the probe
     assert_eq!(client_result(first, VALUE).0, ResponseMode::SszInvalid);
-    respond(inquiry, &[&SPEC[..9], "", &SPEC[9..]], 6);
+    respond(probe, &[&SPEC[..9], "", &SPEC[9..]], 6);
     let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
     assert!(second.take_node_probe(None, 7).is_none());
     assert_eq!(client_result(second, VALUE), (ResponseMode::Ssz, 16 * 8));
@@ -122,8 +122,8 @@ fn probe_result_applies_only_to_requests_with_the_same_capabilities() {
     );
     let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
     first.load_node_capabilities(&here);
-    let inquiry = first.take_node_probe(None, 5).unwrap();
-    respond(inquiry, &[SPEC], 6);
+    let probe = first.take_node_probe(None, 5).unwrap();
+    respond(probe, &[SPEC], 6);
     for (nodes, mode) in [
         (&here, ResponseMode::Ssz),
         (&there, ResponseMode::SszInvalid),
@@ -139,12 +139,12 @@ fn light_client_updates_probe_the_spec_and_the_genesis() {
     for (preset, expected) in [("auto", 2), ("minimal", 2)] {
         let config = config(&[&format!("ssz_preset {preset}")]);
         let mut driver = requested(&config, "GET", UPDATES, OCTETS);
-        let mut inquiries = Vec::new();
-        while let Some(inquiry) = driver.take_node_probe(None, 0) {
-            inquiries.push(inquiry);
+        let mut probes = Vec::new();
+        while let Some(probe) = driver.take_node_probe(None, 0) {
+            probes.push(probe);
         }
-        assert_eq!(inquiries.len(), expected);
-        let paths = inquiries
+        assert_eq!(probes.len(), expected);
+        let paths = probes
             .iter()
             .map(|it| it.probe_path(UPDATES.as_bytes()).unwrap());
         let expected = [
@@ -154,8 +154,8 @@ fn light_client_updates_probe_the_spec_and_the_genesis() {
         assert!(paths.eq(expected.map(<[u8]>::to_vec)));
         assert_eq!(client_result(driver, "[]").0, ResponseMode::SszFork);
         let genesis = format!(r#"{{"data":{{"genesis_validators_root":"0x{:064x}"}}}}"#, 7);
-        for (inquiry, body) in inquiries.into_iter().zip([SPEC, &genesis]) {
-            respond(inquiry, &[body], 1);
+        for (probe, body) in probes.into_iter().zip([SPEC, &genesis]) {
+            respond(probe, &[body], 1);
         }
         let mut driver = requested(&config, "GET", UPDATES, OCTETS);
         assert!(driver.take_node_probe(None, 2).is_none());
@@ -210,16 +210,16 @@ fn invalid_probe_response_records_no_capability() {
     ] {
         let config = config(&[]);
         let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
-        let mut inquiry = driver.take_node_probe(None, 0).unwrap();
-        let step = inquiry
+        let mut probe = driver.take_node_probe(None, 0).unwrap();
+        let step = probe
             .handle_response_head(head(status, length, &[]))
             .unwrap();
         if let HostStep::Observe = step {
             for piece in body.as_bytes().chunks(50_000) {
-                inquiry.handle_body_piece(piece).unwrap();
+                probe.handle_body_piece(piece).unwrap();
             }
         }
-        assert!(inquiry.handle_response_sent(1).is_none());
+        assert!(probe.handle_response_sent(1).is_none());
         let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
         assert!(driver.take_node_probe(None, 1).is_none());
         assert_eq!(

@@ -83,10 +83,19 @@ pub fn posted(config: &Arc<RouteConfig>, fields: &[Header<'_>]) -> Exchange {
 /// Looks up a request whose client accepts these codings, and returns its driver with the next
 /// step.
 pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (ExchangeDriver, HostStep) {
+    let fields = [JSON, (&b"Accept-Encoding"[..], accepts.as_bytes())];
+    look_up_with_headers(config, body, &fields)
+}
+
+/// Looks up a POST with these headers, and returns its driver with the next step.
+pub fn look_up_with_headers(
+    config: &Arc<RouteConfig>,
+    body: &str,
+    fields: &[Header<'_>],
+) -> (ExchangeDriver, HostStep) {
     let mut driver = ExchangeDriver::new(Arc::clone(config));
-    let fields = [JSON, (b"Accept-Encoding", accepts.as_bytes())];
     driver
-        .handle_request_head(request_head(b"POST", &fields))
+        .handle_request_head(request_head(b"POST", fields))
         .unwrap();
     driver.required_body(BodyLength::Known(body.len() as u64));
     let lookup_request = LookupRequest {

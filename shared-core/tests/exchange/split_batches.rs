@@ -548,10 +548,10 @@ fn try_case(case: &BatchCase) {
             !driver.handle_upstream_failure(failure, 1),
             "nothing stale is stored"
         );
-        let stands_in = driver.can_respond_without_upstream(failure);
+        let responds = driver.can_respond_without_upstream(failure);
         let is_split = !is_all_forwarded && matches!(step, HostStep::ForwardRewritten);
-        assert_eq!(stands_in, is_split && failure != UpstreamFailure::Local);
-        if !stands_in {
+        assert_eq!(responds, is_split && failure != UpstreamFailure::Local);
+        if !responds {
             return;
         }
     }

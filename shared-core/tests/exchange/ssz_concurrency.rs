@@ -13,7 +13,7 @@ use sszip_core::exchange::{Header, LookupRequest, RequestHead};
 use sszip_core::response_mode::ResponseMode;
 
 use crate::driver_host::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
-use crate::setup::{self, config_of_process, request_head, response_head};
+use crate::setup::{self, config_of_process, look_up_with_headers, request_head, response_head};
 
 const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
 pub(crate) const OCTETS: &str = "application/octet-stream";
@@ -273,30 +273,12 @@ fn converted_hit_takes_a_permit() {
     let code = "ab".repeat(3 << 20);
     let json = format!(r#"{{"jsonrpc":"2.0","id":1,"result":"0x{code}"}}"#);
     let request = |accept: &str| {
-        let mut driver = ExchangeDriver::new(Arc::clone(&config));
         let fields = [(&b"Accept"[..], accept.as_bytes()), setup::JSON];
-        driver
-            .handle_request_head(request_head(b"POST", &fields))
-            .unwrap();
         let hash = "cd".repeat(32);
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"debug_getRawBlock","params":["0x{hash}"]}}"#
         );
-        let _ = driver.required_body(BodyLength::Known(body.len() as u64));
-        let lookup_request = LookupRequest {
-            now: 1,
-            body: body.as_bytes(),
-            coding_allowed: true,
-            ..LookupRequest::default()
-        };
-        let step = driver
-            .lookup_under_policy(
-                RequestBodyAvailability::Whole(body.as_bytes()),
-                lookup_request,
-            )
-            .unwrap();
-        let step = run_job(&mut driver, step);
-        (driver, step)
+        look_up_with_headers(&config, &body, &fields)
     };
     // an entry may be admitted before it is stored
     for _ in 0..3 {

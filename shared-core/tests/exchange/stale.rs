@@ -94,16 +94,16 @@ fn stored_result(exchange: &Exchange) -> u64 {
 /// Returns the stale result that the client receives when the node fails; `None` if it receives
 /// the failure.
 fn failed(mut exchange: Exchange, failure: UpstreamFailure, now: u64) -> Option<u64> {
-    let stands_in = exchange.would_serve_stale(failure, now);
-    assert_eq!(exchange.handle_upstream_failure(failure, now), stands_in);
+    let serves_stale = exchange.would_serve_stale(failure, now);
+    assert_eq!(exchange.handle_upstream_failure(failure, now), serves_stale);
     let status = match failure {
         UpstreamFailure::Status(status) => status,
         UpstreamFailure::Timeout => 504,
         _ => 502,
     };
     let action = head(&mut exchange, status);
-    assert_eq!(action == ResponseHeadAction::Buffer, stands_in);
-    if !stands_in {
+    assert_eq!(action == ResponseHeadAction::Buffer, serves_stale);
+    if !serves_stale {
         return None;
     }
     exchange.buffer_body_piece(b"the failure").unwrap();

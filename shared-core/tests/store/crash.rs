@@ -9,7 +9,7 @@ use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::rocks::{FamilyOptions, RocksDatabase};
 use sszip_core::cache::store::{DiskEntryStore, StoreConfig, StoreWriteRejection};
 
-use super::child::{report, start};
+use super::child::{report, start, StoreProcess};
 use super::support::{config, folder, has, key, open, put, reopen, times};
 
 /// The child process: stores entries from `base` on, with flushes and purges in between, until it
@@ -65,6 +65,19 @@ fn numbers(reports: &[String], word: &str) -> Vec<u64> {
     reports.iter().filter_map(number).collect()
 }
 
+/// Kills the child after a random number of reports, and returns all of them.
+fn kill_after_random_reports(child: StoreProcess, random: &mut u64) -> Vec<String> {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    let mut reports = Vec::new();
+    for _ in 0..=*random % 300 {
+        reports.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
+    }
+    reports.extend(child.kill());
+    reports
+}
+
 #[test]
 fn durable_writes_survive_a_kill_at_any_moment() {
     let folder = folder();
@@ -76,15 +89,7 @@ fn durable_writes_survive_a_kill_at_any_moment() {
     for round in 0..times(20, 60) {
         let base = round * 1_000_000;
         let child = start("write", folder.path(), base, &[]);
-        // kills the child after a random number of reports
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let mut reports = Vec::new();
-        for _ in 0..=random % 300 {
-            reports.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
-        }
-        reports.extend(child.kill());
+        let reports = kill_after_random_reports(child, &mut random);
         let store = reopen(&config);
 
         // an entry that was purged in any round is not found
@@ -162,14 +167,7 @@ fn entry_never_survives_without_its_finality_mark() {
     for round in 0..times(16, 40) {
         let base = round * 1_000_006;
         let child = start("mark", folder.path(), base, &[]);
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let mut reports = Vec::new();
-        for _ in 0..=random % 300 {
-            reports.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
-        }
-        reports.extend(child.kill());
+        let reports = kill_after_random_reports(child, &mut random);
         let store = reopen(&config);
         let mark = store.read_owner_value(b"mark").unwrap();
         let mark = mark.map_or(0, |mark| u64::from_be_bytes(mark.try_into().unwrap()));

@@ -1,4 +1,4 @@
-//! A store of the owner in memory, without limits.
+//! A store of the owner in memory, over a disk that a test simulates.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,16 +18,52 @@ const FIRST_GENERATION: u64 = 5;
 /// The contents of a store, which outlive the owners that use it.
 #[derive(Debug, Default)]
 pub struct StoreContents {
-    entries: Mutex<BTreeMap<CacheKey, DiskEntry>>,
+    pub entries: Mutex<BTreeMap<CacheKey, DiskEntry>>,
     purges: Mutex<Vec<(u64, PurgeScope)>>,
 }
 
+impl StoreContents {
+    pub fn contains_key(&self, key: &CacheKey) -> bool {
+        self.entries.lock().unwrap().contains_key(key)
+    }
+}
+
+/// The disk of a store: its delays, its failures, and the entries that are worth a write.
+pub trait SimulatedDisk: Send + Sync {
+    /// Whether the entry of a key, if there is one, can't be read without waiting.
+    fn would_block(&self, key: &CacheKey) -> bool;
+
+    /// Waits until the disk can read or write.
+    fn wait(&self) {}
+
+    /// Returns the error of a write of `length` bytes, if the disk rejects it.
+    fn check_write(&self, _length: usize) -> Result<(), StoreWriteRejection> {
+        Ok(())
+    }
+
+    /// Records a fill, and returns whether its entry is worth a write.
+    fn record_fill(&self, _key: &CacheKey) -> bool {
+        true
+    }
+}
+
+impl<F: Fn(&CacheKey) -> bool + Send + Sync> SimulatedDisk for F {
+    fn would_block(&self, key: &CacheKey) -> bool {
+        self(key)
+    }
+}
+
 /// The store of an owner, over contents that outlive the owner.
-#[derive(Debug)]
 pub struct MemoryStore {
     pub contents: Arc<StoreContents>,
-    /// Whether the entry of a key, if there is one, can't be read without waiting.
-    pub read_waits: fn(&CacheKey) -> bool,
+    pub disk: Box<dyn SimulatedDisk>,
+}
+
+impl MemoryStore {
+    fn find_unpurged(&self, key: &CacheKey) -> Option<DiskEntry> {
+        let stored = self.contents.entries.lock().unwrap().get(key).cloned()?;
+        (!self.is_entry_purged(key, &stored.header.about)).then_some(stored)
+    }
 }
 
 impl OwnerStore for MemoryStore {
@@ -36,23 +72,23 @@ impl OwnerStore for MemoryStore {
     }
 
     fn read_entry(&self, key: &CacheKey, _: ClockReading) -> Option<DiskEntry> {
-        let stored = self.contents.entries.lock().unwrap().get(key).cloned()?;
-        (!self.is_entry_purged(key, &stored.header.about)).then_some(stored)
+        self.disk.wait();
+        self.find_unpurged(key)
     }
 
     fn read_entry_nonblocking(
         &self,
         key: &CacheKey,
-        now: ClockReading,
+        _: ClockReading,
     ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
-        match self.may_contain_key(key) && (self.read_waits)(key) {
+        match self.may_contain_key(key) && self.disk.would_block(key) {
             true => Err(ReadWouldBlock),
-            false => Ok(self.read_entry(key, now)),
+            false => Ok(self.find_unpurged(key)),
         }
     }
 
     fn may_contain_key(&self, key: &CacheKey) -> bool {
-        self.contents.entries.lock().unwrap().contains_key(key)
+        self.contents.contains_key(key)
     }
 
     fn put_entry(
@@ -62,6 +98,8 @@ impl OwnerStore for MemoryStore {
         body: &[u8],
     ) -> Result<(), StoreWriteRejection> {
         assert!(header.about.class.is_storable_on_disk());
+        self.disk.wait();
+        self.disk.check_write(body.len())?;
         let stored = DiskEntry {
             header: header.clone(),
             body: EntryBytes::Pinned(Arc::new(body.to_vec())),
@@ -72,10 +110,11 @@ impl OwnerStore for MemoryStore {
     }
 
     fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
+        self.disk.wait();
         let mut purges = self.contents.purges.lock().unwrap();
         let generation = FIRST_GENERATION + purges.len() as u64 + 1;
         purges.push((generation, scope.clone()));
-        Ok(generation)
+        self.disk.check_write(0).map(|()| generation)
     }
 
     fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
@@ -105,15 +144,21 @@ impl OwnerStore for MemoryStore {
         })
     }
 
-    fn record_fill_for_admission(&self, _: &CacheKey, _: ClockReading) -> bool {
-        true
+    fn record_fill_for_admission(&self, key: &CacheKey, _: ClockReading) -> bool {
+        self.disk.record_fill(key)
     }
 
     fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
         Ok(())
     }
 
-    fn drop_entries_older_than(&self, _: u64, _: u64, _: ClockReading) {}
+    fn drop_entries_older_than(&self, goes: u64, renews: u64, now: ClockReading) {
+        let mut entries = self.contents.entries.lock().unwrap();
+        entries.retain(|_, stored| now.unix < stored.header.requested_at + goes);
+        for stored in entries.values_mut() {
+            stored.is_old = now.unix >= stored.header.requested_at + renews;
+        }
+    }
 
     fn next_log_line(&self) -> Option<String> {
         None

@@ -9,6 +9,7 @@ use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessResources;
+use sszip_core::cache::CacheKey;
 
 use super::callout_owner::{CalloutNumber, CalloutOwner};
 use super::host::{ClientResponse, HostRequest, NextAction, RequestTask, TestHost};
@@ -56,7 +57,7 @@ impl CalloutHost {
         let store = MemoryStore {
             contents: Arc::new(StoreContents::default()),
             // late replies to lookups
-            read_waits: |_| true,
+            disk: Box::new(|_: &CacheKey| true),
         };
         let owner = Owner::new(Box::new(store), 64 << 20, clocks(0));
         Self {
@@ -124,13 +125,7 @@ impl TestHost for CalloutHost {
                     task.done(job)?
                 }
                 NextAction::FetchFromNode(body) => {
-                    let node = task.at_node()(&body).ok_or("the node is asked")?;
-                    let (answer, job) = task.answered(body, &node)?;
-                    if let Some(mut job) = job {
-                        job.run_job();
-                        job.store_built_entry(task.now());
-                    }
-                    break answer;
+                    break task.fetch_and_store(body)?;
                 }
                 NextAction::Respond(answer) => break answer,
             };

@@ -109,6 +109,17 @@ impl RequestTask {
         std::mem::replace(&mut self.request.at_node, Box::new(|_| None))
     }
 
+    /// Fetches the response from the node, and stores it, on this thread.
+    pub fn fetch_and_store(&mut self, body: Vec<u8>) -> Result<ClientResponse, String> {
+        let node = self.at_node()(&body).ok_or("the node receives a request")?;
+        let (answer, job) = self.answered(body, &node)?;
+        if let Some(mut job) = job {
+            job.run_job();
+            job.store_built_entry(self.now());
+        }
+        Ok(answer)
+    }
+
     /// Looks up the request if it can be looked up; with a `waiter`, the request may wait.
     pub fn look_up(&mut self, waiter: Option<WaitingRequestId>) -> Result<NextAction, String> {
         self.purged = self.request.purged.load(Ordering::SeqCst);
@@ -254,13 +265,7 @@ impl TestHost for SequentialHost {
                     task.done(job)?
                 }
                 NextAction::FetchFromNode(body) => {
-                    let node = task.at_node()(&body).ok_or("the node is asked")?;
-                    let (answer, job) = task.answered(body, &node)?;
-                    if let Some(mut job) = job {
-                        job.run_job();
-                        job.store_built_entry(task.now());
-                    }
-                    return Ok(answer);
+                    return task.fetch_and_store(body);
                 }
                 NextAction::Respond(answer) => return Ok(answer),
             };

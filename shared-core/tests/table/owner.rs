@@ -21,7 +21,7 @@ use sszip_core::cache::CacheKey;
 /// The client of an owner that is a thread of the test.
 #[derive(Debug)]
 pub struct InProcessOwner {
-    questions: Mutex<Option<Sender<OwnerQuery>>>,
+    queries: Mutex<Option<Sender<OwnerQuery>>>,
     /// Entries that look-ups of several keys have found.
     found: Mutex<HashMap<WaitingRequestId, (u64, Entries)>>,
     stored: Mutex<HashMap<CacheKey, StoredEntry>>,
@@ -61,10 +61,10 @@ pub struct OwnerThread {
 
 impl OwnerThread {
     pub fn start(shared: &Arc<ProcessCacheState>, replies: OwnerReplies) -> Self {
-        let (questions, receiver) = channel();
+        let (queries, receiver) = channel();
         let is_direct = replies == OwnerReplies::Direct;
         let owned = Arc::new(InProcessOwner {
-            questions: Mutex::new(Some(questions)),
+            queries: Mutex::new(Some(queries)),
             found: Mutex::default(),
             stored: Mutex::default(),
             purge_generation: AtomicU64::new(1),
@@ -83,7 +83,7 @@ impl OwnerThread {
 
 impl Drop for OwnerThread {
     fn drop(&mut self) {
-        self.owned.questions.lock().unwrap().take();
+        self.owned.queries.lock().unwrap().take();
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
@@ -114,10 +114,10 @@ impl StoredEntry {
 }
 
 impl InProcessOwner {
-    fn send_query(&self, question: OwnerQuery) -> Result<(), OwnerQuery> {
-        match &*self.questions.lock().unwrap() {
-            Some(questions) => questions.send(question).map_err(|error| error.0),
-            None => Err(question),
+    fn send_query(&self, query: OwnerQuery) -> Result<(), OwnerQuery> {
+        match &*self.queries.lock().unwrap() {
+            Some(queries) => queries.send(query).map_err(|error| error.0),
+            None => Err(query),
         }
     }
 
@@ -129,12 +129,12 @@ impl InProcessOwner {
     }
 
     fn serve_queries(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<ProcessCacheState>) {
-        for question in receiver {
+        for query in receiver {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
             let mut stored = self.stored.lock().unwrap();
-            match question {
+            match query {
                 OwnerQuery::Lookup(key, token, leases, now) => match find(&stored, &key, now) {
                     Some(entry) => {
                         insert_into_hot_tier(&shared, key, &entry);

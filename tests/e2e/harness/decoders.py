@@ -6,6 +6,10 @@ import pathlib
 import struct
 import subprocess
 
+import pytest
+
+from .client import gunzip
+
 _SOURCES = pathlib.Path(__file__).resolve().parents[2] / "decoders"
 _FAILED = 0xFFFFFFFF
 
@@ -64,3 +68,18 @@ def build_go_program(cache, name):
 
 def golang_decoder(cache, mode="gunzip"):
     return DecoderProcess(build_go_program(cache, "decode"), mode)
+
+
+@pytest.fixture(scope="module")
+def decoder_processes(cache_directory):
+    """The decoders of Node.js and Go, which run as long as the file's tests."""
+    running = {"node": node_decoder(), "go": golang_decoder(cache_directory)}
+    yield running
+    for process in running.values():
+        process.close()
+
+
+@pytest.fixture(params=["gzip", "zlib", "node", "go"])
+def decode(request, decoder_processes):
+    """Each decoder of gzip."""
+    return {"gzip": gzip_command, "zlib": gunzip, **decoder_processes}[request.param]

@@ -27,7 +27,7 @@ PATHS = {
     "/long/": {"cache_namespace": "long", "cache_max_entry": "512m", "max_oneshot": "512m"},
     # to be measured, merged or looked up
     "/bounded/": {"cache_namespace": "bounded", "max_answer": ["eth_getCode 512m"], "max_oneshot": "512m"},
-    "/ruled/": {"cache_namespace": "ruled", "method": ["deny debug_*"], "cache_max_request": "64m"},
+    "/policy/": {"cache_namespace": "policy", "method": ["deny debug_*"], "cache_max_request": "64m"},
     # to be passed to a node that takes no codings
     "/decoded/": {"request_decoding": "always", "max_oneshot": "512m"},
     # to be transcoded
@@ -108,7 +108,7 @@ def _bombs():
                     f"answer {coding} {path} {accept}", path, coding, result, frozenset((200,)),
                     get_code, (("Accept-Encoding", accept),), is_whole=path != "/bounded/",
                 )  # fmt: skip
-        yield DecompressionBomb(f"batch {coding}", "/ruled/", coding, element, frozenset((200,)), denied_and_code)
+        yield DecompressionBomb(f"batch {coding}", "/policy/", coding, element, frozenset((200,)), denied_and_code)
         yield DecompressionBomb(
             f"json {coding}", CONSOLIDATIONS, coding, entries if coding == "gzip" else result,
             frozenset((200, 406, 502, 503)), headers=(("Accept", OCTETS),),
@@ -117,7 +117,7 @@ def _bombs():
             f"ssz {coding}", CONSOLIDATIONS, coding, zeros,
             frozenset((200, 406, 502, 503)), headers=(("Accept", JSON),), type=OCTETS,
         )  # fmt: skip
-        for path in ("/short/", "/ruled/", "/decoded/"):
+        for path in ("/short/", "/policy/", "/decoded/"):
             yield DecompressionBomb(
                 f"request {coding} {path}", path, coding, request, refusals | {200}, is_request=True
             )

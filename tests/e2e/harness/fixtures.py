@@ -4,6 +4,7 @@ library, and the end of each server, which is checked."""
 import pytest
 
 from .origin import Origin
+from .owner import Owner
 from .preload import Preload
 
 _running = []
@@ -29,6 +30,14 @@ def preload():
     preload = Preload()
     yield preload
     preload.close()
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    """The owner as a daemon, which runs as long as the file's tests."""
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.close()
 
 
 def starting(make):

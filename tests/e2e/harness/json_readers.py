@@ -105,18 +105,14 @@ def form(method, query, headers, body):
     return found
 
 
-def lenient_json(method, query, headers, body):
-    """Everything that Python finds: members of any case and with blanks, all values in a row."""
-    found = []
+def method_members(body):
+    """The values of all members `method`, of any case and with blanks, in all texts in a row."""
+    text, found = body.decode("utf-8", "replace").lstrip("\ufeff\0 \t\r\n"), []
 
     def members(pairs):
-        for name, value in pairs:
-            folded = name.strip().casefold()
-            if folded == "method" and isinstance(value, str):
-                found.append(value)
+        found.extend(value for name, value in pairs if name.strip().casefold() == "method")
         return dict(pairs)
 
-    text = body.decode("utf-8", "replace").lstrip("\ufeff\0 \t\r\n")
     decoder = json.JSONDecoder(object_pairs_hook=members, strict=False)
     while text:
         try:
@@ -125,6 +121,16 @@ def lenient_json(method, query, headers, body):
             break
         text = text[end:].lstrip(" \t\r\n,;")
     return found
+
+
+def received_methods(origin):
+    """The methods that any reader might find in the bodies that the node received."""
+    return [method for request in origin.received() for method in method_members(request.body)]
+
+
+def lenient_json(method, query, headers, body):
+    """Everything that Python finds."""
+    return [value for value in method_members(body) if isinstance(value, str)]
 
 
 IN_PYTHON = {

@@ -6,21 +6,14 @@ import time
 from .client import Connection, Truncated, request_bytes
 
 
-class Load:
-    """Keep-alive clients in threads. Every response is checked; a connection that the server
-    closes *between* responses is replaced, as HTTP allows."""
+class ClientThreads:
+    """Clients in threads: each runs `_send_requests` until `_stop` is set, counts responses and
+    records faults."""
 
-    def __init__(self, port, requests, clients=6):
-        """`requests`: pairs of (target, headers), or (target, headers, body), and the expected
-        body."""
+    def __init__(self, clients):
         self.answered = 0
-        # the longest response time in seconds
-        self.longest = 0
         self.faults = []
-        self._port = port
-        self._requests = requests
         self._stop = threading.Event()
-        self._lock = threading.Lock()
         self._threads = [
             threading.Thread(target=self._send_requests, args=(number,)) for number in range(clients)
         ]
@@ -34,6 +27,25 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join(60)
+        assert not any(thread.is_alive() for thread in self._threads)
+
+    def _send_requests(self, number):
+        raise NotImplementedError
+
+
+class Load(ClientThreads):
+    """Keep-alive clients. Every response is checked; a connection that the server closes
+    *between* responses is replaced, as HTTP allows."""
+
+    def __init__(self, port, requests, clients=6):
+        """`requests`: pairs of (target, headers), or (target, headers, body), and the expected
+        body."""
+        super().__init__(clients)
+        # the longest response time in seconds
+        self.longest = 0
+        self._port = port
+        self._requests = requests
+        self._lock = threading.Lock()
 
     def _send_requests(self, number):
         connection = None

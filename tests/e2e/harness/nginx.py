@@ -371,6 +371,11 @@ def peak(pid):
     return int(re.search(r"VmHWM:\s+(\d+)", text)[1])
 
 
+def open_descriptors(pid):
+    """The number of open file descriptors."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def cpu_ticks(pid, thread=None):
     """User and system time of a process or one of its threads, in ticks."""
     path = f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat"

@@ -75,12 +75,12 @@ function write(bytes) {
 }
 
 for (;;) {
-  const question = JSON.parse(line());
-  const bytes = take(question.length);
+  const request = JSON.parse(line());
+  const bytes = take(request.length);
   let head;
   let body = Buffer.alloc(0);
   try {
-    body = Buffer.from(JSON.stringify(answer(question, bytes)));
+    body = Buffer.from(JSON.stringify(answer(request, bytes)));
     head = {ok: true, length: body.length};
   } catch (error) {
     head = {error: String(error), length: 0};

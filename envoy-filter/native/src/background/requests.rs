@@ -11,7 +11,7 @@ use sszip_core::exchange::Exchange;
 use sszip_envoy_carrier::background::{pass_background_head_to_driver, BackgroundRequestHeaders};
 
 use super::header_rewrite::RouterHeaderRewriteTable;
-use crate::envoy::{EnvoyBodySlices, EnvoyEventScheduler, EnvoyHead, FilterConfigHandle};
+use crate::envoy::{EnvoyBodySlices, EnvoyEventScheduler, EnvoyMessageHead, FilterConfigHandle};
 use crate::{clock, thread_pool};
 
 /// Maximum number of background requests of the process at a time. Further ones
@@ -276,7 +276,7 @@ impl BackgroundRequests {
 
     /// Reads the response head of a background request, and resets the request if the response is
     /// not needed.
-    pub fn read_background_response_head(&self, id: u64, head: &EnvoyHead, is_all: bool) {
+    pub fn read_background_response_head(&self, id: u64, head: &EnvoyMessageHead, is_all: bool) {
         self.drive_background_response(id, |driver| {
             pass_background_head_to_driver(driver, head, is_all, clock::read_host_clocks())
         });

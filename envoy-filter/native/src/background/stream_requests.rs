@@ -10,7 +10,7 @@ use super::header_rewrite::{self, RouterHeaderRewrite};
 use super::requests::{BackgroundRequests, RESPONSE_TIMEOUT_MS};
 use crate::abi::HeaderType;
 use crate::clock;
-use crate::envoy::{EnvoyHead, EnvoyStreamHandle};
+use crate::envoy::{EnvoyMessageHead, EnvoyStreamHandle};
 
 /// The access of one stream to its filter's background requests: probes, background updates,
 /// rewrites.
@@ -38,7 +38,7 @@ impl StreamBackgroundSender {
     }
 
     /// Enqueues a probe of the node for the driver. `head` is the head of the upstream request.
-    pub fn enqueue_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyHead) {
+    pub fn enqueue_probe(&self, driver: ExchangeDriver, cluster: &[u8], head: &EnvoyMessageHead) {
         let Some(head) = BackgroundRequestHeaders::for_probe(&driver, head) else {
             return;
         };
@@ -51,7 +51,7 @@ impl StreamBackgroundSender {
     pub fn can_update_in_background(
         &self,
         stream: EnvoyStreamHandle,
-        head: &EnvoyHead,
+        head: &EnvoyMessageHead,
         now: u64,
     ) -> bool {
         let known = &self.filter_requests.rewrites;
@@ -142,7 +142,7 @@ impl StreamBackgroundSender {
 }
 
 /// Returns the key under which the rewrite of the stream's request is recorded.
-fn stream_router_rewrite_key(stream: EnvoyStreamHandle, head: &EnvoyHead) -> Vec<u8> {
+fn stream_router_rewrite_key(stream: EnvoyStreamHandle, head: &EnvoyMessageHead) -> Vec<u8> {
     let (route, cluster) = (stream.xds_route_name(), stream.cluster_name());
     header_rewrite::router_rewrite_key(route, cluster, head.host(), head.target())
 }

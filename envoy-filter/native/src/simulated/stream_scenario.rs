@@ -17,9 +17,9 @@ use crate::abi::FilterPtr;
 /// The script of a simulated stream: the remaining events of its client and its node.
 pub struct StreamScenario {
     stream: FilterPtr,
-    question: SimulatedRequest,
+    request: SimulatedRequest,
     /// Pieces of the request, and whether another filter has buffered them.
-    run_request_event: Vec<Vec<u8>>,
+    request_pieces: Vec<Vec<u8>>,
     is_same: bool,
     with_trailers: bool,
     sent_head: bool,
@@ -39,9 +39,9 @@ pub struct StreamScenario {
 
 impl StreamScenario {
     pub fn new(chance: &mut EventChoices<'_>, main: &SimulatedMainThread) -> Self {
-        let question = SimulatedRequest::choose_request(chance, main.cache_namespace());
-        let (method, path) = question.method_and_path();
-        let body = question.request_body();
+        let request = SimulatedRequest::choose_request(chance, main.cache_namespace());
+        let (method, path) = request.method_and_path();
+        let body = request.request_body();
         let length = body.len().to_string();
         let mut head = vec![(":method", method), (":path", &path), (":authority", "a")];
         if !body.is_empty() {
@@ -53,10 +53,10 @@ impl StreamScenario {
         if chance.choose_below(3) > 0 {
             head.push(("accept-encoding", "gzip"));
         }
-        if let (SimulatedRequest::State(_), 0..=1) = (&question, chance.choose_below(3)) {
+        if let (SimulatedRequest::State(_), 0..=1) = (&request, chance.choose_below(3)) {
             head.push(("accept", "application/octet-stream, application/json;q=0.9"));
         }
-        let route = match question {
+        let route = match request {
             SimulatedRequest::Purge(_) => Some(main.purging_route()),
             _ => main.choose_random_route(chance),
         };
@@ -70,8 +70,8 @@ impl StreamScenario {
         });
         Self {
             stream,
-            run_request_event: chance.split_into_random_pieces(body.as_bytes()),
-            question,
+            request_pieces: chance.split_into_random_pieces(body.as_bytes()),
+            request,
             is_same: chance.choose_below(4) == 0,
             with_trailers: chance.choose_below(4) == 0,
             sent_head: false,
@@ -113,8 +113,16 @@ impl StreamScenario {
             return true;
         }
         match chance.choose_below(2) {
-            0 => self.request(chance) || self.run_response_event(chance) || !events.is_empty(),
-            _ => self.run_response_event(chance) || self.request(chance) || !events.is_empty(),
+            0 => {
+                self.run_request_event(chance)
+                    || self.run_response_event(chance)
+                    || !events.is_empty()
+            }
+            _ => {
+                self.run_response_event(chance)
+                    || self.run_request_event(chance)
+                    || !events.is_empty()
+            }
         }
     }
 
@@ -122,18 +130,18 @@ impl StreamScenario {
         Arc::clone(&stream_cell(self.stream).borrow().events)
     }
 
-    fn request(&mut self, chance: &mut EventChoices<'_>) -> bool {
+    fn run_request_event(&mut self, chance: &mut EventChoices<'_>) -> bool {
         let stream = self.stream;
         if !self.sent_head {
             self.sent_head = true;
-            self.sent_all = self.run_request_event.is_empty();
+            self.sent_all = self.request_pieces.is_empty();
             stream::deliver_request_head(stream, self.sent_all);
             return true;
         }
         if self.sent_all {
             return false;
         }
-        if self.run_request_event.is_empty() {
+        if self.request_pieces.is_empty() {
             self.sent_all = true;
             match chance.choose_below(2) {
                 0 => stream::deliver_request_data(stream, Vec::new(), true, false),
@@ -144,10 +152,10 @@ impl StreamScenario {
         // another filter has buffered the whole body
         let is_same = std::mem::take(&mut self.is_same);
         let piece = match is_same {
-            true => std::mem::take(&mut self.run_request_event).concat(),
-            false => self.run_request_event.remove(0),
+            true => std::mem::take(&mut self.request_pieces).concat(),
+            false => self.request_pieces.remove(0),
         };
-        self.sent_all = self.run_request_event.is_empty() && !self.with_trailers;
+        self.sent_all = self.request_pieces.is_empty() && !self.with_trailers;
         stream::deliver_request_data(stream, piece, self.sent_all, is_same);
         true
     }
@@ -186,7 +194,7 @@ impl StreamScenario {
                 let head = world.upstream_request.as_ref().expect("it was asked");
                 match upstream_ended {
                     true => node::node_response(head, &world.upstream_body),
-                    false => node::node_response(head, self.question.request_body().as_bytes()),
+                    false => node::node_response(head, self.request.request_body().as_bytes()),
                 }
             };
             let mut pieces = chance.split_into_random_pieces(&answer.body);
@@ -218,7 +226,7 @@ impl StreamScenario {
         let head = world.head.as_ref().expect("it has one");
         let status = first_header_value(head, ":status").unwrap_or_default();
         if status != b"200" {
-            let is_right = match self.question {
+            let is_right = match self.request {
                 // there is no owner
                 SimulatedRequest::Purge(_) => status == b"503",
                 _ => is_cut && matches!(status, b"502" | b"503"),
@@ -234,7 +242,7 @@ impl StreamScenario {
             Some(_) => gunzip_reserved(&world.body, 1 << 24).expect("it is gzip"),
             None => world.body.clone(),
         };
-        self.question.assert_response_matches(head, &plain);
+        self.request.assert_response_matches(head, &plain);
         let cached =
             String::from_utf8_lossy(first_header_value(head, "cache-status").unwrap_or_default());
         assert!(

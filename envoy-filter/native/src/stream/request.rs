@@ -15,7 +15,7 @@ use crate::abi::{BodyType, HeaderType, LogLevel};
 use crate::background::StreamBackgroundSender;
 use crate::clock;
 use crate::config::FilterSettings;
-use crate::envoy::{write_envoy_log, EnvoyHead, EnvoyStreamHandle};
+use crate::envoy::{write_envoy_log, EnvoyMessageHead, EnvoyStreamHandle};
 use crate::wakeups::StreamWaitGuard;
 
 impl StreamExchange {
@@ -75,7 +75,7 @@ impl StreamExchange {
     }
 
     /// Whether the request continues a redirected one, whose driver it then has.
-    fn adopt_redirected_driver(&mut self, head: &EnvoyHead) -> bool {
+    fn adopt_redirected_driver(&mut self, head: &EnvoyMessageHead) -> bool {
         self.redirected_from = head.header_value(REDIRECTED_FROM).map(<[u8]>::to_vec);
         if self.redirected_from.is_none() {
             self.release_driver();

@@ -91,9 +91,9 @@ impl StreamExchange {
             return;
         };
         let now = clock::monotonic_ms();
-        while let Some(inquiry) = driver.take_node_probe(None, now) {
+        while let Some(probe) = driver.take_node_probe(None, now) {
             let head = stream.copy_message_head(HeaderType::Request);
-            background.enqueue_probe(inquiry, stream.cluster_name(), &head);
+            background.enqueue_probe(probe, stream.cluster_name(), &head);
         }
         if let Some(sent) = self.head_before_router.take() {
             background.record_router_rewrite(stream, sent, now);

@@ -5,7 +5,7 @@
 use serde_json::{json, Value};
 
 use crate::sample::chain::{
-    self as sample, Block, BlockGenerationParameters, Transaction, WITHDRAWALS,
+    self as sample, BlockGenerationParameters, GeneratedBlock, Transaction, WITHDRAWALS,
 };
 use crate::sample::traces::{self, SampleTransactionTrace};
 use crate::sample::values::{hex_prefixed, Address, Quantity, Word};
@@ -41,7 +41,7 @@ impl ExecutionBlockGenerator {
         &self,
         chain: &SimulatedChain,
         block: &model::SimulatedBlock,
-    ) -> Block {
+    ) -> GeneratedBlock {
         let parent = block.parent.map(|parent| chain.block_by_index(parent));
         let parent_hash = parent.map_or_else(Word::default, |parent| parent.hash);
         let parent_root = parent.map_or_else(Word::default, |parent| parent.root);
@@ -55,7 +55,11 @@ impl ExecutionBlockGenerator {
     }
 
     /// Returns the pending block: the head's successor, with the transactions of the pool.
-    pub fn pending_block(&self, chain: &SimulatedChain, head: &model::SimulatedBlock) -> Block {
+    pub fn pending_block(
+        &self,
+        chain: &SimulatedChain,
+        head: &model::SimulatedBlock,
+    ) -> GeneratedBlock {
         let (hash, slot) = (pending_block_hash(head), head.slot + 1);
         let mut made = self.build_block(hash, head.number + 1, slot, chain.pool_transactions());
         made.header.parent_hash = head.hash;
@@ -64,7 +68,13 @@ impl ExecutionBlockGenerator {
     }
 
     /// Builds a block with its transactions and receipts; the parent's hashes are zero.
-    fn build_block(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
+    fn build_block(
+        &self,
+        hash: Word,
+        number: u64,
+        slot: u64,
+        transactions: &[Word],
+    ) -> GeneratedBlock {
         let base_fee = base_fee(&hash);
         let place = BlockGenerationParameters {
             hash,
@@ -83,7 +93,7 @@ impl ExecutionBlockGenerator {
         });
         let placed = placed.collect();
         let mut dice = derive_generator("contents", &[&hash.0]);
-        Block::from_transactions(&self.world, &mut dice, &place, placed)
+        GeneratedBlock::from_transactions(&self.world, &mut dice, &place, placed)
     }
 
     /// Builds a transaction at a position in a block; only the position depends on the block.
@@ -118,7 +128,7 @@ impl ExecutionBlockGenerator {
     }
 
     /// Returns the call traces of a block's transactions.
-    pub fn block_traces(&self, block: &Block) -> Vec<SampleTransactionTrace> {
+    pub fn block_traces(&self, block: &GeneratedBlock) -> Vec<SampleTransactionTrace> {
         let mut dice = derive_generator("traces", &[&block.header.hash.0]);
         traces::block_traces(&self.world, &mut dice, block)
     }
@@ -130,7 +140,7 @@ pub fn pending_block_hash(head: &model::SimulatedBlock) -> Word {
 }
 
 /// Returns a header in the format of `newHeads`.
-pub fn new_heads_header(block: &Block) -> Value {
+pub fn new_heads_header(block: &GeneratedBlock) -> Value {
     let mut header = json!(block.header);
     header["transactionsRoot"] = json!(block.transactions_root);
     header["withdrawalsRoot"] = json!(block.withdrawals_root);

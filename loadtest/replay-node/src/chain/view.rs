@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::rpc::RpcError;
-use crate::sample::chain::Block;
+use crate::sample::chain::GeneratedBlock;
 use crate::sample::values::Word;
 
 use super::contents::{self, ExecutionBlockGenerator};
@@ -149,7 +149,7 @@ impl<'a> SimulatedNodeView<'a> {
     }
 
     /// Generates a block with its transactions and receipts; the pending block contains the pool.
-    pub fn generated_block_contents(&self, at: ResolvedBlock) -> Block {
+    pub fn generated_block_contents(&self, at: ResolvedBlock) -> GeneratedBlock {
         match at {
             ResolvedBlock::Block(index) => self
                 .contents

@@ -123,7 +123,7 @@ struct RpcBlockResult<'a, T> {
 
 /// A generated block with its receipts.
 #[derive(Debug)]
-pub struct Block {
+pub struct GeneratedBlock {
     pub header: BlockHeader,
     pub transactions: Vec<Transaction>,
     pub receipts: Vec<Receipt>,
@@ -158,7 +158,7 @@ impl Serialize for TransactionsAsHashes<'_> {
     }
 }
 
-impl Block {
+impl GeneratedBlock {
     /// Generates a block whose JSON with full transactions has about `target` bytes.
     pub fn generate_block(
         world: &SampleAccounts,

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::responses::{RecordedResponse, ResponseTable};
-use chain::Block;
+use chain::GeneratedBlock;
 use values::{hex_prefixed, Quantity};
 use world::{SampleAccounts, SeededGenerator};
 
@@ -68,7 +68,8 @@ pub fn generate_sample_responses(seed: u64, lenient: bool) -> ResponseTable {
         answers: ResponseTable::new(lenient),
     };
     for (age, size) in BLOCK_SIZES.into_iter().enumerate() {
-        let block = Block::generate_block(&world, &mut dice, HEAD_NUMBER - age as u64, size);
+        let block =
+            GeneratedBlock::generate_block(&world, &mut dice, HEAD_NUMBER - age as u64, size);
         add_block(&mut builder, &world, &mut dice, age, &block);
     }
     small::add_small_responses(&mut builder, &world, &mut dice);
@@ -82,7 +83,7 @@ fn add_block(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
     age: usize,
-    block: &Block,
+    block: &GeneratedBlock,
 ) {
     let number = format!("{:#x}", block.header.number.0);
     let hash = hex_prefixed(&block.header.hash.0);
@@ -258,7 +259,7 @@ mod tests {
         let small = |seed| {
             let mut dice = SeededGenerator::new(seed);
             let world = SampleAccounts::new(&mut dice);
-            let block = Block::generate_block(&world, &mut dice, HEAD_NUMBER, 20_000);
+            let block = GeneratedBlock::generate_block(&world, &mut dice, HEAD_NUMBER, 20_000);
             let traces = traces::block_traces(&world, &mut dice, &block);
             let flat = traces::flatten_traces(&block, &traces);
             let full = block.view_with_transactions();

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::chain::{self, Block, Transaction, TransactionPurpose};
+use super::chain::{self, GeneratedBlock, Transaction, TransactionPurpose};
 use super::values::{Address, HexSerializedBytes, Quantity, Word};
 use super::world::{SampleAccounts, SeededGenerator};
 
@@ -48,7 +48,7 @@ pub struct SampleTransactionTrace {
 pub fn block_traces(
     world: &SampleAccounts,
     dice: &mut SeededGenerator,
-    block: &Block,
+    block: &GeneratedBlock,
 ) -> Vec<SampleTransactionTrace> {
     block
         .transactions
@@ -304,7 +304,7 @@ struct FlatTraceResult<'a> {
 
 /// Flattens traces to one entry per call, parents before their children.
 pub fn flatten_traces<'a>(
-    block: &Block,
+    block: &GeneratedBlock,
     traces: &'a [SampleTransactionTrace],
 ) -> Vec<FlatTrace<'a>> {
     let mut flat = Vec::new();
@@ -324,7 +324,7 @@ pub fn flatten_traces<'a>(
 /// Appends a call and its nested calls in depth-first order; `address` is the path of indices to
 /// the call.
 fn push_flat<'a>(
-    block: &Block,
+    block: &GeneratedBlock,
     transaction_hash: Word,
     transaction_position: usize,
     call: &'a TracedCall,

@@ -249,7 +249,7 @@ fn chain_depends_only_on_seed_and_commands() {
 }
 
 #[test]
-fn two_branches_differ_in_every_response() {
+fn responses_about_a_height_differ_between_branches() {
     let chain = Chain::start(&[]);
     // Finds a height with logs on both branches.
     let height = (150..200)

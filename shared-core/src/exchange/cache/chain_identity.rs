@@ -130,7 +130,10 @@ impl Exchange {
             return;
         }
         let fact = entry.decode_payload().and_then(|result| {
-            ChainIdentityFact::identity_fact_from_rpc_result(&self.looked.rpc_method, &result)
+            ChainIdentityFact::identity_fact_from_rpc_result(
+                &self.lookup_findings.rpc_method,
+                &result,
+            )
         });
         if let Some(fact) = fact {
             let (shared, scope) = (

@@ -75,7 +75,7 @@ impl Exchange {
             return;
         }
         // a forwarded request is no hit, whatever was sent then (2.1)
-        let mut ours = match (self.cache_status, self.looked.forward_status) {
+        let mut ours = match (self.cache_status, self.lookup_findings.forward_status) {
             (CacheStatus::Miss, _) => "sszip; fwd=miss".to_owned(),
             (CacheStatus::Bypass, _) => "sszip; fwd=bypass".to_owned(),
             (CacheStatus::Revalidated, _) => "sszip; fwd=stale; fwd-status=304".to_owned(),
@@ -149,8 +149,8 @@ impl Exchange {
     pub fn observe_passed_piece(&mut self, piece: &[u8]) -> Result<(), HostMisuse> {
         self.checked_state_after_event(ExchangeEvent::Observe)?;
         self.received += piece.len() as u64;
-        if let Some(inquiry) = &mut self.inquiry {
-            inquiry.append_probe_response_piece(piece);
+        if let Some(probe) = &mut self.probe {
+            probe.append_probe_response_piece(piece);
         }
         self.upstream.append_watched_piece(piece);
         self.storing

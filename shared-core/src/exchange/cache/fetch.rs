@@ -40,9 +40,9 @@ impl Exchange {
             && fill.leads_flight()
         {
             if let Some(found) = self.respond_stale(CacheStatus::Stale, lookup) {
-                let stand_in = self.looked.stand_in.as_ref();
-                fill.updates = stand_in.map(|it| (it.key, Arc::clone(&it.entry)));
-                self.looked.update = Some(fill);
+                let stale_entry = self.lookup_findings.stale_entry.as_ref();
+                fill.updates = stale_entry.map(|it| (it.key, Arc::clone(&it.entry)));
+                self.lookup_findings.background_fill = Some(fill);
                 return found;
             }
         }
@@ -67,7 +67,7 @@ impl Exchange {
             return;
         }
         let fill = self.new_verification_fill(entry, target(), scope, lookup);
-        self.looked.update = Some(fill);
+        self.lookup_findings.background_fill = Some(fill);
     }
 
     /// Creates the fill that compares the node's response with `entry`.
@@ -149,29 +149,31 @@ impl Exchange {
     /// host repeats the request with the same head and body, or the exchange's own where it has
     /// one; a host that can't drops the exchange.
     pub fn take_background_update(&mut self) -> Option<Self> {
-        let fill = self.looked.update.take()?;
+        let fill = self.lookup_findings.background_fill.take()?;
         let mut update = Self::new(Arc::clone(&self.route_config));
         update
             .apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate)
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
-        let one = self.looked.update_of_one.take();
+        let one = self.lookup_findings.verified_call.take();
         update.request_body = match &one {
             Some(one) => try_copy_bytes(&one.body)?,
             None => try_copy_bytes(&self.request_body)?,
         };
         update.cache_status = CacheStatus::Miss;
-        update.looked = LookupFindings {
-            at: self.looked.at,
-            key: one.as_ref().map_or(self.looked.key, |one| Some(one.key)),
+        update.lookup_findings = LookupFindings {
+            at: self.lookup_findings.at,
+            key: one
+                .as_ref()
+                .map_or(self.lookup_findings.key, |one| Some(one.key)),
             rpc_method: match &one {
                 Some(one) => one.method.clone(),
-                None => self.looked.rpc_method.clone(),
+                None => self.lookup_findings.rpc_method.clone(),
             },
-            stand_in: self
-                .looked
-                .stand_in
+            stale_entry: self
+                .lookup_findings
+                .stale_entry
                 .as_ref()
                 .map(StaleEntry::clone_for_update),
             ..LookupFindings::default()

@@ -34,7 +34,7 @@ impl Exchange {
         id: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
     ) -> Option<LookupResult> {
-        if self.looked.is_unverified {
+        if self.lookup_findings.is_unverified {
             self.learn_chain_identity(&entry, lookup);
             return None;
         }
@@ -98,7 +98,7 @@ impl Exchange {
         if let Some(hot) = shared.hot_tier() {
             hot.remove_same_entry(key, entry);
         }
-        self.looked.unreadable = Some(reason);
+        self.lookup_findings.unusable_reason = Some(reason);
         if reason == Reason::Memory {
             return;
         }
@@ -147,7 +147,7 @@ impl Exchange {
         };
         let Some(answer) = answer else {
             self.reset_failed_lookup();
-            if let Some(reason) = self.looked.unreadable.take() {
+            if let Some(reason) = self.lookup_findings.unusable_reason.take() {
                 self.cache_reason = reason;
             }
             self.apply_transition(ExchangeEvent::Miss, |_| ExchangePhase::AwaitingHead)?;
@@ -159,9 +159,9 @@ impl Exchange {
     /// Returns the lookup request with the properties that the host set at the lookup.
     pub(in crate::exchange) fn rebuild_lookup_request(&self) -> LookupRequest<'static> {
         LookupRequest {
-            now: self.looked.at,
-            coding_allowed: self.looked.may_code,
-            host_writes_vary: self.looked.host_writes_vary,
+            now: self.lookup_findings.at,
+            coding_allowed: self.lookup_findings.coding_allowed,
+            host_writes_vary: self.lookup_findings.host_writes_vary,
             ..LookupRequest::default()
         }
     }
@@ -256,9 +256,12 @@ impl Exchange {
         borrowed: EntryReservations,
     ) -> Box<ReadyResponse> {
         let meta = entry.response_metadata();
-        self.cache_status = self.looked.served_as.unwrap_or(CacheStatus::Hit);
+        self.cache_status = self
+            .lookup_findings
+            .served_status
+            .unwrap_or(CacheStatus::Hit);
         self.response_mode = ResponseMode::Hit;
-        self.looked.age = Some(lookup.now.saturating_sub(meta.requested_at));
+        self.lookup_findings.age = Some(lookup.now.saturating_sub(meta.requested_at));
         let gzip = match &body {
             Some(body) => body.is_gzip(),
             None => entry.is_compressed() && self.client_prefers_gzip(lookup),

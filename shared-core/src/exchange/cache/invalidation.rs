@@ -10,7 +10,7 @@ use crate::exchange::machine::Exchange;
 impl Exchange {
     /// Records that this request invalidates the responses for its target when it succeeds.
     pub(in crate::exchange) fn record_invalidating_request(&mut self, lookup: &LookupRequest<'_>) {
-        self.looked.changing = Some(Box::new(InvalidatingRequest {
+        self.lookup_findings.invalidating_request = Some(Box::new(InvalidatingRequest {
             namespace: self.invalidation_target_scope(lookup),
             host: lookup.host.to_ascii_lowercase(),
         }));
@@ -36,7 +36,7 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let Some(changing) = self.looked.changing.take() else {
+        let Some(changing) = self.lookup_findings.invalidating_request.take() else {
             return;
         };
         if !matches!(head.status, 200..=399) {

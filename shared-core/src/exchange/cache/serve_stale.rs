@@ -28,23 +28,23 @@ impl Exchange {
     /// Finds the stale entry of the lookup target, and keeps it for later states.
     pub(in crate::exchange) fn find_stale_entry(
         &mut self,
-        sought: &LookupTarget<'_>,
+        target: &LookupTarget<'_>,
         lookup: &LookupRequest<'_>,
     ) {
         let shared = &self.route_config.process.shared;
         let stale = shared
             .hot_tier()
-            .and_then(|hot| hot.get_fresh_or_stale(&sought.key));
-        self.looked.stand_in = stale
+            .and_then(|hot| hot.get_fresh_or_stale(&target.key));
+        self.lookup_findings.stale_entry = stale
             .filter(|entry| {
                 entry.may_serve_or_revalidate(lookup.now)
-                    && (sought.id.is_none()
+                    && (target.id.is_none()
                         || self.route_config.cache.use_stale.permits_any_stale())
             })
             .map(|entry| StaleEntry {
-                key: sought.key,
+                key: target.key,
                 entry,
-                id: sought.id.map(<[u8]>::to_vec),
+                id: target.id.map(<[u8]>::to_vec),
                 generation: shared.purge_generation(),
                 is_conditional: false,
             });
@@ -52,10 +52,13 @@ impl Exchange {
 
     /// Whether the stale entry may be sent while a new response is fetched.
     pub(in crate::exchange) fn may_send_stale(&self, lookup: &LookupRequest<'_>) -> bool {
-        self.looked.stand_in.as_ref().is_some_and(|stand_in| {
-            self.may_serve_during_update(&stand_in.entry, lookup.now)
-                && self.is_stale_entry_unpurged(stand_in, lookup.now)
-        })
+        self.lookup_findings
+            .stale_entry
+            .as_ref()
+            .is_some_and(|stale_entry| {
+                self.may_serve_during_update(&stale_entry.entry, lookup.now)
+                    && self.is_stale_entry_unpurged(stale_entry, lookup.now)
+            })
     }
 
     /// Whether the operator or the node allows a stale response during an update.
@@ -74,14 +77,14 @@ impl Exchange {
         if !self.may_send_stale(lookup) {
             return None;
         }
-        let stand_in = self.looked.stand_in.as_ref()?;
-        let (key, entry) = (stand_in.key, Arc::clone(&stand_in.entry));
-        let id = stand_in.id.clone();
-        self.looked.served_as = Some(status);
+        let stale_entry = self.lookup_findings.stale_entry.as_ref()?;
+        let (key, entry) = (stale_entry.key, Arc::clone(&stale_entry.entry));
+        let id = stale_entry.id.clone();
+        self.lookup_findings.served_status = Some(status);
         match self.respond_from_entry(&key, entry, id.as_deref(), lookup) {
             None | Some(LookupResult::Miss) => {
                 // the node's response is to be sent, and stored, too
-                self.looked.served_as = None;
+                self.lookup_findings.served_status = None;
                 self.cache_reason = Reason::None;
                 None
             }
@@ -97,8 +100,10 @@ impl Exchange {
             }
             _ => self.route_config.cache.lock_timeout,
         };
-        let stand_in = self.looked.stand_in.as_ref();
-        if stand_in.is_some_and(|it| self.may_serve_during_update(&it.entry, self.looked.at)) {
+        let stale_entry = self.lookup_findings.stale_entry.as_ref();
+        if stale_entry
+            .is_some_and(|it| self.may_serve_during_update(&it.entry, self.lookup_findings.at))
+        {
             return most.min(STALE_WAIT_MS);
         }
         most
@@ -106,9 +111,9 @@ impl Exchange {
 
     /// Whether no purge has occurred since a stale entry was found, as far as the process may rely
     /// on that.
-    fn is_stale_entry_unpurged(&self, stand_in: &StaleEntry, now: u64) -> bool {
+    fn is_stale_entry_unpurged(&self, stale_entry: &StaleEntry, now: u64) -> bool {
         let shared = &self.route_config.process.shared;
-        shared.may_send_from_memory(now) && shared.purge_generation() == stand_in.generation
+        shared.may_send_from_memory(now) && shared.purge_generation() == stale_entry.generation
     }
 
     /// Records a failure of the node, which the host reports before the head of the response that
@@ -116,27 +121,30 @@ impl Exchange {
     /// response with that head.
     pub fn handle_upstream_failure(&mut self, failure: UpstreamFailure, now: u64) -> bool {
         self.record_upstream_failure(failure);
-        let is_stood_in_for = self.would_serve_stale(failure, now);
-        self.looked.failed = Some(HostReportedUpstreamFailure {
+        let serves_stale = self.would_serve_stale(failure, now);
+        self.lookup_findings.upstream_failure = Some(HostReportedUpstreamFailure {
             failure,
             now,
-            is_stood_in_for,
+            serves_stale,
         });
-        is_stood_in_for
+        serves_stale
     }
 
     /// Whether the host has reported a failure of the node.
     pub fn has_upstream_failed(&self) -> bool {
-        self.looked.failed.is_some()
+        self.lookup_findings.upstream_failure.is_some()
     }
 
     /// Whether a stale entry would be sent after this failure.
     pub fn would_serve_stale(&mut self, failure: UpstreamFailure, now: u64) -> bool {
         self.adopt_newer_stale_entry();
-        self.looked.stand_in.as_ref().is_some_and(|stand_in| {
-            self.may_serve_after_failure(&stand_in.entry, failure, now)
-                && self.is_stale_entry_unpurged(stand_in, now)
-        })
+        self.lookup_findings
+            .stale_entry
+            .as_ref()
+            .is_some_and(|stale_entry| {
+                self.may_serve_after_failure(&stale_entry.entry, failure, now)
+                    && self.is_stale_entry_unpurged(stale_entry, now)
+            })
     }
 
     /// Whether the client receives responses though the node has failed before its head: stored
@@ -153,18 +161,20 @@ impl Exchange {
     /// clients have seen.
     fn adopt_newer_stale_entry(&mut self) {
         let shared = &self.route_config.process.shared;
-        let (Some(stand_in), Some(hot)) = (&mut self.looked.stand_in, shared.hot_tier()) else {
+        let (Some(stale_entry), Some(hot)) =
+            (&mut self.lookup_findings.stale_entry, shared.hot_tier())
+        else {
             return;
         };
         let generation = shared.purge_generation();
-        let own = stand_in.entry.response_metadata().requested_at;
+        let own = stale_entry.entry.response_metadata().requested_at;
         if let Some(entry) = hot
-            .get_fresh_or_stale(&stand_in.key)
+            .get_fresh_or_stale(&stale_entry.key)
             .filter(|entry| entry.response_metadata().requested_at > own)
         {
-            stand_in.entry = entry;
-            stand_in.generation = generation;
-            stand_in.is_conditional = false;
+            stale_entry.entry = entry;
+            stale_entry.generation = generation;
+            stale_entry.is_conditional = false;
         }
     }
 
@@ -198,40 +208,44 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let Some(stand_in) = self.looked.stand_in.take() else {
+        let Some(stale_entry) = self.lookup_findings.stale_entry.take() else {
             return false;
         };
         if head.status == 304 {
-            return stand_in.is_conditional && self.apply_revalidation(&stand_in.entry, head);
+            return stale_entry.is_conditional && self.apply_revalidation(&stale_entry.entry, head);
         }
         // a host that reports no failure has no link to an owner either
-        let (failure, stands_in) = match self.looked.failed {
-            Some(failed) => (failed.failure, failed.is_stood_in_for),
+        let (failure, serves_stale) = match self.lookup_findings.upstream_failure {
+            Some(failed) => (failed.failure, failed.serves_stale),
             None => {
                 let failure = UpstreamFailure::Status(head.status);
-                let covers = self.may_serve_after_failure(&stand_in.entry, failure, self.looked.at);
+                let covers = self.may_serve_after_failure(
+                    &stale_entry.entry,
+                    failure,
+                    self.lookup_findings.at,
+                );
                 (
                     failure,
-                    covers && self.is_stale_entry_unpurged(&stand_in, self.looked.at),
+                    covers && self.is_stale_entry_unpurged(&stale_entry, self.lookup_findings.at),
                 )
             }
         };
-        if let (true, ExchangePhase::AwaitingUpdate) = (stands_in, &self.phase) {
+        if let (true, ExchangePhase::AwaitingUpdate) = (serves_stale, &self.phase) {
             // the stale entry is preferred to the node's error
             self.discard_fill();
             return true;
         }
-        if !stands_in
+        if !serves_stale
             || !self.send_stored_replacement(
-                &stand_in.entry,
-                stand_in.id.as_deref(),
+                &stale_entry.entry,
+                stale_entry.id.as_deref(),
                 CacheStatus::Stale,
             )
         {
             return false;
         }
         if let UpstreamFailure::Status(status) = failure {
-            self.looked.forward_status = Some(status);
+            self.lookup_findings.forward_status = Some(status);
         }
         self.discard_fill();
         self.remove_replaced_response_headers(head);
@@ -246,7 +260,7 @@ impl Exchange {
         status: CacheStatus,
     ) -> bool {
         let mut lookup = self.rebuild_lookup_request();
-        if let Some(failed) = self.looked.failed {
+        if let Some(failed) = self.lookup_findings.upstream_failure {
             lookup.now = failed.now;
         }
         let is_too_long = self.exceeds_response_limit(entry, id);

@@ -85,7 +85,7 @@ pub(in crate::exchange) struct OwnerBatchReply {
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct AwaitedBatchResponses {
     /// Responses that other requests fetched, if the batch waited for them.
-    pub(in crate::exchange) landed: Option<Vec<(CacheKey, Arc<CacheEntry>)>>,
+    pub(in crate::exchange) flight_responses: Option<Vec<(CacheKey, Arc<CacheEntry>)>>,
     /// Vary headers when the batch began to wait for other requests.
     pub(in crate::exchange) names: Option<VaryHeaderNames>,
     /// Entries of the owner, if it was queried.
@@ -146,10 +146,10 @@ impl WaitingRequest {
                 }
             }
             AwaitedResult::Flights(since, names, of_owner) => {
-                let mut landed = shared.flights.claim_awaited_responses(self.waiter);
-                landed.retain(|(_, entry)| since.allows_entry_since_wait(&shared, entry));
+                let mut flight_responses = shared.flights.claim_awaited_responses(self.waiter);
+                flight_responses.retain(|(_, entry)| since.allows_entry_since_wait(&shared, entry));
                 AwaitedBatchResponses {
-                    landed: Some(landed),
+                    flight_responses: Some(flight_responses),
                     names,
                     of_owner,
                 }

@@ -14,17 +14,19 @@ impl ExchangeDriver {
     /// [`OffLoopJob::store_built_entry`].
     pub fn handle_response_sent(&mut self, now: u64) -> Option<OffLoopJob> {
         self.detect_filter_by_length();
-        self.with_exchange_mut(|exchange| catch_panic(|| exchange.evaluate_probe_response(now)));
-        self.with_exchange_mut(Exchange::release_permits);
-        let fill =
-            self.with_exchange_mut(|exchange| catch_panic(|| exchange.take_complete_fill()))??;
+        let exchange = self.available_exchange_mut()?;
+        catch_panic(|| exchange.evaluate_probe_response(now));
+        exchange.release_permits();
+        let fill = catch_panic(|| exchange.take_complete_fill())?;
         build_fill_or_defer(fill?, now)
     }
 
     /// Passes the pieces of [`Exchange::body_slices`] to a host that copies them, once: the memory
     /// of a long body is released while it is drained.
     pub fn drain_body(&mut self, to: impl FnMut(&[u8])) {
-        self.with_exchange_mut(|exchange| exchange.drain_body(to));
+        if let Some(exchange) = self.available_exchange_mut() {
+            exchange.drain_body(to);
+        }
     }
 
     /// Returns the metrics of the exchange when its response has ended: once, and only for requests
@@ -49,13 +51,13 @@ impl ExchangeDriver {
             method: exchange.rpc_method(),
             calls: exchange.batch_size(),
             hits: exchange.cached_batch_call_count(),
-            each: &exchange.looked.batch_calls,
+            each: &exchange.lookup_findings.batch_calls,
             is_forwarded: self.is_forwarded,
             node_status: exchange.upstream.upstream_status(),
             node_elapsed: self.node_elapsed,
             is_cut: exchange.is_truncated_by_upstream(),
             elapsed,
-            age: exchange.looked.age,
+            age: exchange.lookup_findings.age,
         });
         let shared = &exchange.route_config().process.shared;
         tally.add_counts_outside_exchanges(shared);

@@ -105,15 +105,13 @@ impl ExchangeDriver {
     /// Returns the exchange for `event`, or [`HostMisuse`] while a job has it.
     fn exchange_or_misuse(&mut self, event: ExchangeEvent) -> Result<&mut Exchange, HostMisuse> {
         let state = ExchangeState::Compressing;
-        self.available_exchange
-            .as_deref_mut()
+        self.available_exchange_mut()
             .ok_or(HostMisuse { state, event })
     }
 
-    /// Calls `action` with the exchange, for events that have no result; `None` while a job has the
-    /// exchange.
-    pub fn with_exchange_mut<T>(&mut self, action: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
-        self.available_exchange.as_deref_mut().map(action)
+    /// Returns the exchange for a change, for events that have no result; `None` while a job has it.
+    pub fn available_exchange_mut(&mut self) -> Option<&mut Exchange> {
+        self.available_exchange.as_deref_mut()
     }
 
     /// Reads the client's request head, and prepares the head of the upstream request.
@@ -193,6 +191,8 @@ impl ExchangeDriver {
     /// Ends the exchange for a client that has disconnected; borrowed bodies stay valid.
     pub fn abandon_client_exchange(&mut self) {
         self.update = None;
-        self.with_exchange_mut(Exchange::abandon_client_request);
+        if let Some(exchange) = self.available_exchange_mut() {
+            exchange.abandon_client_request();
+        }
     }
 }

@@ -28,9 +28,9 @@ impl ExchangeDriver {
     /// after the body was read; after the lookup nothing is needed.
     pub fn required_body(&mut self, length: BodyLength) -> RequiredBody {
         let need = match self.seeking {
-            LookupReadiness::Start => {
-                self.with_exchange_mut(|exchange| exchange.required_body(length))
-            }
+            LookupReadiness::Start => self
+                .available_exchange_mut()
+                .map(|exchange| exchange.required_body(length)),
             LookupReadiness::Body { .. } => Some(RequiredBody::LookUp),
             LookupReadiness::Done => None,
         };
@@ -372,9 +372,9 @@ impl ExchangeDriver {
     /// Loads the capabilities of these nodes for this request, before the lookup. For a host that
     /// [probes](Self::take_node_probe) later, or whose settings are shared by many routes.
     pub fn load_node_capabilities(&mut self, nodes: &RouteNodeCapabilities) {
-        self.with_exchange_mut(|exchange| {
-            catch_panic(|| exchange.load_separate_node_capabilities(nodes))
-        });
+        if let Some(exchange) = self.available_exchange_mut() {
+            catch_panic(|| exchange.load_separate_node_capabilities(nodes));
+        }
     }
 
     /// Returns the driver of the next probe of the node, if a capability has to be probed; called
@@ -385,10 +385,9 @@ impl ExchangeDriver {
     /// is the target of the request, where requests differ in it. The host sends the probe in the
     /// background, to its [path](Self::probe_path) next to this request's path, or drops it.
     pub fn take_node_probe(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
-        let inquiry = self.with_exchange_mut(|exchange| {
-            catch_panic(|| exchange.create_due_capability_probe(url, now))
-        });
-        inquiry.flatten().flatten().map(Self::from_exchange)
+        let exchange = self.available_exchange_mut()?;
+        let probe = catch_panic(|| exchange.create_due_capability_probe(url, now))?;
+        probe.map(Self::from_exchange)
     }
 
     /// Returns the path that a [probe](Self::take_node_probe) requests in place of `path`.

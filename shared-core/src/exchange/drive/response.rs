@@ -28,8 +28,8 @@ impl ExchangeDriver {
     /// client would get. Returns whether a stored response will be sent in place of the response
     /// with that head.
     pub fn handle_upstream_failure(&mut self, failure: UpstreamFailure, now: u64) -> bool {
-        self.with_exchange_mut(|exchange| exchange.handle_upstream_failure(failure, now))
-            .unwrap_or(false)
+        self.available_exchange_mut()
+            .is_some_and(|exchange| exchange.handle_upstream_failure(failure, now))
     }
 
     /// Whether the client gets a response although the upstream failed before its head; see
@@ -113,11 +113,11 @@ impl ExchangeDriver {
         fields: impl Iterator<Item = Header<'a>> + Clone,
     ) -> bool {
         let is_changed = self.is_changed;
-        let has_memory = self.with_exchange_mut(|exchange| {
-            exchange.apply_filtered_hit_head(fields);
-            !is_changed || exchange.replace_body_by_identity_for_filters()
-        });
-        has_memory.unwrap_or(false)
+        let Some(exchange) = self.available_exchange_mut() else {
+            return false;
+        };
+        exchange.apply_filtered_hit_head(fields);
+        !is_changed || exchange.replace_body_by_identity_for_filters()
     }
 
     /// Whether this exchange was the first to detect that other filters change bodies at this

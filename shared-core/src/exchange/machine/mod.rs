@@ -65,16 +65,16 @@ pub struct Exchange {
     pub(super) cache_status: CacheStatus,
     /// Reason why the response is no hit, or will not be stored.
     pub(super) cache_reason: Reason,
-    pub(super) looked: LookupFindings,
+    pub(super) lookup_findings: LookupFindings,
     pub(super) storing: StorePlan,
     /// Search for the blocks that the upstream's response shows.
     pub(super) watched: Option<Box<ResponseBlockObserver>>,
     /// Capabilities of the node that the request goes to.
-    pub(super) learnt: DetectedPresetAndForks,
+    pub(super) detected_capabilities: DetectedPresetAndForks,
     /// Source of the capabilities, if not the settings.
     pub(super) nodes: Option<RouteNodeCapabilities>,
     /// The probe, if this exchange is one and has no client.
-    pub(super) inquiry: Option<Box<NodeProbe>>,
+    pub(super) probe: Option<Box<NodeProbe>>,
     /// Outcome of the upstream request.
     pub(super) upstream: UpstreamOutcome,
     /// Whether the exchange is a purge or a status request, which is not counted.
@@ -100,12 +100,12 @@ impl Exchange {
             request_memory: None,
             cache_status: CacheStatus::None,
             cache_reason: Reason::None,
-            looked: LookupFindings::default(),
+            lookup_findings: LookupFindings::default(),
             storing: StorePlan::default(),
             watched: None,
-            learnt: DetectedPresetAndForks::default(),
+            detected_capabilities: DetectedPresetAndForks::default(),
             nodes: None,
-            inquiry: None,
+            probe: None,
             upstream: UpstreamOutcome::default(),
             is_administrative: false,
         }
@@ -253,34 +253,34 @@ impl Exchange {
     /// Method of a single call, as written in the request; empty before the lookup and for
     /// batches.
     pub fn rpc_method(&self) -> &[u8] {
-        &self.looked.rpc_method
+        &self.lookup_findings.rpc_method
     }
 
     /// Methods of a batch that was read: each once, in the order of the calls, separated by
     /// commas; `*` stands for the methods beyond the maximum.
     pub fn batch_method_names(&self) -> &[u8] {
-        &self.looked.rpc_methods
+        &self.lookup_findings.rpc_methods
     }
 
     /// Number of calls that were denied.
     pub fn denied_call_count(&self) -> usize {
-        self.looked.denied
+        self.lookup_findings.denied
     }
 
     /// Key under which the response is stored, after the lookup; `None` for batches and for
     /// responses that are not stored.
     pub fn cache_key(&self) -> Option<&[u8; 32]> {
-        self.looked.key.as_ref()
+        self.lookup_findings.key.as_ref()
     }
 
     /// Number of calls of a batch; `None` for other requests.
     pub fn batch_size(&self) -> Option<usize> {
-        self.looked.batch_size
+        self.lookup_findings.batch_size
     }
 
     /// Number of calls of a batch that were answered from the cache.
     pub fn cached_batch_call_count(&self) -> usize {
-        self.looked.batch_hits
+        self.lookup_findings.batch_hits
     }
 
     /// Reads the client's request head, and prepares the head of the upstream request.

@@ -12,7 +12,7 @@ pub(in crate::exchange) const MAX_RESPONSE_LENGTH: usize = 128 << 10;
 pub(in crate::exchange) struct NodeProbe {
     /// Name of the node within its route.
     pub(in crate::exchange) name: Vec<u8>,
-    pub(in crate::exchange) question: BeaconProbeEndpoint,
+    pub(in crate::exchange) endpoint: BeaconProbeEndpoint,
     pub(in crate::exchange) coding: ResponseContentCoding,
     /// Response as far as it was received; `None` if it is unusable or too long.
     pub(in crate::exchange) body: Option<Vec<u8>>,
@@ -25,9 +25,9 @@ impl NodeProbe {
         let Some(body) = &mut self.body else {
             return;
         };
-        let is_answer =
+        let is_usable =
             body.len() + piece.len() <= MAX_RESPONSE_LENGTH && !memory::is_memory_short();
-        if is_answer && body.try_reserve(piece.len()).is_ok() {
+        if is_usable && body.try_reserve(piece.len()).is_ok() {
             body.extend_from_slice(piece);
         } else {
             self.body = None;

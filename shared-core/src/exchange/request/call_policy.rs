@@ -73,8 +73,8 @@ impl Exchange {
         if !self.is_subject_to_policy() {
             return None;
         }
-        self.looked.refused = self.request_rejection_by_head(length);
-        if self.looked.refused.is_some() {
+        self.lookup_findings.head_rejection = self.request_rejection_by_head(length);
+        if self.lookup_findings.head_rejection.is_some() {
             return Some(RequiredBody::LookUp);
         }
         if length == BodyLength::Known(0) {
@@ -83,7 +83,8 @@ impl Exchange {
         if self.becomes_websocket() {
             return Some(RequiredBody::Nothing);
         }
-        self.looked.is_for_others = self.body_required_by_cache(length) == RequiredBody::Nothing;
+        self.lookup_findings.cache_skips_body =
+            self.body_required_by_cache(length) == RequiredBody::Nothing;
         Some(RequiredBody::WholeBody)
     }
 
@@ -97,9 +98,9 @@ impl Exchange {
         let Some(policy) = self.route_config.active_call_policy().map(Arc::clone) else {
             return CallAccessDecision::Allowed;
         };
-        if !self.looked.ruled.is_empty() {
+        if !self.lookup_findings.denial_errors.is_empty() {
             // the request has waited: its first evaluation and its permits remain valid
-            return match self.looked.allowed {
+            return match self.lookup_findings.allowed_part {
                 Some(_) => CallAccessDecision::PartlyDenied,
                 None => CallAccessDecision::Allowed,
             };
@@ -110,7 +111,7 @@ impl Exchange {
                 BodyLength::Unknown
             }
         };
-        let refused = self.looked.refused.take();
+        let refused = self.lookup_findings.head_rejection.take();
         if let Some(why) = refused.or_else(|| self.request_rejection_by_head(length)) {
             return CallAccessDecision::Refused(why);
         }
@@ -188,14 +189,15 @@ impl Exchange {
         policy: &CallAccessPolicy,
         call: &JsonRpcCall<'_>,
     ) -> CallAccessDecision {
-        self.looked.rpc_method = call.method.to_vec();
+        self.lookup_findings.rpc_method = call.method.to_vec();
         let denied = self.denial_for_call(policy, call);
-        self.looked.ruled.push(denied.clone());
+        self.lookup_findings.denial_errors.push(denied.clone());
         let Some(denied) = denied else {
-            self.looked.bound = CallResponseLengthLimit::limit_for_call(policy, call);
+            self.lookup_findings.response_limit =
+                CallResponseLengthLimit::limit_for_call(policy, call);
             return CallAccessDecision::Allowed;
         };
-        self.looked.denied = 1;
+        self.lookup_findings.denied = 1;
         let answer = match call.id {
             None => Some(Vec::new()),
             Some(id) => {
@@ -217,15 +219,15 @@ impl Exchange {
         calls: &[JsonRpcCall<'_>],
         body: &[u8],
     ) -> CallAccessDecision {
-        self.looked.batch_size = Some(calls.len());
-        self.looked.record_batch_method_names(calls);
-        let ruled: Vec<_> = calls
+        self.lookup_findings.batch_size = Some(calls.len());
+        self.lookup_findings.record_batch_method_names(calls);
+        let denial_errors: Vec<_> = calls
             .iter()
             .map(|call| self.denial_for_call(policy, call))
             .collect();
-        let denied = ruled.iter().flatten().count();
-        self.looked.denied = denied;
-        let each = || calls.iter().zip(&ruled);
+        let denied = denial_errors.iter().flatten().count();
+        self.lookup_findings.denied = denied;
+        let each = || calls.iter().zip(&denial_errors);
         if denied == calls.len() {
             let elements = each().filter_map(|(call, denied)| {
                 let denied = denied.as_deref()?;
@@ -245,7 +247,7 @@ impl Exchange {
             call.id.is_some() && policy.method_response_limit(call.method).is_some()
         };
         if denied == 0 && !calls.iter().any(is_bounded) {
-            self.looked.ruled = ruled;
+            self.lookup_findings.denial_errors = denial_errors;
             return CallAccessDecision::Allowed;
         }
         let mut places = Vec::with_capacity(calls.len());
@@ -272,8 +274,8 @@ impl Exchange {
             gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
             ..SplitBatch::default()
         };
-        self.looked.allowed = Some((Box::new(mixed), request));
-        self.looked.ruled = ruled;
+        self.lookup_findings.allowed_part = Some((Box::new(mixed), request));
+        self.lookup_findings.denial_errors = denial_errors;
         CallAccessDecision::PartlyDenied
     }
 
@@ -293,7 +295,7 @@ impl Exchange {
             MethodAccessDecision::Denied => Some(Arc::clone(policy.method_denied_error())),
             MethodAccessDecision::Limited(limit) => match limit.try_acquire() {
                 Some(permit) => {
-                    self.looked.permits.push(permit);
+                    self.lookup_findings.permits.push(permit);
                     None
                 }
                 None => Some(Arc::clone(policy.concurrency_limit_error())),
@@ -303,7 +305,7 @@ impl Exchange {
 
     /// Returns the permits: none of the calls is at the node any more.
     pub(in crate::exchange) fn release_permits(&mut self) {
-        self.looked.permits.clear();
+        self.lookup_findings.permits.clear();
     }
 
     /// Forwards the allowed calls of a batch with denied calls. `false` if none is denied.
@@ -311,7 +313,7 @@ impl Exchange {
     /// # Errors
     /// [`HostMisuse`] unless a response head is awaited.
     pub(in crate::exchange) fn forward_allowed_calls(&mut self) -> Result<bool, HostMisuse> {
-        let Some((mixed, body)) = self.looked.allowed.take() else {
+        let Some((mixed, body)) = self.lookup_findings.allowed_part.take() else {
             return Ok(false);
         };
         self.stop_waiting();

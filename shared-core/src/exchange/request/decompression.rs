@@ -46,7 +46,7 @@ impl Exchange {
         if self.request.coding.supported_coding().is_none() || self.is_request_rewritten() {
             return false;
         }
-        match self.looked.was_decoded {
+        match self.lookup_findings.was_decoded {
             Some(is_sound) => is_sound && self.is_request_sent_decoded(),
             None => self.is_request_sent_decoded() || self.awaits_result_format_negotiation(),
         }

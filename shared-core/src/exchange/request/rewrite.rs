@@ -97,10 +97,10 @@ impl Exchange {
     /// Maximum length in bytes of a body that is kept in memory for a lookup or, with `whole`,
     /// for a rewrite.
     pub(in crate::exchange) fn max_buffered_request_length(&self, whole: bool) -> u64 {
-        let looked_up = self.route_config.cache.max_request;
+        let max_lookup = self.route_config.cache.max_request;
         match whole {
-            true => self.max_rewritable_length().max(looked_up),
-            false => looked_up,
+            true => self.max_rewritable_length().max(max_lookup),
+            false => max_lookup,
         }
     }
 
@@ -216,7 +216,7 @@ impl Exchange {
             };
         }
         if let Some(called) = &self.request.called {
-            let id = &self.looked.rpc_id;
+            let id = &self.lookup_findings.rpc_id;
             let (mode, refused) =
                 match called.to_rest_submission(self.route_chain_parameters().preset, &body) {
                     Ok(submission) => return self.forward_to_rest_route(submission),

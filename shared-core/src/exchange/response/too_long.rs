@@ -46,7 +46,7 @@ impl Exchange {
         entry: &CacheEntry,
         id: Option<&[u8]>,
     ) -> bool {
-        let bound = self.looked.bound.as_ref();
+        let bound = self.lookup_findings.response_limit.as_ref();
         bound.is_some_and(|bound| entry.response_length(id.unwrap_or_default()) > bound.most)
     }
 
@@ -61,10 +61,10 @@ impl Exchange {
     /// Takes the JSON-RPC error of the limit, as a response with this status, and records the
     /// denial.
     fn take_limit_error(&mut self, status: u16) -> Option<Box<ReadyResponse>> {
-        let body = self.looked.bound.take()?.error;
+        let body = self.lookup_findings.response_limit.take()?.error;
         self.cache_reason = Reason::Denied;
         self.response_mode = ResponseMode::Denied;
-        self.looked.denied += 1;
+        self.lookup_findings.denied += 1;
         Some(Box::new(ReadyResponse {
             status,
             is_ours: status != 0,
@@ -88,7 +88,7 @@ impl Exchange {
         let ExchangePhase::AwaitingHead = self.phase else {
             return None;
         };
-        let bound = self.looked.bound.as_ref();
+        let bound = self.lookup_findings.response_limit.as_ref();
         bound
             .filter(|_| !status_has_no_body(head.status) && !head.subrequest)
             .map(|it| it.most)

@@ -34,7 +34,7 @@ impl Exchange {
 
     /// Whether this is the first response of the upstream to a client's request.
     fn is_first_upstream_outcome(&self) -> bool {
-        let is_own = self.inquiry.is_some() || matches!(self.phase, ExchangePhase::AwaitingUpdate);
+        let is_own = self.probe.is_some() || matches!(self.phase, ExchangePhase::AwaitingUpdate);
         let is_known = self.upstream.has_failed || self.upstream.upstream_status.is_some();
         !is_own && !is_known && self.cache_reason != Reason::Local
     }

@@ -132,7 +132,7 @@ impl Exchange {
         };
         // the order of a response of the upstream: our member is the last
         let others = vary::remove_vary_name(lines(), "Accept-Encoding");
-        let vary = match self.looked.host_writes_vary {
+        let vary = match self.lookup_findings.host_writes_vary {
             true => others,
             false => vary::add_vary_name(std::iter::once(&others[..]), "Accept-Encoding"),
         };
@@ -202,7 +202,7 @@ impl Exchange {
         if let Some(answer) = self.ready_response().filter(|answer| answer.status != 0) {
             return answer.stored.as_ref().is_some_and(SlicedBody::is_gzip);
         }
-        if self.pending_split_batch().is_some() || self.looked.bound.is_some() {
+        if self.pending_split_batch().is_some() || self.lookup_findings.response_limit.is_some() {
             // a part of a batch is read, whatever the client accepts and however short it is; a
             // response with a limit is measured
             return true;
@@ -230,7 +230,7 @@ impl Exchange {
     pub fn abandon_client_request(&mut self) {
         self.stop_waiting();
         self.storing.fill = None;
-        self.looked.update = None;
+        self.lookup_findings.background_fill = None;
         self.release_permits();
     }
 }

@@ -42,32 +42,32 @@ impl Exchange {
 
     /// Whether only others than the cache need the request's body.
     pub(in crate::exchange) fn cache_needs_no_body(&self) -> bool {
-        self.looked.is_for_others
+        self.lookup_findings.cache_skips_body
     }
 
     /// Negotiates SSZ if the body (`None` if there is no memory for it) is a call whose result is
     /// to be SSZ. Returns whether the request is forwarded without a lookup.
     pub(in crate::exchange) fn negotiate_before_lookup(&mut self, body: Option<&[u8]>) -> bool {
-        let is_for_others = self.looked.is_for_others;
+        let cache_skips_body = self.lookup_findings.cache_skips_body;
         if !self.awaits_result_format_negotiation() {
-            return is_for_others;
+            return cache_skips_body;
         }
         let Some(body) = body else {
             self.not_ssz = Some(ResponseMode::Memory);
-            return is_for_others;
+            return cache_skips_body;
         };
         if self.request.coding.supported_coding().is_none() {
             self.negotiate_result_format(body);
-            return is_for_others;
+            return cache_skips_body;
         }
-        if is_for_others {
+        if cache_skips_body {
             // a job decompresses it
             return true;
         }
         let cap = usize::try_from(self.route_config.cache.max_request).unwrap_or(usize::MAX);
         match self.decompress_request_within(body, cap, None) {
             Ok(decoded) => {
-                self.looked.was_decoded = Some(true);
+                self.lookup_findings.was_decoded = Some(true);
                 self.negotiate_result_format(&decoded.body);
             }
             Err(InflateError::OutOfMemory) => self.not_ssz = Some(ResponseMode::Memory),
@@ -102,7 +102,7 @@ impl Exchange {
         if self.request.route.is_none() || self.request.coding.supported_coding().is_none() {
             return self.detect_engine_witness_call(body);
         }
-        if self.looked.is_for_others {
+        if self.lookup_findings.cache_skips_body {
             return true;
         }
         let cap = usize::try_from(self.route_config.cache.max_request).unwrap_or(usize::MAX);
@@ -155,8 +155,8 @@ impl Exchange {
             return false;
         };
         self.request.called = Some(called);
-        self.looked.rpc_method = method.to_vec();
-        self.looked.rpc_id = id.to_vec();
+        self.lookup_findings.rpc_method = method.to_vec();
+        self.lookup_findings.rpc_id = id.to_vec();
         if self.route_config.is_cache_enabled() {
             self.cache_status = CacheStatus::Bypass;
             self.cache_reason = Reason::Ssz;
@@ -176,8 +176,8 @@ impl Exchange {
         let (Some(gives), Some(id)) = (call_types::ssz_result_type(call.method), call.id) else {
             return;
         };
-        self.looked.rpc_method = call.method.to_vec();
-        self.looked.rpc_id = id.to_vec();
+        self.lookup_findings.rpc_method = call.method.to_vec();
+        self.lookup_findings.rpc_id = id.to_vec();
         self.set_negotiated_format(Some(TranscodeRequest { gives, preference }));
     }
 }

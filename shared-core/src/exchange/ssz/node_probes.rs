@@ -49,8 +49,10 @@ impl Exchange {
     pub(in crate::exchange) fn route_chain_parameters(&self) -> PresetAndForkDigests {
         let configured = self.route_config.ssz.preset;
         PresetAndForkDigests {
-            preset: configured.or(self.learnt.preset).unwrap_or(Preset::Mainnet),
-            digests: self.learnt.digests.clone(),
+            preset: configured
+                .or(self.detected_capabilities.preset)
+                .unwrap_or(Preset::Mainnet),
+            digests: self.detected_capabilities.digests.clone(),
         }
     }
 
@@ -59,7 +61,7 @@ impl Exchange {
         self.route_config
             .ssz
             .preset
-            .or(self.learnt.preset)
+            .or(self.detected_capabilities.preset)
             .is_some()
     }
 
@@ -72,7 +74,7 @@ impl Exchange {
     ) -> Option<(RequiredNodeCapabilities, Vec<u8>)> {
         let needs = self.required_capabilities()?;
         let name = self.probed_node_name(url.unwrap_or_default())?;
-        self.learnt = self.node_capabilities().capabilities_of_node(&name);
+        self.detected_capabilities = self.node_capabilities().capabilities_of_node(&name);
         Some((needs, name))
     }
 
@@ -101,10 +103,10 @@ impl Exchange {
         now: u64,
     ) -> Option<Self> {
         let (needs, name) = self.load_node_capabilities(url)?;
-        let question = self.node_capabilities().take_due_probe(&name, needs, now)?;
-        let mut inquiry = Self::new(Arc::clone(&self.route_config));
-        let moved =
-            inquiry.apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate);
+        let endpoint = self.node_capabilities().take_due_probe(&name, needs, now)?;
+        let mut probe_exchange = Self::new(Arc::clone(&self.route_config));
+        let moved = probe_exchange
+            .apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate);
         moved.ok()?;
         let headers = [
             ("Accept", JSON_MEDIA_TYPE),
@@ -112,15 +114,15 @@ impl Exchange {
         ];
         let set = headers.map(|(name, value)| HeadEdit::set_header(name, value));
         let removed = CLIENT_HEADERS.map(HeadEdit::remove_header);
-        inquiry.nodes = self.nodes.clone();
-        inquiry.upstream_edits = set.into_iter().chain(removed).collect();
-        inquiry.inquiry = Some(Box::new(NodeProbe {
+        probe_exchange.nodes = self.nodes.clone();
+        probe_exchange.upstream_edits = set.into_iter().chain(removed).collect();
+        probe_exchange.probe = Some(Box::new(NodeProbe {
             name,
-            question,
+            endpoint,
             coding: ResponseContentCoding::Identity,
             body: None,
         }));
-        Some(inquiry)
+        Some(probe_exchange)
     }
 
     /// Returns the capabilities of the node that the request needs, or `None` if it needs none or
@@ -160,14 +162,14 @@ impl Exchange {
     /// Returns the path of the probe under the same prefix as `path`. `None` if this exchange is no
     /// probe, or `path` is none of the Beacon API.
     pub(in crate::exchange) fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let inquiry = self.inquiry.as_ref()?;
-        beacon::route_under_same_prefix(path, inquiry.question.probe_request_path())
+        let probe = self.probe.as_ref()?;
+        beacon::route_under_same_prefix(path, probe.endpoint.probe_request_path())
     }
 
     /// Time that the host waits for the response to a probe, in milliseconds; `None` if this
     /// exchange is no probe.
     pub(in crate::exchange) fn probe_timeout_ms(&self) -> Option<u64> {
-        self.inquiry.as_ref().map(|_| PROBE_TIMEOUT_MS)
+        self.probe.as_ref().map(|_| PROBE_TIMEOUT_MS)
     }
 
     /// Whether a response with this head can be evaluated as the response to the probe.
@@ -175,16 +177,16 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let Some(inquiry) = &mut self.inquiry else {
+        let Some(probe) = &mut self.probe else {
             return false;
         };
-        inquiry.coding = ResponseProperties::from_response_headers(head.fields.clone()).coding;
+        probe.coding = ResponseProperties::from_response_headers(head.fields.clone()).coding;
         let length = head.content_length.unwrap_or(0);
-        let is_answer = head.status == 200
-            && inquiry.coding != ResponseContentCoding::Other
+        let is_usable = head.status == 200
+            && probe.coding != ResponseContentCoding::Other
             && length <= MAX_RESPONSE_LENGTH as u64;
-        inquiry.body = is_answer.then(Vec::new);
-        is_answer
+        probe.body = is_usable.then(Vec::new);
+        is_usable
     }
 
     /// Evaluates the complete response to the probe, at the time `now`.
@@ -196,10 +198,10 @@ impl Exchange {
         if declared.is_some_and(|declared| declared != self.received) {
             return;
         }
-        let Some(inquiry) = self.inquiry.take() else {
+        let Some(probe) = self.probe.take() else {
             return;
         };
-        let body = match (inquiry.body, inquiry.coding) {
+        let body = match (probe.body, probe.coding) {
             (Some(body), ResponseContentCoding::Identity) => body,
             (Some(coded), ResponseContentCoding::Gzip) => {
                 gunzip_reserved(&coded, MAX_RESPONSE_LENGTH).unwrap_or_default()
@@ -208,7 +210,7 @@ impl Exchange {
         };
         if !memory::is_memory_short() && memory::can_allocate_now(body.len() * MEMORY_FACTOR) {
             let nodes = self.node_capabilities();
-            nodes.record_probe_response(&inquiry.name, inquiry.question, &body, now);
+            nodes.record_probe_response(&probe.name, probe.endpoint, &body, now);
         }
     }
 }

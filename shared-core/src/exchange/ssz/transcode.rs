@@ -172,7 +172,7 @@ impl Exchange {
             .as_ref()
             .and_then(|fill| fill.requested_hash_tree_root());
         let transcoder = transcoder.with_requested_root(*negotiated.gives, root);
-        let mut transcoder = transcoder.with_call_id(&self.looked.rpc_id);
+        let mut transcoder = transcoder.with_call_id(&self.lookup_findings.rpc_id);
         let declared = buffered.declared.unwrap_or(0);
         let place = reserve_transcoding_slot(config, declared as u64)?;
         let original = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
@@ -380,7 +380,7 @@ impl Exchange {
             let (status, body) = match &transcoding.of {
                 ConvertedResponseKind::Call => (
                     502,
-                    call_result::ssz_unavailable_rpc_error(&self.looked.rpc_id, why),
+                    call_result::ssz_unavailable_rpc_error(&self.lookup_findings.rpc_id, why),
                 ),
                 ConvertedResponseKind::Route => {
                     let status = if why.is_temporary() { 503 } else { 406 };
@@ -391,12 +391,16 @@ impl Exchange {
                     match WitnessBridgeError::from_rest_error_response(
                         &transcoding.decompressed_response_prefix(),
                     ) {
-                        Some(problem) if *why == TranscodeError::NoValue => {
-                            (200, problem.to_rpc_error_response(&self.looked.rpc_id))
-                        }
+                        Some(problem) if *why == TranscodeError::NoValue => (
+                            200,
+                            problem.to_rpc_error_response(&self.lookup_findings.rpc_id),
+                        ),
                         _ => (
                             502,
-                            call_result::ssz_unavailable_rpc_error(&self.looked.rpc_id, why),
+                            call_result::ssz_unavailable_rpc_error(
+                                &self.lookup_findings.rpc_id,
+                                why,
+                            ),
                         ),
                     }
                 }

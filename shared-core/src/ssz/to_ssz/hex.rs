@@ -266,9 +266,9 @@ impl HexReader {
         };
         self.decoded_bytes += allowed as u64;
         let next = more.get(..2).unwrap_or_default();
-        let looked_at = if is_hex { next } else { digits };
+        let candidates = if is_hex { next } else { digits };
         let before = if is_hex { digits.len() } else { 0 };
-        match looked_at.iter().position(|byte| !byte.is_ascii_hexdigit()) {
+        match candidates.iter().position(|byte| !byte.is_ascii_hexdigit()) {
             Some(bad) => {
                 Err(JsonTokenError::new(at(before + bad), "not a hexadecimal digit").into())
             }

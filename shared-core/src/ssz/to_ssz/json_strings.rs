@@ -119,16 +119,16 @@ pub(super) fn read_json_string_prefix(
     // one byte of text has at most six bytes of escapes; a surrogate pair has twelve for four bytes
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let longest = most.saturating_mul(6).saturating_add(16);
-    let looked_at = &bytes[..bytes.len().min(longest)];
-    if let Some((text, len)) = read_json_string(looked_at)? {
+    let prefix = &bytes[..bytes.len().min(longest)];
+    if let Some((text, len)) = read_json_string(prefix)? {
         return Ok(Some((text, TokenLength::Whole(len))));
     }
     if bytes.len() < longest {
         return Ok(None);
     }
     let mut end = 1;
-    while let Some([first, ..]) = looked_at.get(end..) {
-        let unit = |at: usize| match looked_at.get(at..) {
+    while let Some([first, ..]) = prefix.get(end..) {
+        let unit = |at: usize| match prefix.get(at..) {
             Some(rest @ [b'\\', ..]) => {
                 decode_escape(rest).map_err(|why| JsonTokenError::new(at, why))
             }
@@ -143,17 +143,17 @@ pub(super) fn read_json_string_prefix(
         };
         let is_half = (0xd800..0xdc00).contains(&first);
         let other = if is_half { unit(end + len)? } else { None };
-        if is_half && other.is_none() && looked_at.len() - end < 12 {
+        if is_half && other.is_none() && prefix.len() - end < 12 {
             break;
         }
         end += len + other.map_or(0, |(_, len)| len);
     }
-    if let Err(cut) = std::str::from_utf8(&looked_at[..end]) {
+    if let Err(cut) = std::str::from_utf8(&prefix[..end]) {
         if cut.error_len().is_none() {
             end = cut.valid_up_to();
         }
     }
-    let token = [&looked_at[..end], b"\""].concat();
+    let token = [&prefix[..end], b"\""].concat();
     match serde_json::from_slice::<String>(&token) {
         Ok(text) => Ok(Some((text.into(), TokenLength::Cut(end)))),
         Err(bad) => Err(JsonTokenError::new(0, format!("invalid string: {bad}"))),

@@ -45,7 +45,7 @@ fn followers_are_separated_when_the_vary_table_changes_while_they_wait() {
             user: None,
             origin: Some(origin),
         },
-        question: CallSequence::Single(call),
+        calls: CallSequence::Single(call),
         form: 0,
         gzip: false,
         waits: true,

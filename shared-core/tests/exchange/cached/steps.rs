@@ -71,7 +71,7 @@ pub enum CallSequence {
 pub enum Step {
     Request {
         caller: Caller,
-        question: CallSequence,
+        calls: CallSequence,
         /// Notation of the calls, and index of the first id.
         form: usize,
         gzip: bool,
@@ -118,28 +118,26 @@ pub fn step() -> impl Strategy<Value = Step> {
             user,
             origin,
         });
-    let question = prop_oneof![
+    let calls = prop_oneof![
         3 => (0..CALLS.len()).prop_map(CallSequence::Single),
         1 => prop::collection::vec(0..CALLS.len(), 1..5).prop_map(CallSequence::Batch),
     ];
     let request = (
         caller,
-        question,
+        calls,
         0usize..12,
         any::<bool>(),
         prop::bool::weighted(0.8),
         prop::bool::weighted(0.1),
     )
-        .prop_map(
-            |(caller, question, form, gzip, waits, bypass)| Step::Request {
-                caller,
-                question,
-                form,
-                gzip,
-                waits,
-                bypass,
-            },
-        );
+        .prop_map(|(caller, calls, form, gzip, waits, bypass)| Step::Request {
+            caller,
+            calls,
+            form,
+            gzip,
+            waits,
+            bypass,
+        });
     let outcome = prop_oneof![
         10 => Just(Outcome::Complete),
         1 => Just(Outcome::Error),

@@ -86,13 +86,13 @@ impl CacheModel {
     fn request(
         &mut self,
         caller: Caller,
-        question: &CallSequence,
+        calls: &CallSequence,
         form: usize,
         gzip: bool,
         waits: bool,
         bypass: bool,
     ) {
-        let (calls, is_batch) = match question {
+        let (calls, is_batch) = match calls {
             CallSequence::Single(call) => (vec![*call], false),
             CallSequence::Batch(calls) => (calls.clone(), true),
         };
@@ -229,13 +229,13 @@ impl CacheModel {
         match step {
             Step::Request {
                 caller,
-                question,
+                calls,
                 form,
                 gzip,
                 waits,
                 bypass,
             } => {
-                self.request(*caller, question, *form, *gzip, *waits, *bypass);
+                self.request(*caller, calls, *form, *gzip, *waits, *bypass);
             }
             Step::Answer(n, how) => self.answer(*n, *how),
             Step::Sent(n) => {

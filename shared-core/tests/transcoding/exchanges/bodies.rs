@@ -4,11 +4,11 @@ use sszip_core::ssz::{Fork, Preset, Schema};
 
 use super::super::driver_host::BodyEnd;
 use super::super::fields::joined_header_values;
-use super::super::host::{NodeResponse, SequentialHost, TestHost};
+use super::super::host::NodeResponse;
 use super::super::reference::{self, FuzzedChoices};
 use super::node::damage;
 use super::read::{decoded, is_of};
-use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
+use super::{chosen, field, place, send, JSON, OCTETS, VERSION};
 
 /// Targets of submissions, and their types.
 const SUBMITTED: [(&str, &str); 5] = [
@@ -54,8 +54,7 @@ pub(super) fn check_submission(choices: &mut FuzzedChoices<'_>) {
         ends: vec![],
         end: BodyEnd::Whole,
     };
-    let client_request = request(&config, "POST", target, headers, body.clone(), Some(node));
-    let answer = SequentialHost.request(client_request).unwrap();
+    let answer = send(&config, "POST", target, headers, body.clone(), node);
     let read = reference::to_json(schema, ty, &body);
     match &answer.forwarded {
         // the node validates the body itself

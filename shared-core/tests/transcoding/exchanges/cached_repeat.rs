@@ -3,12 +3,11 @@
 use sszip_core::response_mode::ResponseMode;
 
 use super::super::fields::joined_header_values;
-use super::super::host::{SequentialHost, TestHost};
 use super::super::reference::FuzzedChoices;
 use super::node::{node_response, value};
 use super::read::decoded;
 use super::requests::{ACCEPTS, ROUTES};
-use super::{chosen, field, place, request, JSON, OCTETS};
+use super::{chosen, field, place, send, JSON, OCTETS};
 
 /// Checks that a hit equals the response that was sent before.
 pub(super) fn check_repeated_request(choices: &mut FuzzedChoices<'_>) {
@@ -36,15 +35,7 @@ pub(super) fn check_repeated_request(choices: &mut FuzzedChoices<'_>) {
             headers.push(field("Accept-Encoding", "gzip"));
         }
         let response = node_response(choices, &value, is_same, fresh.clone());
-        let client_request = request(
-            &config,
-            "GET",
-            target,
-            headers,
-            Vec::new(),
-            Some(response.node),
-        );
-        let answer = SequentialHost.request(client_request).unwrap();
+        let answer = send(&config, "GET", target, headers, Vec::new(), response.node);
         if answer.mode != ResponseMode::Hit {
             let is_made = matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json);
             got[usize::from(is_ssz)] = is_made.then(|| {

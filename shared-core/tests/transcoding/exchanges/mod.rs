@@ -20,7 +20,7 @@ use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::fields::Fields;
-use super::host::{HostRequest, NodeResponse};
+use super::host::{ClientResponse, HostRequest, NodeResponse, SequentialHost, TestHost};
 use super::reference::FuzzedChoices;
 
 const OCTETS: &str = "application/octet-stream";
@@ -78,15 +78,15 @@ fn place(
     (process, config)
 }
 
-fn request(
+fn send(
     config: &Arc<RouteConfig>,
     method: &str,
     target: &str,
     headers: Fields,
     body: Vec<u8>,
-    node: Option<NodeResponse>,
-) -> HostRequest {
-    HostRequest {
+    node: NodeResponse,
+) -> ClientResponse {
+    let request = HostRequest {
         config: Arc::clone(config),
         method: method.into(),
         target: target.into(),
@@ -95,7 +95,8 @@ fn request(
         coding_allowed: true,
         place: b"here".to_vec(),
         now: 1000,
-        at_node: Box::new(move |_| node),
+        at_node: Box::new(move |_| Some(node)),
         purged: Arc::new(AtomicU64::new(0)),
-    }
+    };
+    SequentialHost.request(request).unwrap()
 }

@@ -4,12 +4,11 @@ use sszip_core::response_mode::ResponseMode;
 
 use super::super::driver_host::BodyEnd;
 use super::super::fields::{joined_header_values, Fields};
-use super::super::host::{SequentialHost, TestHost};
 use super::super::reference::{self, FuzzedChoices, Json};
 use super::node::{is_short, node_response, value};
 use super::read::{decoded, is_of, members, type_in};
 use super::requests::{ACCEPTS, ROUTES};
-use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
+use super::{chosen, field, place, send, JSON, OCTETS, VERSION};
 
 pub(super) fn check_response(choices: &mut FuzzedChoices<'_>) {
     let (target, name, is_same) = chosen(choices, &ROUTES);
@@ -32,15 +31,7 @@ pub(super) fn check_response(choices: &mut FuzzedChoices<'_>) {
     let (wire, plain) = (response.node.body.clone(), response.plain.clone());
     let media_type = if response.is_ssz { OCTETS } else { JSON };
     let is_whole = response.node.end == BodyEnd::Whole && !is_short(&response.node);
-    let client_request = request(
-        &config,
-        "GET",
-        target,
-        headers,
-        Vec::new(),
-        Some(response.node),
-    );
-    let answer = SequentialHost.request(client_request).unwrap();
+    let answer = send(&config, "GET", target, headers, Vec::new(), response.node);
     let is_to_change = takes
         .prefers_ssz()
         .is_some_and(|wants| wants != response.is_ssz);

@@ -3,12 +3,11 @@
 use sszip_core::ssz::{Fork, Preset, Schema};
 
 use super::super::fields::joined_header_values;
-use super::super::host::{SequentialHost, TestHost};
 use super::super::properties::write;
 use super::super::reference::{self, FuzzedChoices};
 use super::node::{damage, node};
 use super::read::{decoded, is_of, members};
-use super::{chosen, field, place, request, JSON, OCTETS};
+use super::{chosen, field, place, send, JSON, OCTETS};
 
 pub(super) fn check_result(choices: &mut FuzzedChoices<'_>) {
     let (method, name) = chosen(
@@ -40,8 +39,7 @@ pub(super) fn check_result(choices: &mut FuzzedChoices<'_>) {
     }
     let call = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":[]}}");
     let (node, is_right) = node(choices, vec![field("Content-Type", JSON)], body.clone());
-    let client_request = request(&config, "POST", "/", headers, call.into_bytes(), Some(node));
-    let answer = SequentialHost.request(client_request).unwrap();
+    let answer = send(&config, "POST", "/", headers, call.into_bytes(), node);
     let about = || {
         format!(
             "{method} {:?} {} {:?}",

@@ -1,8 +1,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::super::disk::{DiskEntry, EntryBytes, ReadWouldBlock, StoreStatus};
-use super::super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use super::*;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
@@ -12,138 +10,51 @@ use crate::cache::store::StoreWriteOutageReason;
 mod direct;
 mod following;
 mod inactive;
+#[path = "../../../../tests/support/memory_store.rs"]
+mod memory_store;
 mod polls;
 mod sessions;
 mod unchecked_entries;
 
+use memory_store::{MemoryStore, SimulatedDisk, StoreContents};
+
 const KEY: CacheKey = [7; 32];
 
-/// A model of the disk with the behaviour that the owner relies on.
+/// The disk of a test, which is slow, and admits an entry on its second fill.
 #[derive(Default)]
-struct ModelOwnerStore {
-    entries: Mutex<HashMap<CacheKey, DiskEntry>>,
+struct TestDisk {
     filled: Mutex<Vec<CacheKey>>,
-    purges: Mutex<Vec<(u64, PurgeScope)>>,
-    is_full: Mutex<bool>,
+    is_full: AtomicBool,
     /// Whether reads need no disk.
-    is_ready: Mutex<bool>,
+    is_ready: AtomicBool,
 }
 
-impl ModelOwnerStore {
-    fn generation(&self) -> u64 {
-        5 + self.purges.lock().unwrap().len() as u64
-    }
-}
-
-impl OwnerStore for Arc<ModelOwnerStore> {
-    fn purge_generation(&self) -> u64 {
-        ModelOwnerStore::generation(self)
+impl SimulatedDisk for Arc<TestDisk> {
+    fn would_block(&self, _: &CacheKey) -> bool {
+        !self.is_ready.load(Relaxed)
     }
 
-    fn read_entry(&self, key: &CacheKey, _: ClockReading) -> Option<DiskEntry> {
-        let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.is_entry_purged(key, &stored.header.about)).then_some(stored)
-    }
-
-    fn read_entry_nonblocking(
-        &self,
-        key: &CacheKey,
-        now: ClockReading,
-    ) -> Result<Option<DiskEntry>, ReadWouldBlock> {
-        match self.may_contain_key(key) && !*self.is_ready.lock().unwrap() {
-            true => Err(ReadWouldBlock),
-            false => Ok(self.read_entry(key, now)),
+    fn check_write(&self, length: usize) -> Result<(), StoreWriteRejection> {
+        match (self.is_full.load(Relaxed), length) {
+            (true, _) => Err(StoreWriteRejection::Off(StoreWriteOutageReason::DiskFull)),
+            (false, 0..=100_000) => Ok(()),
+            _ => Err(StoreWriteRejection::TooLarge),
         }
     }
 
-    fn may_contain_key(&self, key: &CacheKey) -> bool {
-        self.entries.lock().unwrap().contains_key(key)
-    }
-
-    fn put_entry(
-        &self,
-        key: &CacheKey,
-        header: &EntryRecordAttributes,
-        body: &[u8],
-    ) -> Result<(), StoreWriteRejection> {
-        if *self.is_full.lock().unwrap() {
-            return Err(StoreWriteRejection::Off(StoreWriteOutageReason::DiskFull));
-        }
-        if body.len() > 100_000 {
-            return Err(StoreWriteRejection::TooLarge);
-        }
-        let stored = DiskEntry {
-            header: header.clone(),
-            body: EntryBytes::Pinned(Arc::new(body.to_vec())),
-            is_old: false,
-        };
-        self.entries.lock().unwrap().insert(*key, stored);
-        Ok(())
-    }
-
-    fn purge_entries(&self, scope: &PurgeScope) -> Result<u64, StoreWriteRejection> {
-        let generation = ModelOwnerStore::generation(self) + 1;
-        let mut purges = self.purges.lock().unwrap();
-        purges.push((generation, scope.clone()));
-        match *self.is_full.lock().unwrap() {
-            true => Err(StoreWriteRejection::Off(StoreWriteOutageReason::DiskFull)),
-            false => Ok(generation),
-        }
-    }
-
-    fn read_chain_record(&self, _: &CacheNamespace) -> Result<ChainRecord, StoreWriteRejection> {
-        Ok(ChainRecord::default())
-    }
-
-    fn record_chain_identity(
-        &self,
-        _: &CacheNamespace,
-        _: &ChainIdentity,
-    ) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn record_finality_mark(
-        &self,
-        _: &CacheNamespace,
-        _: Option<&FinalityMark>,
-    ) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn is_entry_purged(&self, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
-        let purges = self.purges.lock().unwrap();
-        purges.iter().any(|(generation, scope)| {
-            about.generation < *generation && scope.covers_entry(key, about)
-        })
-    }
-
-    fn record_fill_for_admission(&self, key: &CacheKey, _: ClockReading) -> bool {
+    fn record_fill(&self, key: &CacheKey) -> bool {
         let mut filled = self.filled.lock().unwrap();
         let is_second = filled.contains(key);
         filled.push(*key);
         is_second
     }
+}
 
-    fn flush_memtables(&self) -> Result<(), StoreWriteRejection> {
-        Ok(())
-    }
-
-    fn drop_entries_older_than(&self, goes: u64, renews: u64, now: ClockReading) {
-        let mut entries = self.entries.lock().unwrap();
-        entries.retain(|_, stored| now.unix < stored.header.requested_at + goes);
-        for stored in entries.values_mut() {
-            stored.is_old = now.unix >= stored.header.requested_at + renews;
-        }
-    }
-
-    fn next_log_line(&self) -> Option<String> {
-        None
-    }
-
-    fn store_status(&self) -> StoreStatus {
-        StoreStatus::default()
-    }
+/// The store of an owner, as its test controls it.
+#[derive(Default)]
+struct ModelStore {
+    contents: Arc<StoreContents>,
+    disk: Arc<TestDisk>,
 }
 
 fn at(monotonic: u64) -> ClockReading {
@@ -171,10 +82,17 @@ fn immutable_entry(generation: u64) -> Arc<OwnerMemoryEntry> {
     entry_of_class(LifetimeClass::Immutable, generation, 100)
 }
 
-fn owner() -> (Owner, Arc<ModelOwnerStore>) {
-    let model = Arc::new(ModelOwnerStore::default());
-    let owner = Owner::new(Box::new(Arc::clone(&model)), 20_000, at(0));
-    (owner, model)
+fn owner() -> (Owner, ModelStore) {
+    owner_with_memory(20_000)
+}
+
+fn owner_with_memory(bytes: u64) -> (Owner, ModelStore) {
+    let model = ModelStore::default();
+    let store = MemoryStore {
+        contents: Arc::clone(&model.contents),
+        disk: Box::new(Arc::clone(&model.disk)),
+    };
+    (Owner::new(Box::new(store), bytes, at(0)), model)
 }
 
 fn found(look_up: OwnerMemoryLookupResult) -> OwnerHit {
@@ -241,7 +159,7 @@ fn store_is_queried_after_memory_and_fills_it() {
 #[test]
 fn ready_store_entry_is_found_without_waiting() {
     let (owner, model) = owner();
-    *model.is_ready.lock().unwrap() = true;
+    model.disk.is_ready.store(true, Relaxed);
     owner
         .write_to_store(&KEY, &immutable_entry(5), at(0))
         .unwrap();
@@ -283,7 +201,7 @@ fn entry_too_long_for_memory_is_stored_at_once() {
         put(LifetimeClass::Immutable, 200_000),
         Err(EntryRejection::TooLong)
     );
-    *model.is_full.lock().unwrap() = true;
+    model.disk.is_full.store(true, Relaxed);
     assert_eq!(
         put(LifetimeClass::Immutable, 50_000),
         Err(EntryRejection::Off("the disk is full".into()))
@@ -365,7 +283,7 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     owner
         .put_fetched_entry(&KEY, &immutable_entry(5), None, at(0))
         .unwrap();
-    *model.is_full.lock().unwrap() = true;
+    model.disk.is_full.store(true, Relaxed);
     assert!(owner
         .purge_entries(&PurgeScope::Key(KEY), || at(0))
         .is_err());
@@ -390,14 +308,21 @@ fn close_stores_fresh_entries_of_storable_classes() {
             .unwrap();
     }
     owner.write_memory_to_store(at(100)).unwrap();
-    let mut stored: Vec<_> = model.entries.lock().unwrap().keys().copied().collect();
+    let mut stored: Vec<_> = model
+        .contents
+        .entries
+        .lock()
+        .unwrap()
+        .keys()
+        .copied()
+        .collect();
     stored.sort_unstable();
     assert_eq!(stored, [[0; 32], [5; 32]]);
     owner
         .put_fetched_entry(&KEY, &immutable_entry(5), None, at(0))
         .unwrap();
     owner.write_memory_to_store(at(60_000)).unwrap();
-    assert_eq!(model.entries.lock().unwrap().len(), 2);
+    assert_eq!(model.contents.entries.lock().unwrap().len(), 2);
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Exchange {
             mixed.lost = Some(UnusableBatchResponseReason::Unreadable);
         }
         mixed.gzip &= !response.no_transform;
-        let failed = self.looked.failed;
+        let failed = self.lookup_findings.upstream_failure;
         if failed.is_some_and(|it| it.failure.occurred_before_response_head())
             && !mixed.is_forwarded_whole()
         {

@@ -60,7 +60,7 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
         wakeup: AwaitedBatchResponses,
     ) -> LookupResult {
-        self.looked.batch_size = Some(calls.len());
+        self.lookup_findings.batch_size = Some(calls.len());
         let is_identity = |call: &JsonRpcCall<'_>| is_identity_method(call.method);
         if calls.iter().any(is_identity) && self.has_unverified_chain_headers(judge.call_vary_key())
         {
@@ -84,16 +84,17 @@ impl Exchange {
         if !shared.has_response_storage() {
             return LookupResult::Miss;
         }
-        if self.looked.allowed.is_some() {
-            batch.insert_denied_errors(&self.looked.ruled);
+        if self.lookup_findings.allowed_part.is_some() {
+            batch.insert_denied_errors(&self.lookup_findings.denial_errors);
         }
         batch.find_batch_entries(&shared, judge, lookup, &wakeup);
         batch.discard_overlong_entries(self.route_config.active_call_policy());
         // the vary headers changed during the wait: the batch is coalesced under its own keys
-        let is_parted = wakeup.landed.is_some()
+        let is_rekeyed = wakeup.flight_responses.is_some()
             && wakeup.names.as_ref() != judge.call_vary_key().vary_header_names();
-        let may_wait = wakeup.landed.is_none() || is_parted && !self.looked.is_parted;
-        self.looked.is_parted |= is_parted;
+        let may_wait =
+            wakeup.flight_responses.is_none() || is_rekeyed && !self.lookup_findings.is_rekeyed;
+        self.lookup_findings.is_rekeyed |= is_rekeyed;
         if may_wait {
             let awaited = match &wakeup.of_owner {
                 None => query_owner_for_batch(&shared, &batch, lookup),
@@ -123,8 +124,8 @@ impl Exchange {
         };
         // a batch that is forwarded unsplit has no hits
         if let (Some((fill, one)), false) = (proof, matches!(found, LookupResult::Miss)) {
-            self.looked.update = Some(fill);
-            self.looked.update_of_one = Some(one);
+            self.lookup_findings.background_fill = Some(fill);
+            self.lookup_findings.verified_call = Some(one);
         }
         found
     }
@@ -172,8 +173,8 @@ impl Exchange {
     fn record_batch_metrics(&mut self, batch: &BatchLookup<'_>) {
         let each = batch.calls.iter().enumerate();
         let each = each.map(|(at, call)| (call.method, batch.has_stored_response(at)));
-        self.looked.batch_calls.clear();
-        self.looked
+        self.lookup_findings.batch_calls.clear();
+        self.lookup_findings
             .batch_calls
             .extend(BatchCallOutcome::from_batch(each));
     }
@@ -201,7 +202,7 @@ impl Exchange {
                     let key = place.as_ref().map(|place| place.key);
                     Some((key, entry?, call.id?.to_vec()))
                 });
-                self.looked.batch_hits = hits;
+                self.lookup_findings.batch_hits = hits;
                 return Ok(LookupResult::HitToDecode(Box::new(
                     StoredResponseToDecode::Batch {
                         answers: answers.collect(),
@@ -230,7 +231,7 @@ impl Exchange {
                 places.filter_map(|(place, entry)| Some((&place.as_ref()?.key, entry.as_ref()?))),
             );
         }
-        self.looked.batch_hits = batch.batch_hit_count();
+        self.lookup_findings.batch_hits = batch.batch_hit_count();
         self.record_batch_metrics(batch);
         Ok(LookupResult::Hit(self.respond_with_entry_body(
             first,
@@ -290,8 +291,8 @@ impl Exchange {
         let Some((places, request)) = part else {
             return LookupResult::Miss;
         };
-        self.looked.batch_hits = hits;
-        self.looked.allowed = None;
+        self.lookup_findings.batch_hits = hits;
+        self.lookup_findings.allowed_part = None;
         self.record_batch_metrics(&batch);
         self.request_body = request;
         self.request_identity_coding();
@@ -326,7 +327,7 @@ impl Exchange {
             return;
         }
         let edits_accept_encoding = self.upstream_edits.iter().any(is_accept_encoding);
-        let is_forwarded = self.looked.forwards_codings || !edits_accept_encoding;
+        let is_forwarded = self.lookup_findings.forwards_codings || !edits_accept_encoding;
         if !(is_forwarded && self.request.accept_encoding.allows_other_codings()) {
             self.route_config.upstream_codings.record_unknown_coding();
         }
@@ -493,10 +494,10 @@ struct BatchLookup<'a> {
 
 impl BatchLookup<'_> {
     /// Sets the errors of denied calls as their entries, and removes denied notifications.
-    fn insert_denied_errors(&mut self, ruled: &[Option<Arc<CacheEntry>>]) {
+    fn insert_denied_errors(&mut self, denial_errors: &[Option<Arc<CacheEntry>>]) {
         let calls = std::mem::take(&mut self.calls);
         let places = std::mem::take(&mut self.places);
-        for ((call, place), denied) in calls.into_iter().zip(places).zip(ruled) {
+        for ((call, place), denied) in calls.into_iter().zip(places).zip(denial_errors) {
             let is_denied = denied.is_some();
             if is_denied && call.id.is_none() {
                 continue;
@@ -548,10 +549,10 @@ impl BatchLookup<'_> {
             let place = place.as_ref()?;
             let is_it = |(key, _): &&(CacheKey, Arc<CacheEntry>)| *key == place.key;
             let in_hand = || {
-                let landed = wakeup.landed.iter().flatten().find(is_it);
+                let fetched = wakeup.flight_responses.iter().flatten().find(is_it);
                 let owned = || owned.iter().find(is_it);
                 let owned = || owned().filter(|(_, entry)| entry.is_fresh(lookup.now));
-                Some(landed.or_else(owned)?.1.clone())
+                Some(fetched.or_else(owned)?.1.clone())
             };
             if !looks {
                 return None;

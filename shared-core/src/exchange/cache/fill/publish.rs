@@ -22,7 +22,7 @@ impl CacheFill {
         if self.is_fill_namespace_suspended() {
             return self.finish_unstored();
         }
-        let mut landed = None;
+        let mut entry_for_followers = None;
         // while memory is short nothing is stored, here or with the owner
         let entries = std::mem::take(&mut self.entries);
         let is_short = memory::is_memory_short();
@@ -51,7 +51,7 @@ impl CacheFill {
                 self.publish_to_followers(token, Arc::clone(&entry));
             }
             if self.leads_flight_for_key(&key) {
-                landed = Some(entry);
+                entry_for_followers = Some(entry);
             }
         }
         if let (true, Some((key, entry)), Some(hot)) =
@@ -59,7 +59,7 @@ impl CacheFill {
         {
             hot.deny_entry(key, entry, self.settings.sent_at);
         }
-        if let Some(entry) = landed {
+        if let Some(entry) = entry_for_followers {
             if let Some(token) = self.token.take() {
                 self.publish_to_followers(token, entry);
             }

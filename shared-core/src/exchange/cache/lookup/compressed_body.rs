@@ -27,13 +27,13 @@ impl Exchange {
                     InflateError::OutOfMemory => Reason::Memory,
                 };
                 if why != InflateError::TooLarge {
-                    self.looked.was_decoded = Some(false);
+                    self.lookup_findings.was_decoded = Some(false);
                 }
                 self.record_invalidating_request(lookup);
                 return LookupResult::Miss;
             }
         };
-        self.looked.was_decoded = Some(true);
+        self.lookup_findings.was_decoded = Some(true);
         let found = if memory::can_allocate_now(required_request_memory(decoded.body.len())) {
             let lookup = LookupRequest {
                 body: &decoded.body,
@@ -46,7 +46,7 @@ impl Exchange {
         };
         let may_be_forwarded = match &found {
             LookupResult::Miss | LookupResult::HitToDecode(_) => true,
-            LookupResult::Hit(_) => self.looked.update.is_some(),
+            LookupResult::Hit(_) => self.lookup_findings.background_fill.is_some(),
             // the missing calls of a split batch are another body
             LookupResult::PartialHit(_) | LookupResult::InFlight(_) => false,
         };

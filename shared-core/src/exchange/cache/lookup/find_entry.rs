@@ -25,31 +25,31 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_min_length;
 
 impl Exchange {
-    /// Looks up one response in the hot tier, among in-flight fetches and at the owner. `target` is
-    /// called only if the response is to be fetched.
+    /// Looks up one response in the hot tier, among in-flight fetches and at the owner.
+    /// `new_fill_target` is called only if the response is to be fetched.
     pub(in crate::exchange) fn lookup_single_response(
         &mut self,
-        sought: &LookupTarget<'_>,
+        target: &LookupTarget<'_>,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
-        target: impl FnOnce() -> FillTarget,
+        new_fill_target: impl FnOnce() -> FillTarget,
     ) -> LookupResult {
         let shared = Arc::clone(&self.route_config.process.shared);
         if !shared.has_response_storage() {
             return LookupResult::Miss;
         }
-        let key = sought.key;
-        self.looked.key = Some(key);
+        let key = target.key;
+        self.lookup_findings.key = Some(key);
         if let Some(waited) = waited {
             let other = waited
                 .awaited_response_key()
                 .filter(|(other, _)| *other != key);
-            if other.is_none() || self.looked.is_parted {
-                return self.resume_lookup(*waited, sought, scope, lookup, target);
+            if other.is_none() || self.lookup_findings.is_rekeyed {
+                return self.resume_lookup(*waited, target, scope, lookup, new_fill_target);
             }
             // the vary headers changed during the wait: the request is coalesced under its own key
-            self.looked.is_parted = true;
+            self.lookup_findings.is_rekeyed = true;
             match waited.claim_wakeup() {
                 Some(FlightFollowerWakeup::Response(_)) => {}
                 Some(FlightFollowerWakeup::Lead(token)) => {
@@ -59,7 +59,7 @@ impl Exchange {
                 None => {
                     self.cache_status = CacheStatus::Miss;
                     return self.attach_cache_fill(
-                        self.new_cache_fill(target(), scope.clone(), None, lookup),
+                        self.new_cache_fill(new_fill_target(), scope.clone(), None, lookup),
                         lookup,
                     );
                 }
@@ -68,24 +68,24 @@ impl Exchange {
         let trusted = shared.may_send_from_memory(lookup.now);
         if lookup.bypass {
             self.cache_reason = Reason::Bypass;
-        } else if let Some((entry, found)) = self.find_in_hot_tier(&shared, sought, lookup, trusted)
+        } else if let Some((entry, found)) = self.find_in_hot_tier(&shared, target, lookup, trusted)
         {
             // a response to a range or HEAD is no complete one to compare with
-            if sought.is_whole && !matches!(found, LookupResult::Miss) {
-                self.start_hit_verification(&entry, scope, lookup, target);
+            if target.is_whole && !matches!(found, LookupResult::Miss) {
+                self.start_hit_verification(&entry, scope, lookup, new_fill_target);
             }
             return found;
         }
         if self.request.cache.no_store {
             self.cache_reason = Reason::RequestNoStore;
         }
-        if !sought.is_whole || self.request.cache.no_store {
+        if !target.is_whole || self.request.cache.no_store {
             // the response is not a complete one, or must not be stored
             return LookupResult::Miss;
         }
-        match self.join_flight_or_fetch(&shared, sought, scope, lookup, trusted) {
+        match self.join_flight_or_fetch(&shared, target, scope, lookup, trusted) {
             FetchDecision::Fetch(token) => {
-                let fill = self.new_cache_fill(target(), scope.clone(), token, lookup);
+                let fill = self.new_cache_fill(new_fill_target(), scope.clone(), token, lookup);
                 self.attach_cache_fill(fill, lookup)
             }
             FetchDecision::Respond(found) => found,
@@ -97,13 +97,13 @@ impl Exchange {
     fn find_in_hot_tier(
         &mut self,
         shared: &ProcessCacheState,
-        sought: &LookupTarget<'_>,
+        target: &LookupTarget<'_>,
         lookup: &LookupRequest<'_>,
         trusted: bool,
     ) -> Option<(Arc<CacheEntry>, LookupResult)> {
-        let key = sought.key;
+        let key = target.key;
         let hot = shared.hot_tier();
-        if let (Some(hot), None) = (hot, sought.id) {
+        if let (Some(hot), None) = (hot, target.id) {
             self.remove_invalidated_entry(hot, &key, lookup);
         }
         let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
@@ -112,14 +112,14 @@ impl Exchange {
         if let Some(entry) = entry {
             self.mark_usable_when_stale(&entry);
             if let Some(found) =
-                self.respond_from_entry(&key, Arc::clone(&entry), sought.id, lookup)
+                self.respond_from_entry(&key, Arc::clone(&entry), target.id, lookup)
             {
                 return Some((entry, found));
             }
         }
         self.cache_status = CacheStatus::Miss;
-        if trusted && sought.is_whole {
-            self.find_stale_entry(sought, lookup);
+        if trusted && target.is_whole {
+            self.find_stale_entry(target, lookup);
         }
         None
     }
@@ -129,17 +129,17 @@ impl Exchange {
     fn join_flight_or_fetch(
         &mut self,
         shared: &Arc<ProcessCacheState>,
-        sought: &LookupTarget<'_>,
+        target: &LookupTarget<'_>,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
         trusted: bool,
     ) -> FetchDecision {
-        let key = sought.key;
+        let key = target.key;
         // a stale entry is sent meanwhile because another request fetches the new one
         let sharing = shared
             .negative_cache
             .uncacheable_sharing_of_key(&key, lookup.now);
-        let may_share = sought.coalesces
+        let may_share = target.coalesces
             && self.route_config.cache.lock
             && sharing != Some(UncacheableSharing::RequesterOnly)
             && shared.may_coalesce(lookup.now);
@@ -158,7 +158,7 @@ impl Exchange {
         match role {
             FlightRole::Leads(Some(token)) if trusted => {
                 // another event loop may have stored it since the hot tier was searched
-                let Some(entry) = self.find_newly_stored_entry(&key, sought, lookup) else {
+                let Some(entry) = self.find_newly_stored_entry(&key, target, lookup) else {
                     return FetchDecision::Fetch(Some(token));
                 };
                 if shared.flights.take_flight_lease(&token) {
@@ -168,12 +168,12 @@ impl Exchange {
                 }
                 shared.finish_flight_and_wake(token, FlightOutcome::Answer(Arc::clone(&entry)));
                 FetchDecision::from_lookup_result(
-                    self.respond_from_entry(&key, entry, sought.id, lookup),
+                    self.respond_from_entry(&key, entry, target.id, lookup),
                 )
             }
             FlightRole::Leads(token) => FetchDecision::Fetch(token),
             FlightRole::Found(entry) => FetchDecision::from_lookup_result(
-                self.respond_from_shared_entry(shared, sought, entry, &since, lookup),
+                self.respond_from_shared_entry(shared, target, entry, &since, lookup),
             ),
             FlightRole::Follows if self.may_send_stale(lookup) => {
                 shared.leave_flight(&key, waiter);
@@ -192,7 +192,7 @@ impl Exchange {
     fn find_newly_stored_entry(
         &self,
         key: &CacheKey,
-        sought: &LookupTarget<'_>,
+        target: &LookupTarget<'_>,
         lookup: &LookupRequest<'_>,
     ) -> Option<Arc<CacheEntry>> {
         let entry = self
@@ -203,7 +203,7 @@ impl Exchange {
             .get(key, lookup.now)?;
         self.mark_usable_when_stale(&entry);
         Some(entry)
-            .filter(|entry| sought.id.is_some() || !self.is_invalidated_since_fetch(entry, lookup))
+            .filter(|entry| target.id.is_some() || !self.is_invalidated_since_fetch(entry, lookup))
     }
 
     /// Removes an invalidated entry, which must not be revalidated either: its tag may be the same.
@@ -280,10 +280,10 @@ impl Exchange {
     fn resume_lookup(
         &mut self,
         waited: WaitingRequest,
-        sought: &LookupTarget<'_>,
+        target: &LookupTarget<'_>,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
-        target: impl FnOnce() -> FillTarget,
+        new_fill_target: impl FnOnce() -> FillTarget,
     ) -> LookupResult {
         self.cache_status = CacheStatus::Miss;
         let shared = Arc::clone(&self.route_config.process.shared);
@@ -291,11 +291,11 @@ impl Exchange {
             return LookupResult::Miss;
         };
         // the vary headers may have changed meanwhile
-        let parted = sought.key != key;
+        let rekeyed = target.key != key;
         let token = match waited.claim_wakeup() {
             // the request was not woken: its wait has timed out
             None => {
-                if !parted {
+                if !rekeyed {
                     if let Some(found) = self.respond_stale(CacheStatus::Updating, lookup) {
                         return found;
                     }
@@ -305,8 +305,8 @@ impl Exchange {
             Some(FlightFollowerWakeup::Lead(token)) => Some(token),
             Some(FlightFollowerWakeup::Response(FlightOutcome::NotShareable)) => None,
             Some(FlightFollowerWakeup::Response(FlightOutcome::Answer(entry))) => {
-                let found = match parted {
-                    false => self.respond_from_shared_entry(&shared, sought, entry, &since, lookup),
+                let found = match rekeyed {
+                    false => self.respond_from_shared_entry(&shared, target, entry, &since, lookup),
                     true => None,
                 };
                 if let Some(found) = found {
@@ -315,8 +315,8 @@ impl Exchange {
                 None
             }
         };
-        let mut fill = self.new_cache_fill(target(), scope.clone(), token, lookup);
-        fill.rekeyed = parted;
+        let mut fill = self.new_cache_fill(new_fill_target(), scope.clone(), token, lookup);
+        fill.rekeyed = rekeyed;
         self.attach_cache_fill(fill, lookup)
     }
 
@@ -325,7 +325,7 @@ impl Exchange {
     fn respond_from_shared_entry(
         &mut self,
         shared: &ProcessCacheState,
-        sought: &LookupTarget<'_>,
+        target: &LookupTarget<'_>,
         entry: Arc<CacheEntry>,
         since: &PurgeAndChainSnapshot,
         lookup: &LookupRequest<'_>,
@@ -333,10 +333,10 @@ impl Exchange {
         self.mark_usable_when_stale(&entry);
         let may_send = shared.may_send_from_memory(lookup.now)
             && since.allows_entry_since_wait(shared, &entry)
-            && (sought.id.is_some() || !self.is_invalidated_since_fetch(&entry, lookup))
-            && self.matches_other_format(&sought.key, &entry);
+            && (target.id.is_some() || !self.is_invalidated_since_fetch(&entry, lookup))
+            && self.matches_other_format(&target.key, &entry);
         match may_send {
-            true => self.respond_from_entry(&sought.key, entry, sought.id, lookup),
+            true => self.respond_from_entry(&target.key, entry, target.id, lookup),
             false => None,
         }
     }

@@ -45,7 +45,7 @@ impl Exchange {
         let need = self.body_required_by_cache(length);
         let others = self.may_have_ssz_result(length) || self.may_be_engine_witness_call(length);
         if others || self.is_body_read_to_decompress(length) {
-            self.looked.is_for_others = need == RequiredBody::Nothing;
+            self.lookup_findings.cache_skips_body = need == RequiredBody::Nothing;
             return RequiredBody::WholeBody;
         }
         need
@@ -182,15 +182,15 @@ impl Exchange {
             self.cache_reason = Reason::Memory;
             return LookupResult::Miss;
         }
-        self.looked.at = lookup.now;
+        self.lookup_findings.at = lookup.now;
         self.route_config
             .process
             .shared
             .negative_cache
             .advance_clock_to(lookup.now);
-        self.looked.may_code = lookup.coding_allowed;
-        self.looked.host_writes_vary = lookup.host_writes_vary;
-        self.looked.forwards_codings = lookup.forwards_codings;
+        self.lookup_findings.coding_allowed = lookup.coding_allowed;
+        self.lookup_findings.host_writes_vary = lookup.host_writes_vary;
+        self.lookup_findings.forwards_codings = lookup.forwards_codings;
         if self.request.cache.kind == CacheRequestKind::Resource {
             let found = self.lookup_resource(lookup, waited);
             self.observe_route_blocks(lookup, &found);
@@ -224,7 +224,7 @@ impl Exchange {
             }
             Ok((JsonRpcRequestBody::Batch(calls), places)) => {
                 let wakeup = waited.map(|waited| waited.claim_awaited_responses());
-                self.looked.record_batch_method_names(&calls);
+                self.lookup_findings.record_batch_method_names(&calls);
                 self.lookup_batch(calls, places, &judge, lookup, wakeup.unwrap_or_default())
             }
             Err(refusal) => {
@@ -248,7 +248,7 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
-        self.looked.rpc_method = call.method.to_vec();
+        self.lookup_findings.rpc_method = call.method.to_vec();
         let (Some(id), Some(place)) = (call.id, place) else {
             self.cache_reason = match call.id {
                 Some(_) => Reason::RpcMethod,
@@ -256,16 +256,16 @@ impl Exchange {
             };
             return LookupResult::Miss;
         };
-        self.looked.is_unverified = is_identity_method(call.method)
+        self.lookup_findings.is_unverified = is_identity_method(call.method)
             && self.has_unverified_chain_headers(judge.call_vary_key());
-        let sought = LookupTarget {
+        let target = LookupTarget {
             key: place.key,
             id: Some(id),
             is_whole: true,
             coalesces: true,
         };
         let found =
-            self.lookup_single_response(&sought, judge.call_vary_key(), lookup, waited, || {
+            self.lookup_single_response(&target, judge.call_vary_key(), lookup, waited, || {
                 FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
             });
         if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {
@@ -309,11 +309,11 @@ impl Exchange {
     /// miss.
     pub fn reset_failed_lookup(&mut self) {
         self.storing.fill = None;
-        self.looked.stand_in = None;
-        self.looked.update = None;
-        self.looked.update_of_one = None;
-        self.looked.batch_hits = 0;
-        self.looked.batch_calls.clear();
+        self.lookup_findings.stale_entry = None;
+        self.lookup_findings.background_fill = None;
+        self.lookup_findings.verified_call = None;
+        self.lookup_findings.batch_hits = 0;
+        self.lookup_findings.batch_calls.clear();
         self.response_mode = ResponseMode::Off;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;

@@ -60,7 +60,7 @@ impl Exchange {
             // the GETs of a host do not all vary on the same headers
             scope = self.vary_key_for_target(lookup, Some(&name));
         }
-        let sought = LookupTarget {
+        let target = LookupTarget {
             key: key_for_negotiated_format(&scope, &name, ssz),
             id: None,
             is_whole: !self.request.head && !partial,
@@ -69,9 +69,9 @@ impl Exchange {
         let valid = Arc::clone(&self.route_config.cache.valid);
         let root =
             ssz.and_then(|ssz| requested_root::parse_requested_root(*ssz.gives, &request.target));
-        let found = self.lookup_single_response(&sought, &scope, lookup, waited, || {
+        let found = self.lookup_single_response(&target, &scope, lookup, waited, || {
             FillTarget::Resource(ResourceFillTarget {
-                key: sought.key,
+                key: target.key,
                 name,
                 route,
                 valid,
@@ -122,10 +122,10 @@ impl Exchange {
         if self.storing.fill.is_none() {
             return;
         }
-        let stale = match &mut self.looked.stand_in {
-            Some(stand_in) if stand_in.entry.response_metadata().revalidates => {
-                stand_in.is_conditional = true;
-                Some(Arc::clone(&stand_in.entry))
+        let stale = match &mut self.lookup_findings.stale_entry {
+            Some(stale_entry) if stale_entry.entry.response_metadata().revalidates => {
+                stale_entry.is_conditional = true;
+                Some(Arc::clone(&stale_entry.entry))
             }
             _ => None,
         };
@@ -184,7 +184,7 @@ impl Exchange {
         meta.stale = directives.stale;
         let entry = stale
             .copy_with_metadata(meta)
-            .with_lifetime(self.looked.at, directives.lifetime.unwrap_or(0));
+            .with_lifetime(self.lookup_findings.at, directives.lifetime.unwrap_or(0));
         let is_update = matches!(self.phase, ExchangePhase::AwaitingUpdate);
         let served =
             is_update || self.send_stored_replacement(&entry, None, CacheStatus::Revalidated);

@@ -34,35 +34,35 @@ pub(in crate::exchange) enum LookupResult {
 pub(in crate::exchange) struct LookupFindings {
     /// Time of the lookup, in milliseconds; the next members are properties that the host set.
     pub(in crate::exchange) at: u64,
-    pub(in crate::exchange) may_code: bool,
+    pub(in crate::exchange) coding_allowed: bool,
     pub(in crate::exchange) host_writes_vary: bool,
     pub(in crate::exchange) forwards_codings: bool,
     pub(in crate::exchange) rpc_method: Vec<u8>,
     /// Methods of a batch, separated by commas.
     pub(in crate::exchange) rpc_methods: Vec<u8>,
     /// For each call of a request under a policy its error, if the call is denied.
-    pub(in crate::exchange) ruled: Vec<Option<Arc<CacheEntry>>>,
+    pub(in crate::exchange) denial_errors: Vec<Option<Arc<CacheEntry>>>,
     /// Reason why the request is rejected for its head.
-    pub(in crate::exchange) refused: Option<UnverifiableRequestReason>,
+    pub(in crate::exchange) head_rejection: Option<UnverifiableRequestReason>,
     /// Permits of limited methods, kept until the node has responded.
     pub(in crate::exchange) permits: Vec<ConcurrencyPermit>,
     /// Age of the entry that is sent, in milliseconds.
     pub(in crate::exchange) age: Option<u64>,
     /// Response limit of a single call.
-    pub(in crate::exchange) bound: Option<CallResponseLengthLimit>,
+    pub(in crate::exchange) response_limit: Option<CallResponseLengthLimit>,
     /// Number of denied calls.
     pub(in crate::exchange) denied: usize,
     /// A batch with denied calls, split, and the body of its allowed calls, for a lookup without
     /// other entries.
-    pub(in crate::exchange) allowed: Option<(Box<SplitBatch>, Vec<u8>)>,
+    pub(in crate::exchange) allowed_part: Option<(Box<SplitBatch>, Vec<u8>)>,
     /// Id of a call whose result is sent as SSZ, as it is written in the request.
     pub(in crate::exchange) rpc_id: Vec<u8>,
     /// The cache does not read the request's body.
-    pub(in crate::exchange) is_for_others: bool,
+    pub(in crate::exchange) cache_skips_body: bool,
     /// Whether the encoded body could be decoded; `None` if it is not encoded.
     pub(in crate::exchange) was_decoded: Option<bool>,
     /// The request was looked up again because the vary headers changed while it waited.
-    pub(in crate::exchange) is_parted: bool,
+    pub(in crate::exchange) is_rekeyed: bool,
     pub(in crate::exchange) batch_size: Option<usize>,
     /// Number of calls of the batch whose responses came from the cache.
     pub(in crate::exchange) batch_hits: usize,
@@ -71,23 +71,23 @@ pub(in crate::exchange) struct LookupFindings {
     /// Key of a single response.
     pub(in crate::exchange) key: Option<CacheKey>,
     /// Reason why the entry that was found could not be sent.
-    pub(in crate::exchange) unreadable: Option<Reason>,
+    pub(in crate::exchange) unusable_reason: Option<Reason>,
     /// Cache status of a stored response that is sent other than as a hit.
-    pub(in crate::exchange) served_as: Option<CacheStatus>,
+    pub(in crate::exchange) served_status: Option<CacheStatus>,
     /// The node must respond, because the request's headers may select another chain.
     pub(in crate::exchange) is_unverified: bool,
     /// Stale entry that may be sent in place of the node's response.
-    pub(in crate::exchange) stand_in: Option<StaleEntry>,
+    pub(in crate::exchange) stale_entry: Option<StaleEntry>,
     /// Failure of the node that the host has reported.
-    pub(in crate::exchange) failed: Option<HostReportedUpstreamFailure>,
+    pub(in crate::exchange) upstream_failure: Option<HostReportedUpstreamFailure>,
     /// Status of the node's response that a stale entry replaces.
     pub(in crate::exchange) forward_status: Option<u16>,
     /// The invalidation that this request causes if it succeeds.
-    pub(in crate::exchange) changing: Option<Box<InvalidatingRequest>>,
+    pub(in crate::exchange) invalidating_request: Option<Box<InvalidatingRequest>>,
     /// Fill for a background update or hit verification by another exchange.
-    pub(in crate::exchange) update: Option<Box<CacheFill>>,
+    pub(in crate::exchange) background_fill: Option<Box<CacheFill>>,
     /// Call of a batch that the fill verifies.
-    pub(in crate::exchange) update_of_one: Option<VerifiedCall>,
+    pub(in crate::exchange) verified_call: Option<VerifiedCall>,
 }
 
 /// The one call of a batch that a background request verifies, with its text and key.
@@ -162,7 +162,7 @@ pub(in crate::exchange) struct HostReportedUpstreamFailure {
     /// Time of the report, in milliseconds of the lookup clock.
     pub(in crate::exchange) now: u64,
     /// A stale entry is sent instead.
-    pub(in crate::exchange) is_stood_in_for: bool,
+    pub(in crate::exchange) serves_stale: bool,
 }
 
 /// A request that invalidates the entries of its target if it succeeds, such as a PUT or DELETE.

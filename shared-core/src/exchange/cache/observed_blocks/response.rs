@@ -65,7 +65,9 @@ impl Exchange {
     /// forwarded to the node, for the client or in the background.
     pub(in crate::exchange) fn should_observe_blocks(&self, found: &LookupResult) -> bool {
         let has_owner = self.route_config.process.shared.owner_client().is_some();
-        has_owner && (matches!(found, LookupResult::Miss) || self.looked.update.is_some())
+        has_owner
+            && (matches!(found, LookupResult::Miss)
+                || self.lookup_findings.background_fill.is_some())
     }
 
     /// Starts the observation of a response, if the chain of its namespace is followed.

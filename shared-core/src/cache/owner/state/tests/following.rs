@@ -6,7 +6,7 @@ use crate::cache::owner::tracker::ChainIdentity;
 
 pub(super) const SPACE: [u8; 16] = [1; 16];
 
-pub(super) fn following() -> (Owner, Arc<ModelOwnerStore>) {
+pub(super) fn following() -> (Owner, ModelStore) {
     let (owner, model) = owner();
     owner.start_following_chain(SPACE, HeightUnit::Blocks, at(0));
     owner.apply_chain_change(&SPACE, ChainChange::Head(100));
@@ -224,7 +224,7 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
     assert!(owner
         .make_entry_immutable(&KEY, &made, 42, 60_000, at(0))
         .is_none());
-    assert!(model.entries.lock().unwrap().is_empty());
+    assert!(model.contents.entries.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn stored_entries_are_not_found_until_the_chain_is_checked() {
     owner.write_to_store(&KEY, &entry, at(0)).unwrap();
     owner.set_identity_check_pending(&SPACE, true);
     assert!(owner.lookup_in_store(&KEY, at(0)).is_none());
-    *model.is_ready.lock().unwrap() = true;
+    model.disk.is_ready.store(true, Relaxed);
     assert!(matches!(
         owner.lookup_without_disk_wait(&KEY, at(0)),
         OwnerMemoryLookupResult::Missing

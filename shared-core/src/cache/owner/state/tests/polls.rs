@@ -117,8 +117,7 @@ fn late_reply_is_repeated_among_the_events_until_it_is_acknowledged() {
 
 #[test]
 fn late_reply_with_a_long_body_is_complete_in_one_answer() {
-    let model = Arc::new(ModelOwnerStore::default());
-    let owner = Owner::new(Box::new(model), 8 << 20, at(0));
+    let (owner, _model) = owner_with_memory(8 << 20);
     let mut session = opened(&owner);
     let task = SessionLookup {
         id: 1,

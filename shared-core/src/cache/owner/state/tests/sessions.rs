@@ -240,8 +240,7 @@ fn lookup_that_needs_the_disk_is_completed_by_its_task() {
 
 #[test]
 fn long_entry_arrives_and_leaves_in_chunks() {
-    let model = Arc::new(ModelOwnerStore::default());
-    let owner = Owner::new(Box::new(model), 8 << 20, at(0));
+    let (owner, _model) = owner_with_memory(8 << 20);
     let mut session = open_session(&owner, "a");
     take_messages(&owner, &mut session, 0);
     let length = 2 * MAX_BODY_BYTES + 1;

@@ -143,7 +143,7 @@ fn recompressed_entry_replaces_the_original_and_is_stored() {
     );
     assert_eq!(other.remaining_ttl(at(20)), first.remaining_ttl(at(20)));
     assert_eq!(other.length_if_unchecked(), first.length_if_unchecked());
-    let stored = model.entries.lock().unwrap()[&KEY].clone();
+    let stored = model.contents.entries.lock().unwrap()[&KEY].clone();
     assert_eq!(stored.body.as_ref(), smaller);
     assert_eq!(stored.header.about.generation, 5);
     assert_eq!(stored.header.expires_at, at(0).unix + 60_000);

@@ -90,7 +90,7 @@ fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
 }
 
 #[test]
-fn other_branch_after_a_lag_is_a_reorganisation() {
+fn branch_change_after_a_lag_is_a_reorganisation() {
     let mut script = ScriptedTracker::following_to_block_100();
     script.extend_and_poll(5);
     script.node.cut(102);
