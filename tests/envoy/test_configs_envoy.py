@@ -125,7 +125,7 @@ class Running:
             return request_through(connection, "rpc.example.org", *arguments, **more)
 
     def until_hit(self, send):
-        """The hit: a sandbox stores some milliseconds later, and waits 20 ms for a lookup."""
+        """The hit: a sandbox stores some milliseconds later."""
         return self.envoy.wait_for(lambda: is_hit(got := send()) and got, "a hit")
 
 

@@ -189,8 +189,7 @@ def test_hit_is_a_response_of_the_same_route_and_node(host, envoy, origin, other
                 reply = json.loads(reply["result"])
             assert reply == expected(one, host, target, way), (one, way)
             hits += response.header("Cache-Status").startswith("sszip; hit")
-    # on a busy machine a lookup may exceed the 20 ms for which a sandbox waits for the daemon
-    assert hits <= 2 * len(lookups) and hits >= (1.8 if host == "wasm" else 2) * len(lookups)
+    assert hits == 2 * len(lookups)
 
 
 def nameless(prefix, settings=None):
@@ -256,7 +255,7 @@ def test_route_without_a_cluster_never_sends_a_hit(start_envoy, origin):
     envoy = start_envoy(routes, settings={"cache": True, "cache_namespace": "mainnet"})
     origin.answers(echo_node("node"))
     envoy.fetch("/open", CALL)
-    assert envoy.in_time(lambda: envoy.fetch("/open", CALL)).header("Cache-Status").startswith("sszip; hit")
+    assert envoy.fetch("/open", CALL).header("Cache-Status").startswith("sszip; hit")
     for path, status in (("/closed", 403), ("/named", 403), ("/away", 301), ("/none", 404)):
         response = envoy.fetch(path, CALL)
         assert (response.status, response.body) == (status, b""), path

@@ -339,20 +339,6 @@ class Envoy(LoggedServer):
     def settle(self):
         """Waits until responses are stored."""
 
-    def late(self):
-        """Number of lookups that continued without a slow daemon."""
-        return 0
-
-    def in_time(self, send):
-        """A response for which no lookup was late: repeated on a busy machine."""
-        for _ in range(50):
-            late = self.late()
-            answer = send()
-            if self.late() == late:
-                break
-        return answer
-
-
 def address(port):
     return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
 

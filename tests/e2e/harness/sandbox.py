@@ -92,12 +92,6 @@ class WasmEnvoy(Envoy):
         self.settle()
         return super().connect(**options)
 
-    def late(self):
-        if not self.owner:
-            return 0
-        response = client.fetch(self.admin, f"/stats?filter=^cluster.{CACHED}.upstream_rq_timeout$")
-        return int(response.body.split()[-1])
-
     def settle(self):
         """Waits, for a limited time, until responses are stored."""
         if not self.owner:
