@@ -25,14 +25,14 @@ FAILING = "\ndef test_fails():\n    assert 1 == 2\n"
 
 
 class RunPytest(unittest.TestCase):
-    def run_on(self, text):
+    def run_on(self, text, chosen="suite"):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / "suite").mkdir()
             (root / "suite/test_one.py").write_text(text)
             (root / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider -n 2\n")
             done = subprocess.run(
-                [sys.executable, SCRIPTS / "run-pytest", "stage", root / "suite"],
+                [sys.executable, SCRIPTS / "run-pytest", "stage", f"{root}/{chosen}"],
                 env={**os.environ, "SSZIP_REPORTS": str(root / "reports")},
                 capture_output=True,
                 text=True,
@@ -46,6 +46,11 @@ class RunPytest(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(counts["flaky"], ["suite/test_one.py::test_passes_on_the_second_run"])
         self.assertEqual((counts["passed"], counts["failed"]), (2, 0))
+
+    def test_one_chosen_test_is_run_again(self):
+        name = "suite/test_one.py::test_passes_on_the_second_run"
+        status, counts = self.run_on(FLAKY, name)
+        self.assertEqual((status, counts["flaky"]), (0, [name]))
 
     def test_test_that_fails_twice_fails_the_stage(self):
         status, counts = self.run_on(FLAKY + FAILING)
