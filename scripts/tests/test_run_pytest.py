@@ -47,7 +47,7 @@ class RunPytest(unittest.TestCase):
         self.assertEqual(counts["flaky"], ["suite/test_one.py::test_passes_on_the_second_run"])
         self.assertEqual((counts["passed"], counts["failed"]), (2, 0))
 
-    def test_one_chosen_test_is_run_again(self):
+    def test_flaky_test_chosen_by_name_is_run_again(self):
         name = "suite/test_one.py::test_passes_on_the_second_run"
         status, counts = self.run_on(FLAKY, name)
         self.assertEqual((status, counts["flaky"]), (0, [name]))
