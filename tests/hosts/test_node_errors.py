@@ -9,7 +9,7 @@ import pytest
 from harness import client
 from harness.envoy import Envoy, address, cluster, empty, route
 from harness.nginx import Nginx, free_port
-from harness.origin import CLOSE, RESET, answer, head
+from harness.origin import CLOSE, RESET, WaitFor, answer, chunked, head
 from harness.rpc import call
 from harness.fixtures import starting
 from harness.sandbox import WasmEnvoy
@@ -256,13 +256,28 @@ def test_rpc_errors_are_counted_by_class(host, server, errors, origin):
         assert found["sszip_node_rpc_seconds_total", "eth_getBalance"] > 0
 
 
-@pytest.mark.hosts("nginx")
 def test_truncated_responses_are_counted(server, errors, origin):
     before = errors()
     fields = [JSON, ("Content-Length", "90000")]
     origin.answers(lambda request: [head(200, fields), b"[1," * 9000, CLOSE])
     assert server.get("/plain", "gzip").status == 502
     reach(server, errors, added(before, cut=1))
+
+
+def test_response_whose_client_disconnects_is_not_counted_as_truncated(host, server, errors, origin):
+    before, go_on = errors(), threading.Event()
+    fields = [JSON, ("Transfer-Encoding", "chunked")]
+    origin.answers([head(200, fields), *chunked([b"[1," * 3000], last=False), WaitFor(go_on)])
+    uri = server.uri("/plain")
+    with server.connect() as connection:
+        connection.send(client.request_bytes(uri, headers=[("Accept-Encoding", "gzip")]))
+        connection.read_head()
+    assert server.wait_for(lambda: server.logged(uri), "the request's line")["mode"] == "stream"
+    go_on.set()
+    # counters of a request that ended before are not later than this one's
+    origin.answers([CLOSE])
+    assert server.post("/", CALL).status == (502 if host == "nginx" else 503)
+    reach(server, errors, added(before, reset=1))
 
 
 def test_local_reply_without_an_upstream_is_not_counted_as_an_error(server, errors):
