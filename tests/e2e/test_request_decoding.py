@@ -24,6 +24,7 @@ server {
     access_log @prefix@/seen.log seen;
     location / { proxy_pass http://@origin@; }
     location /refused { proxy_pass http://@origin@; }
+    location /other { proxy_pass http://@origin@; }
     location /always { sszip_request_decoding always; proxy_pass http://@origin@; }
     location /unbuffered {
         sszip_request_decoding always;
