@@ -25,7 +25,7 @@ struct MadeCallout {
 
 impl LinkTestProcess {
     /// Creates a process that makes callouts, which the tests answer.
-    fn with_callouts() -> Self {
+    fn new_without_session() -> Self {
         let process = Self::new_attached(|link, _| link);
         process.start_hot_tier();
         process.link.start_callouts();
@@ -33,8 +33,8 @@ impl LinkTestProcess {
     }
 
     /// Creates a process with an open session and a poll in flight.
-    fn in_session() -> (Self, MadeCallout) {
-        let host = Self::with_callouts();
+    fn new_in_session() -> (Self, MadeCallout) {
+        let host = Self::new_without_session();
         let mut callouts = host.made_callouts();
         host.answer_callout(callouts.remove(0).id, &open_session(0));
         let mut callouts = host.made_callouts();
@@ -115,7 +115,7 @@ fn open_session(generation: u64) -> [OwnerMessage; 2] {
 
 #[test]
 fn session_is_requested_with_the_first_lookup() {
-    let host = LinkTestProcess::with_callouts();
+    let host = LinkTestProcess::new_without_session();
     let hello = host.made_callout();
     let number = CalloutRole::Data { number: 1 };
     assert_eq!((hello.role, hello.session), (number, 0));
@@ -136,7 +136,7 @@ fn session_is_requested_with_the_first_lookup() {
 
 #[test]
 fn requests_from_before_the_first_session_may_have_its_entries_until_a_purge() {
-    let host = LinkTestProcess::with_callouts();
+    let host = LinkTestProcess::new_without_session();
     assert_eq!(host.link.purge_generation(), 0);
     let hello = host.made_callout();
     host.answer_callout(hello.id, &open_session(5));
@@ -149,7 +149,7 @@ fn requests_from_before_the_first_session_may_have_its_entries_until_a_purge() {
 
 #[test]
 fn messages_gather_while_a_data_callout_is_in_flight() {
-    let (host, _) = LinkTestProcess::in_session();
+    let (host, _) = LinkTestProcess::new_in_session();
     host.look_up_key([1; 32], 1, true);
     let first = host.made_callout();
     host.look_up_key([2; 32], 2, true);
@@ -167,7 +167,7 @@ fn messages_gather_while_a_data_callout_is_in_flight() {
 
 #[test]
 fn purge_is_in_effect_before_it_is_acknowledged() {
-    let (host, poll) = LinkTestProcess::in_session();
+    let (host, poll) = LinkTestProcess::new_in_session();
     host.insert_fresh_entry(KEY);
     host.answer_callout(
         poll.id,
@@ -191,7 +191,7 @@ fn purge_is_in_effect_before_it_is_acknowledged() {
 
 #[test]
 fn send_lease_is_not_shortened_by_an_earlier_answer() {
-    let (host, poll) = LinkTestProcess::in_session();
+    let (host, poll) = LinkTestProcess::new_in_session();
     host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
     host.answer_callout(poll.id, &[send_lease(2500, 0)]);
@@ -202,7 +202,7 @@ fn send_lease_is_not_shortened_by_an_earlier_answer() {
 #[test]
 fn failed_callout_ends_the_session_and_its_lookups() {
     for fails_poll in [false, true] {
-        let (mut host, poll) = LinkTestProcess::in_session();
+        let (mut host, poll) = LinkTestProcess::new_in_session();
         host.look_up_key(KEY, 1, true);
         let data = host.made_callout();
         host.fail(if fails_poll { poll.id } else { data.id });
@@ -226,7 +226,7 @@ fn failed_callout_ends_the_session_and_its_lookups() {
 
 #[test]
 fn refused_session_is_requested_again() {
-    let (mut host, poll) = LinkTestProcess::in_session();
+    let (mut host, poll) = LinkTestProcess::new_in_session();
     let refused = OwnerMessage::Refused(RefusalReason::UnknownSession);
     host.answer_callout(poll.id, &[refused]);
     assert!(host.made_callouts().is_empty());
@@ -242,7 +242,7 @@ fn refused_session_is_requested_again() {
 
 #[test]
 fn owner_without_these_callouts_is_reported() {
-    let mut host = LinkTestProcess::with_callouts();
+    let mut host = LinkTestProcess::new_without_session();
     for _ in 0..200 {
         for callout in host.made_callouts() {
             host.respond(callout.id, 404, b"{}");
@@ -260,7 +260,7 @@ fn owner_without_these_callouts_is_reported() {
 
 #[test]
 fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
-    let (mut host, _) = LinkTestProcess::in_session();
+    let (mut host, _) = LinkTestProcess::new_in_session();
     host.store_at_owner(1, b"1".to_vec());
     assert!(host.made_callouts().is_empty());
     assert_eq!(host.link.ms_until_next_callout(host.now), Some(2));
@@ -284,7 +284,7 @@ fn stored_entry_waits_for_a_callout_that_is_made_anyway() {
 
 #[test]
 fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
-    let (mut host, _) = LinkTestProcess::in_session();
+    let (mut host, _) = LinkTestProcess::new_in_session();
     host.store_at_owner(7, vec![b'1'; 600 << 10]);
     assert!(host.made_callouts().is_empty());
     host.now += 2;
@@ -313,7 +313,7 @@ fn long_entry_is_sent_in_parts_with_the_messages_that_gather_meanwhile() {
 
 #[test]
 fn late_reply_is_used_once() {
-    let (host, poll) = LinkTestProcess::in_session();
+    let (host, poll) = LinkTestProcess::new_in_session();
     host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
     let id = request_id(&data.messages[0]).unwrap();
@@ -347,7 +347,7 @@ fn late_reply_is_used_once() {
 
 #[test]
 fn end_of_callouts_fails_lookups_and_purges() {
-    let (host, _) = LinkTestProcess::in_session();
+    let (host, _) = LinkTestProcess::new_in_session();
     host.insert_fresh_entry(KEY);
     host.look_up_key([1; 32], 1, true);
     let purge = host
@@ -366,7 +366,7 @@ fn end_of_callouts_fails_lookups_and_purges() {
 
 #[test]
 fn answer_without_a_frame_ends_the_session() {
-    let (host, _) = LinkTestProcess::in_session();
+    let (host, _) = LinkTestProcess::new_in_session();
     host.look_up_key(KEY, 1, true);
     let data = host.made_callout();
     host.answer_callout(data.id, &[]);
@@ -383,7 +383,7 @@ proptest! {
         noise in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         for damages in 0..3 {
-            let (mut host, poll) = LinkTestProcess::in_session();
+            let (mut host, poll) = LinkTestProcess::new_in_session();
             host.look_up_key(KEY, 1, true);
             let data = host.made_callout();
             let mut frame = OutgoingFrame::for_callout().unwrap();
