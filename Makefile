@@ -55,9 +55,11 @@ help: ## lists the targets
 
 setup: ## installs the prerequisites of `make test` (other targets install their own)
 	@test -n "$(SSZIP_IS_SET_UP)" || scripts/setup test
+	@scripts/claim-target
 
 build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build
+	@scripts/claim-target
 	cargo build --release --package sszip-nginx
 	cargo build --release --package sszip-owner
 	cargo build --release --package sszip-cli
