@@ -138,8 +138,8 @@ ssz-peers: setup ## ... SSZ next to typed crates only
 ONE_NGINX := $(filter quick test,$(SSZIP_TIER))
 e2e: e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker ## the owner; Envoy; nginx: 1.22, 1.28, 1.28 with ASan; docker
 
-e2e-owner: tested ## ... the cache's owner only
-	$(PYTHON) scripts/run-pytest e2e-owner $(ARGS) $(call all,tests/owner)
+e2e-owner: tested ## ... the cache's owner only, and machines that share a fleet
+	$(PYTHON) scripts/run-pytest e2e-owner $(ARGS) $(call all,tests/owner tests/fleet)
 
 e2e-envoy: tested ## ... Envoy only
 	SSZIP_HOSTS="native wasm" $(PYTHON) scripts/run-pytest e2e-envoy $(ARGS) $(call all,tests/envoy tests/hosts)

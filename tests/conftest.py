@@ -5,7 +5,7 @@ import gc
 import pytest
 
 # Asserts in helper modules show both sides, as asserts in tests do.
-pytest.register_assert_rewrite("harness", "daemon")
+pytest.register_assert_rewrite("harness", "daemon", "fleet_load", "fleet_status", "machines", "servers")
 
 import saved_logs  # noqa: E402
 from durations import LongestFirst, Recorder  # noqa: E402

@@ -14,7 +14,14 @@ RECORDED = pathlib.Path(__file__).with_name("durations.json")
 SHORTEST = 2.0  # seconds; shorter files are not recorded
 SECONDS_PER_TEST = 0.05  # of files that are not recorded
 # Files whose tests share no server: workers share the tests.
-SHARED_FILES = {"owner/test_owner_follow.py", "owner/test_owner_store.py"}
+SHARED_FILES = {
+    "fleet/test_fleet_faults.py",
+    "fleet/test_fleet_sharing.py",
+    "fleet/test_fleet_start.py",
+    "fleet/test_fleet_tls.py",
+    "owner/test_owner_follow.py",
+    "owner/test_owner_store.py",
+}
 
 
 class LongestFirst(LoadFileScheduling):

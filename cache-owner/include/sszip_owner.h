@@ -17,7 +17,7 @@
 /*
  The value that `sszip_owner_abi` returns if this header fits the library.
  */
-#define SSZIP_OWNER_ABI 6
+#define SSZIP_OWNER_ABI 7
 
 /*
  The severity of a log line. Values are never reused.
@@ -135,6 +135,16 @@ typedef struct {
      Length of `heads` in bytes.
      */
     size_t heads_len;
+    /*
+     The fleet through which entries are shared; default none. JSON: an
+     object as sszip_validated_config_store returns it, whose member `url`
+     is an argument of the directive sszip_cache_fleet.
+     */
+    const char *fleet;
+    /*
+     Length of `fleet` in bytes.
+     */
+    size_t fleet_len;
 } sszip_owner_config;
 
 /*
@@ -258,7 +268,9 @@ bool sszip_owner_exit(sszip_owner_log log);
  Looks up a key, of 32 bytes, for the session of this process with that
  number, as the message Lookup does. `lease` is the maximum duration of the
  lease that is requested if there is no entry, in milliseconds; 0: none is
- requested. An entry is passed to `found` before this returns.
+ requested. `fleet_wait` is the time for which the process can wait for an
+ entry of another machine, in milliseconds; 0: the response is not shared
+ between machines. An entry is passed to `found` before this returns.
 
  Direct calls replace messages of a session that this process has opened over
  a connection to the owner that runs in it (docs/owner-protocol.md, Direct
@@ -272,6 +284,7 @@ bool sszip_owner_exit(sszip_owner_log log);
 sszip_owner_lookup_result sszip_owner_direct_lookup(uint64_t session,
                                                     const uint8_t *key,
                                                     uint32_t lease,
+                                                    uint16_t fleet_wait,
                                                     sszip_owner_found found,
                                                     void *context);
 

@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sszip_core::config::fleet::FleetSettings;
 use sszip_core::config::head_source::HeadSource;
 
 use crate::config_values::{
     deserialize_absolute_path, deserialize_duration, deserialize_optional_duration,
     deserialize_size, deserialize_thread_count, deserialize_user_and_group,
 };
+use crate::fleet_config::{deserialize_fleet_table, fleet_table_warnings};
 use crate::head_config::deserialize_head_source_tables;
 
 /// Settings of an owner, from the daemon's file or from a host. Sizes are in bytes, times in
@@ -53,6 +55,9 @@ pub struct OwnerConfig {
     /// The followed nodes, with the names of their namespaces.
     #[serde(rename = "head", deserialize_with = "deserialize_head_source_tables")]
     pub follows: Vec<(String, HeadSource)>,
+    /// The fleet through which entries are shared with the owners of other machines.
+    #[serde(deserialize_with = "deserialize_fleet_table")]
+    pub fleet: Option<FleetSettings>,
 }
 
 impl Default for OwnerConfig {
@@ -70,6 +75,7 @@ impl Default for OwnerConfig {
             recompress: true,
             inactive: None,
             follows: Vec::new(),
+            fleet: None,
         }
     }
 }
@@ -140,10 +146,20 @@ impl OwnerConfig {
         }
         Ok(config)
     }
+
+    /// Returns warnings about settings that are allowed but suspicious.
+    pub fn config_warnings(&self) -> Vec<String> {
+        let fleet = self.fleet.as_ref();
+        fleet.map_or_else(Vec::new, |fleet| {
+            fleet_table_warnings(fleet, !self.follows.is_empty())
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use sszip_core::config::fleet::FleetEndpoint;
+
     use super::*;
 
     fn config_error_text(text: &str) -> String {
@@ -188,7 +204,7 @@ mod tests {
                 {
                     setting
                 }
-                Some(table) if table.starts_with("[[") => table,
+                Some(table) if table.starts_with('[') => table,
                 _ => line,
             })
             .fold(String::new(), |all, line| all + line + "\n");
@@ -196,6 +212,9 @@ mod tests {
         let all = all.replace("www-data", "root");
         let all = OwnerConfig::parse_owner_config(&all, "").unwrap();
         assert_eq!(all.follows.len(), 1);
+        let endpoint = FleetEndpoint::parse_url("redis://127.0.0.1").unwrap();
+        assert_eq!(all.fleet, Some(FleetSettings::new(endpoint)));
+        assert!(all.config_warnings().is_empty());
     }
 
     #[test]

@@ -85,6 +85,15 @@ pub(crate) fn deserialize_optional_duration<'de, D: Deserializer<'de>>(
     deserialize_duration(from).map(Some)
 }
 
+/// Deserializes a text, or a number as text, for a setting whose notation the core checks.
+pub(crate) fn deserialize_optional_text<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<String>, D::Error> {
+    from.deserialize_any(TextVisitor("a string or a number", |text| {
+        Some(Some(text.to_owned()))
+    }))
+}
+
 /// Deserializes a number of threads: 1 to 64.
 pub(crate) fn deserialize_thread_count<'de, D: Deserializer<'de>>(
     from: D,

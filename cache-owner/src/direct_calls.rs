@@ -64,17 +64,19 @@ impl DirectCalls {
     }
 
     /// Looks a key up for the session with this number. `lease` is the maximum duration of the lease
-    /// that is requested if there is no entry, in milliseconds; 0: none is requested. Passes a found
-    /// entry to `found`. Returns `None` if the call is not handled, else the decision about the lease
-    /// if no entry was found.
+    /// that is requested if there is no entry, in milliseconds; 0: none is requested. `fleet_wait` is
+    /// the time for which the process can wait for an entry of another machine, in milliseconds; 0:
+    /// there is none. Passes a found entry to `found`. Returns `None` if the call is not handled, else
+    /// the decision about the lease if no entry was found.
     pub fn lookup<T>(
         &self,
         session: u64,
         key: &CacheKey,
         lease: u32,
+        fleet_wait: u16,
         found: impl FnOnce(FoundBytes<'_>) -> T,
     ) -> Option<Result<T, LeaseReply>> {
-        self.call(|owner| owner.lookup(session, key, lease, found))
+        self.call(|owner| owner.lookup(session, key, lease, fleet_wait, found))
     }
 
     /// Stores an entry that the session with this number has fetched, and ends its lease. `head` is
@@ -103,6 +105,7 @@ impl ServingOwner {
         session: u64,
         key: &CacheKey,
         lease: u32,
+        fleet_wait: u16,
         found: impl FnOnce(FoundBytes<'_>) -> T,
     ) -> Option<Result<T, LeaseReply>> {
         let engine = &self.operations.engine;
@@ -110,7 +113,7 @@ impl ServingOwner {
         let requested = (lease > 0).then(|| u64::from(lease));
         let reply = engine
             .owner
-            .lookup_for_session(session, key, requested, now)?;
+            .lookup_for_session(session, key, requested, fleet_wait, now)?;
         let DirectLookupReply {
             generation,
             found: result,
@@ -138,7 +141,7 @@ impl ServingOwner {
         });
         if is_to_be_stored {
             let _runtime = self.runtime.enter();
-            engine.check_and_store_entry(*key, kept, true);
+            engine.check_and_store_entry(*key, kept, true, false);
         }
         Some(Ok(value))
     }

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::processes::{OwnerClientName, OwnerSessionId};
@@ -28,6 +28,7 @@ use tokio::task::{block_in_place, spawn_blocking};
 use crate::clock::read_clocks;
 use crate::deadline_alarm::DeadlineAlarm;
 use crate::event_waker::EventWaker;
+use crate::fleet::tier::FleetTier;
 use crate::follow::chain::FollowedChain;
 use crate::recompressor::Recompressor;
 
@@ -62,6 +63,8 @@ pub struct OwnerRequestExecutor {
     pub(crate) coder: Option<Recompressor>,
     /// The followed chains.
     pub chains: Vec<Arc<FollowedChain>>,
+    /// The fleet, if the owner has one.
+    pub(crate) fleet: OnceLock<Arc<FleetTier>>,
     /// The wakers of the sessions.
     pub(crate) wakers: Mutex<HashMap<OwnerSessionId, Arc<EventWaker>>>,
     /// Notified when purges may be complete.
@@ -110,6 +113,7 @@ impl OwnerRequestExecutor {
             node_queries: Arc::new(Semaphore::new(MAX_NODE_QUERIES)),
             coder,
             chains,
+            fleet: OnceLock::new(),
             wakers: Mutex::default(),
             settled: Notify::new(),
             alarm: DeadlineAlarm::new(),
@@ -202,6 +206,7 @@ impl OwnerRequestExecutor {
         let StoredSessionEntry {
             key,
             entry,
+            age,
             if_final,
             is_to_be_stored,
         } = stored;
@@ -209,8 +214,10 @@ impl OwnerRequestExecutor {
         if let Some(if_final) = if_final {
             self.upgrade_if_final(key, Arc::clone(&entry), if_final);
         }
-        if is_to_be_stored {
-            self.check_and_store_entry(key, entry, true);
+        let fleet = self.fleet.get();
+        let is_to_be_shared = fleet.is_some_and(|fleet| fleet.admits_first_fill(&entry, age));
+        if is_to_be_stored || is_to_be_shared {
+            self.check_and_store_entry(key, entry, is_to_be_stored, is_to_be_shared);
         }
     }
 

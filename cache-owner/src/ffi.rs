@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use sszip_core::cache::owner_protocol::owner_message::LeaseReply;
 use sszip_core::cache::CacheKey;
+use sszip_core::config::fleet::FleetSettings;
 use sszip_core::config::head_source::HeadSource;
 use sszip_core::config::head_sources::head_sources_from_json;
 use sszip_core::lock::{lock_ignoring_poison, write_ignoring_poison};
@@ -26,7 +27,7 @@ use crate::open_store::create_store_opener;
 use crate::owner_lifecycle::{OwnerLifecycleStage, RunningOwnerHandle};
 
 /// The value that `sszip_owner_abi` returns if this header fits the library.
-pub const SSZIP_OWNER_ABI: u32 = 6;
+pub const SSZIP_OWNER_ABI: u32 = 7;
 
 /// Maximum number of log lines that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
@@ -98,6 +99,12 @@ pub struct sszip_owner_config {
     pub heads: *const c_char,
     /// Length of `heads` in bytes.
     pub heads_len: usize,
+    /// The fleet through which entries are shared; default none. JSON: an
+    /// object as sszip_validated_config_store returns it, whose member `url`
+    /// is an argument of the directive sszip_cache_fleet.
+    pub fleet: *const c_char,
+    /// Length of `fleet` in bytes.
+    pub fleet_len: usize,
 }
 
 /// The owner's log lines that wait until the host calls the library.
@@ -290,7 +297,9 @@ pub unsafe extern "C" fn sszip_owner_exit(log: sszip_owner_log) -> bool {
 /// Looks up a key, of 32 bytes, for the session of this process with that
 /// number, as the message Lookup does. `lease` is the maximum duration of the
 /// lease that is requested if there is no entry, in milliseconds; 0: none is
-/// requested. An entry is passed to `found` before this returns.
+/// requested. `fleet_wait` is the time for which the process can wait for an
+/// entry of another machine, in milliseconds; 0: the response is not shared
+/// between machines. An entry is passed to `found` before this returns.
 ///
 /// Direct calls replace messages of a session that this process has opened over
 /// a connection to the owner that runs in it (docs/owner-protocol.md, Direct
@@ -305,6 +314,7 @@ pub unsafe extern "C" fn sszip_owner_direct_lookup(
     session: u64,
     key: *const u8,
     lease: u32,
+    fleet_wait: u16,
     found: sszip_owner_found,
     context: *mut c_void,
 ) -> sszip_owner_lookup_result {
@@ -324,7 +334,7 @@ pub unsafe extern "C" fn sszip_owner_direct_lookup(
         // SAFETY: the caller's promise.
         unsafe { found(context, &raw const entry) };
     };
-    let result = call_owner(|calls| calls.lookup(session, &key, lease, pass));
+    let result = call_owner(|calls| calls.lookup(session, &key, lease, fleet_wait, pass));
     match result {
         None => sszip_owner_lookup_result::SSZIP_OWNER_NOT_HANDLED,
         Some(Ok(())) => sszip_owner_lookup_result::SSZIP_OWNER_FOUND,
@@ -454,6 +464,8 @@ unsafe fn start_owner_from_config(
     config.recompress = settings.no_recompress == 0;
     // SAFETY: the caller's promise.
     config.follows = unsafe { parse_head_sources(settings.heads, settings.heads_len)? };
+    // SAFETY: the caller's promise.
+    config.fleet = unsafe { parse_fleet_settings(settings.fleet, settings.fleet_len)? };
     if settings.threads != 0 {
         config.threads = settings.threads.min(64) as usize;
     }
@@ -497,6 +509,20 @@ unsafe fn parse_head_sources(
     }
     // SAFETY: not NULL; the caller's promise.
     head_sources_from_json(unsafe { slice::from_raw_parts(data.cast::<u8>(), length) })
+}
+
+/// # Safety
+/// `data` points at `length` readable bytes, or is NULL.
+unsafe fn parse_fleet_settings(
+    data: *const c_char,
+    length: usize,
+) -> Result<Option<FleetSettings>, String> {
+    if data.is_null() || length == 0 {
+        return Ok(None);
+    }
+    // SAFETY: not NULL; the caller's promise.
+    let json = unsafe { slice::from_raw_parts(data.cast::<u8>(), length) };
+    FleetSettings::from_json(json).map(Some)
 }
 
 /// # Safety

@@ -23,6 +23,8 @@
 //! | [`recompressor`]    | recompression of entries on their way to the disk |
 //! | [`status_client`]   | query of the status of a running daemon           |
 //! | [`follow`]          | the followed chains                               |
+//! | [`fleet`]           | entries that several machines share               |
+//! | [`tls`]             | TLS of connections to nodes and to the fleet      |
 //! | [`clock`]           | the clocks of the machine                         |
 
 pub mod clock;
@@ -35,9 +37,12 @@ pub mod event_waker;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod file_limit;
+pub mod fleet;
+mod fleet_config;
 pub mod follow;
 pub mod frames;
 mod head_config;
+mod host_resolver;
 pub mod log;
 pub mod open_gate;
 pub mod open_store;
@@ -54,3 +59,4 @@ pub mod status_client;
 mod stop;
 mod store_entry;
 mod timers;
+pub mod tls;

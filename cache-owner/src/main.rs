@@ -43,6 +43,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if !args.status {
+        for warning in config.config_warnings() {
+            log_line(&format!("warning: {warning}"));
+        }
+    }
     if args.check {
         log_line(&format!(
             "{}: the configuration is valid",

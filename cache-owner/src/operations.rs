@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use serde_json::Value;
 use sszip_core::status::StatusReportFormat;
 
 use crate::clock::read_clocks;
 use crate::engine::{CompletedPurge, OwnerExecutionError, OwnerRequestExecutor};
+use crate::fleet::purge::FleetPurgeReport;
 use crate::request::{self, ProblemDetails};
 use crate::response;
 
@@ -35,24 +37,58 @@ impl OwnerOperations {
         }
     }
 
-    /// Purges the entries in the scope of a JSON object, and suspends or resumes their namespaces.
+    /// Purges the entries in the scope of a JSON object, on this machine and in the fleet, and
+    /// suspends or resumes their namespaces. The purge continues if the caller stops waiting.
     pub(crate) async fn purge_by_json(
         &self,
         body: &[u8],
-    ) -> Result<CompletedPurge, ProblemDetails> {
-        let engine = &self.engine;
+    ) -> Result<(CompletedPurge, Option<FleetPurgeReport>), ProblemDetails> {
+        let engine = Arc::clone(&self.engine);
         let scope = request::parse_purge_scope(body)?;
         let suspends = request::parse_wrong_chain_namespace(body);
-        if let Some(namespace) = suspends {
-            engine.owner.suspend_namespace(namespace, read_clocks());
-            engine.wake_sessions();
+        let purge = async move {
+            if let Some(namespace) = suspends {
+                engine.owner.suspend_namespace(namespace, read_clocks());
+                engine.wake_sessions();
+            }
+            // a node with the wrong chain is this machine's: the fleet has no entries of that chain
+            let fleet = engine.fleet.get().filter(|_| suspends.is_none());
+            // before the local purge, so that no older value returns after it
+            let begun = fleet.map(|fleet| fleet.purges.begin_purge(&scope));
+            let purged = engine.purge_entries(scope.clone()).await?;
+            if suspends.is_none() {
+                engine.owner.resume_namespaces(&scope);
+                engine.wake_sessions();
+            }
+            let report = match begun {
+                Some(begun) => Some(begun.publish().await),
+                None => None,
+            };
+            Ok::<_, OwnerExecutionError>((purged, report))
+        };
+        let purged = tokio::spawn(purge).await;
+        Ok(purged.map_err(OwnerExecutionError::from)??)
+    }
+
+    /// Measures the latency of the fleet, with a value of `length` bytes.
+    pub(crate) async fn ping_fleet(&self, length: usize) -> Result<Value, ProblemDetails> {
+        let problem = |status, detail: String| ProblemDetails::new(status, detail);
+        let Some(fleet) = self.engine.fleet.get() else {
+            return Err(problem(
+                StatusCode::NOT_FOUND,
+                "the owner has no fleet: cache_fleet is not set".into(),
+            ));
+        };
+        let max_entry = fleet.settings.max_entry;
+        if length == 0 || length as u64 > max_entry {
+            let detail = format!("bytes must be 1 to max_entry of cache_fleet, {max_entry}");
+            return Err(problem(StatusCode::BAD_REQUEST, detail));
         }
-        let purged = engine.purge_entries(scope.clone()).await?;
-        if suspends.is_none() {
-            engine.owner.resume_namespaces(&scope);
-            engine.wake_sessions();
-        }
-        Ok(purged)
+        fleet.measure_latency(length).await.map_err(|error| {
+            let server = &fleet.settings.endpoint;
+            let detail = format!("cannot measure the fleet {server}: {error}");
+            problem(StatusCode::BAD_GATEWAY, detail)
+        })
     }
 
     /// Returns the status of the owner. All values are in memory: the status of an owner whose disk
@@ -65,7 +101,10 @@ impl OwnerOperations {
             self.connections.load(Ordering::Relaxed),
             self.waiting_polls.load(Ordering::Relaxed),
         );
-        let status = response::complete_owner_status(status, &engine.chains, uptime, counts);
+        let mut status = response::complete_owner_status(status, &engine.chains, uptime, counts);
+        if let Some(fleet) = engine.fleet.get() {
+            status["fleet"] = fleet.status_json();
+        }
         format.format_owner_report(status)
     }
 

@@ -28,6 +28,7 @@ use crate::config::OwnerConfig;
 use crate::direct_calls::DirectCalls;
 use crate::engine::{OwnerRequestExecutor, MAX_READS, MAX_WRITES};
 use crate::file_limit::raise_file_limit;
+use crate::fleet::start::start_fleet_tier;
 use crate::follow::{chain::FollowedChain, follower};
 use crate::log::{LogFunction, LogLevel};
 use crate::open_store::{OpenStoreError, StoreOpener};
@@ -312,6 +313,19 @@ impl OwnerMainThread {
             .begin(&service.operations, Handle::current());
         self.state.send_replace(OwnerLifecycleStage::Serving);
         (self.log)(LogLevel::Notice, &format!("serving on {path}"));
+        if let Some(settings) = &config.fleet {
+            let started = start_fleet_tier(
+                settings,
+                &config.path,
+                &engine,
+                &mut tasks,
+                Arc::clone(&self.log),
+            );
+            // the owner serves without it
+            if let Err(error) = started {
+                (self.log)(LogLevel::Error, &format!("no fleet is used: {error}"));
+            }
+        }
         for (chain, (name, follow)) in chains.into_iter().zip(&config.follows) {
             let line = format!("follows {name} at {}", follow.url_origin());
             (self.log)(LogLevel::Notice, &line);

@@ -16,6 +16,9 @@ use sszip_core::status::StatusReportFormat;
 /// Maximum length of the JSON of a purge in bytes.
 pub const MAX_PURGE_BYTES: usize = 64 << 10;
 
+/// Maximum length of the JSON of a measurement of the fleet in bytes.
+pub const MAX_PING_BYTES: usize = 1 << 10;
+
 /// A request of the HTTP interface, decoded from its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerHttpRequest {
@@ -27,6 +30,8 @@ pub enum OwnerHttpRequest {
     Purge,
     /// Handle the frame in the body, which is a callout of a process that polls.
     Frames,
+    /// Measure the latency of the fleet; the body has the [length of the value](parse_ping_length).
+    PingFleet,
     /// Query the status of the owner.
     Status(StatusReportFormat),
 }
@@ -68,7 +73,7 @@ pub fn decode_owner_request(head: &Parts) -> Result<OwnerHttpRequest, ProblemDet
         "" => Ok(()),
         _ => Err(bad_request_problem("no parameters are allowed here")),
     };
-    if (path, &head.method) == ("/v2/frames", &Method::POST) {
+    if (path, &head.method) == ("/v3/frames", &Method::POST) {
         reject_query()?;
         return Ok(OwnerHttpRequest::Frames);
     }
@@ -81,11 +86,11 @@ pub fn decode_owner_request(head: &Parts) -> Result<OwnerHttpRequest, ProblemDet
     };
     let allowed = match (kind, key) {
         ("entries", Some(_)) => "GET, PUT",
-        ("purges", None) => "POST",
+        ("purges", None) | ("fleet", Some("ping")) => "POST",
         ("status", None) => "GET",
         _ => {
             return Err(nowhere(
-                "unknown path; known are entries/KEY, purges and status",
+                "unknown path; known are entries/KEY, purges, fleet/ping and status",
             ))
         }
     };
@@ -105,6 +110,7 @@ pub fn decode_owner_request(head: &Parts) -> Result<OwnerHttpRequest, ProblemDet
         )),
         ("entries", Some(key)) => OwnerHttpRequest::LookUp(parse_key(key)?),
         ("purges", _) => OwnerHttpRequest::Purge,
+        ("fleet", _) => OwnerHttpRequest::PingFleet,
         _ => OwnerHttpRequest::Status(match query {
             // the format that scripts query
             "" => StatusReportFormat::Json,
@@ -152,6 +158,8 @@ fn decode_put_request(key: CacheKey, fields: &HeaderMap) -> Result<StoreRequest,
             None => 0,
         },
         if_final: None,
+        is_shareable: false,
+        anchor: None,
         total: 0,
         entry: MessageBody::default(),
     })
@@ -214,6 +222,24 @@ pub fn parse_purge_scope(body: &[u8]) -> Result<PurgeScope, ProblemDetails> {
              namespace), a namespace with blocks (from and to), or a key",
         )),
     }
+}
+
+/// The JSON body of a request to measure the fleet.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FleetPingJson {
+    bytes: u32,
+}
+
+/// Parses the length of the value that a measurement of the fleet stores and reads.
+///
+/// # Errors
+/// [`ProblemDetails`].
+pub fn parse_ping_length(body: &[u8]) -> Result<usize, ProblemDetails> {
+    let FleetPingJson { bytes } = serde_json::from_slice(body).map_err(|error| {
+        bad_request_problem(format!("the body is not {{\"bytes\":N}}: {error}"))
+    })?;
+    usize::try_from(bytes).map_err(|_| bad_request_problem("bytes is too large"))
 }
 
 fn check_method_name(name: String) -> Result<Box<str>, ProblemDetails> {

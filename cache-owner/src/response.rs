@@ -13,6 +13,7 @@ use sszip_core::cache::owner::ClockReading;
 use sszip_core::status::StatusReportFormat;
 
 use crate::engine::CompletedPurge;
+use crate::fleet::purge::FleetPurgeReport;
 use crate::follow::chain::FollowedChain;
 use crate::request::ProblemDetails;
 
@@ -78,18 +79,28 @@ pub fn stored_response() -> OwnerResponse {
     response
 }
 
-/// Returns the report about a completed purge in JSON.
-pub fn purge_report_json(purged: CompletedPurge) -> String {
-    let report = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
+/// Returns the report about a completed purge in JSON; `fleet` is its effect in the fleet, if the
+/// purge was published.
+pub fn purge_report_json(purged: CompletedPurge, fleet: Option<&FleetPurgeReport>) -> String {
+    let mut report =
+        serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
+    if let Some(fleet) = fleet {
+        report["fleet"] = fleet.to_json();
+    }
     format!("{report}\n")
 }
 
 /// Creates the response to a completed purge.
-pub fn purge_response(purged: CompletedPurge) -> OwnerResponse {
-    let report = purge_report_json(purged);
+pub fn purge_response(purged: CompletedPurge, fleet: Option<&FleetPurgeReport>) -> OwnerResponse {
+    let report = purge_report_json(purged, fleet);
     let mut response = response_with_type(StatusCode::OK, "application/json", report);
     set_generation_header(response.headers_mut(), purged.generation);
     response
+}
+
+/// Creates the response with a report in JSON.
+pub fn json_response(report: &Value) -> OwnerResponse {
+    response_with_type(StatusCode::OK, "application/json", format!("{report}\n"))
 }
 
 /// Creates the response to a callout that carries frames.

@@ -93,7 +93,13 @@ impl OwnerHttpService {
             }
             OwnerHttpRequest::Purge => {
                 let scope = bodies.read_limited_body(body, request::MAX_PURGE_BYTES);
-                response::purge_response(self.operations.purge_by_json(&scope.await?).await?)
+                let (purged, fleet) = self.operations.purge_by_json(&scope.await?).await?;
+                response::purge_response(purged, fleet.as_ref())
+            }
+            OwnerHttpRequest::PingFleet => {
+                let length = bodies.read_limited_body(body, request::MAX_PING_BYTES);
+                let length = request::parse_ping_length(&length.await?)?;
+                response::json_response(&self.operations.ping_fleet(length).await?)
             }
             OwnerHttpRequest::Frames => {
                 let callout = bodies.read_limited_body(body, MAX_CALLOUT_BYTES).await?;

@@ -1,5 +1,5 @@
-//! Work on an entry after the response: strict reading, recompression and storing; or a query to
-//! the node whether the entry is final.
+//! Work on an entry after the response: strict reading, recompression, storing, and sharing with the
+//! fleet; or a query to the node whether the entry is final.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::engine::OwnerRequestExecutor;
 struct PendingEntryWrite {
     entry: Arc<OwnerMemoryEntry>,
     is_to_be_stored: bool,
+    is_to_be_shared: bool,
 }
 
 impl Drop for PendingEntryWrite {
@@ -44,18 +45,19 @@ impl OwnerRequestExecutor {
             }
         }
         if found.is_to_be_stored || found.kept.length_if_unchecked().is_some() {
-            self.check_and_store_entry(key, Arc::clone(&found.kept), found.is_to_be_stored);
+            self.check_and_store_entry(key, Arc::clone(&found.kept), found.is_to_be_stored, false);
         }
         Some(found)
     }
 
-    /// Starts a task that reads an entry strictly if it is unchecked, and writes it to the store if
-    /// `stores`.
+    /// Starts a task that reads an entry strictly if it is unchecked, writes it to the store if
+    /// `stores`, and offers it to the fleet if `stores` or `shares`.
     pub(crate) fn check_and_store_entry(
         self: &Arc<Self>,
         key: CacheKey,
         entry: Arc<OwnerMemoryEntry>,
         stores: bool,
+        shares: bool,
     ) {
         let Ok(place) = Arc::clone(&self.storing).try_acquire_owned() else {
             // it is offered again on its next request
@@ -67,6 +69,7 @@ impl OwnerRequestExecutor {
         let waits = PendingEntryWrite {
             entry,
             is_to_be_stored: stores,
+            is_to_be_shared: stores || shares,
         };
         let engine = Arc::clone(self);
         tokio::spawn(async move {
@@ -85,9 +88,20 @@ impl OwnerRequestExecutor {
             };
             waits = self.run_blocking_write(read).await.ok()??;
         }
-        if !waits.is_to_be_stored {
-            return Some(());
+        if waits.is_to_be_stored {
+            waits = self.recompress_and_store(key, waits).await?;
         }
+        if let (true, Some(fleet)) = (waits.is_to_be_shared, self.fleet.get()) {
+            fleet.offer_entry(&key, &waits.entry);
+        }
+        Some(())
+    }
+
+    async fn recompress_and_store(
+        &self,
+        key: CacheKey,
+        mut waits: PendingEntryWrite,
+    ) -> Option<PendingEntryWrite> {
         if let Some(coder) = &self.coder {
             if let Some(body) = coder.recompress_entry(&waits.entry).await {
                 waits.entry = self
@@ -99,6 +113,7 @@ impl OwnerRequestExecutor {
             waits.is_to_be_stored = false;
             // a failure is counted, and the store reports its cause once
             drop(owner.write_to_store(&key, &waits.entry, read_clocks()));
+            waits
         };
         self.run_blocking_write(store).await.ok()
     }

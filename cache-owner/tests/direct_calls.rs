@@ -22,7 +22,9 @@ use sszip_core::cache::owner_protocol::process_message::StoreRequest;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
+use sszip_core::cache::process::owner_client::{
+    OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+};
 use sszip_core::cache::process::wake::{EventLoopId, EventLoopWaker};
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::CacheKey;
@@ -83,10 +85,17 @@ fn count(counter: &AtomicUsize) {
 }
 
 impl DirectOwner for OwnerOfProcess {
-    fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
+    fn lookup(
+        &self,
+        session: u64,
+        key: &CacheKey,
+        lease: Option<u32>,
+        fleet_wait: u16,
+    ) -> Option<DirectReply> {
+        let lease = lease.unwrap_or(0);
         let reply = self
             .calls()
-            .lookup(session, key, lease.unwrap_or(0), |entry| {
+            .lookup(session, key, lease, fleet_wait, |entry| {
                 DirectReply::Found {
                     generation: entry.generation,
                     fresh: entry.fresh,
@@ -356,7 +365,11 @@ impl Client<'_> {
         match shared.flights.join_flight(key, waiter).unwrap() {
             CoalescingRole::Follower => {}
             CoalescingRole::Leader(token) => {
-                match link.lookup_at_owner(&shared.flights, token, waiter, true, false, now()) {
+                let options = OwnerLookupOptions {
+                    leases: true,
+                    ..OwnerLookupOptions::default()
+                };
+                match link.lookup_at_owner(&shared.flights, token, waiter, options, now()) {
                     OwnerLookup::Found(entry) => {
                         if may_send() {
                             check_version(&entry, oldest);
@@ -404,7 +417,13 @@ impl Client<'_> {
                     // the next requests look up the other entries at the owner
                     hot.insert_newest_if(key, &entry, is_current);
                 }
-                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None, now());
+                link.store_at_owner(
+                    key,
+                    Arc::clone(&entry),
+                    about.unwrap(),
+                    OwnerStoreOptions::default(),
+                    now(),
+                );
                 shared.publish_to_followers(token, entry, generation);
             }
         }
@@ -483,6 +502,6 @@ fn direct_calls_and_messages_obey_the_same_purges_and_leases() {
     assert!(running.stop_owner_within(LIMIT));
     // an owner that has ended handles no call
     let calls = running.direct_calls();
-    assert!(calls.lookup(1, &[0; 32], 1, |_| ()).is_none());
+    assert!(calls.lookup(1, &[0; 32], 1, 0, |_| ()).is_none());
     assert!(!calls.release(1, &[0; 32]));
 }

@@ -240,6 +240,7 @@ fn lookup(id: u32, first: u8) -> ProcessMessage {
         id,
         key: key(first, id),
         lease: Some(60_000),
+        fleet_wait: 0,
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sszip_core::ssz::{Fork, JsonEnvelopeForm, Preset};
 
-/// Converts the JSON of Ethereum APIs to SSZ and back, checks SSZ, and computes its root. Exits
-/// with 1 if the data is invalid, with 2 if the usage is.
+/// Converts the JSON of Ethereum APIs to SSZ and back, checks SSZ, and computes its root; manages
+/// the fleet tier of a cache. Exits with 1 if the data is invalid or a request to an owner fails,
+/// with 2 if the usage is invalid.
 #[derive(Debug, Parser)]
 #[command(name = "sszip", version)]
 pub struct CliArguments {
@@ -74,6 +75,55 @@ pub enum CliCommand {
         #[arg(value_name = "TYPE")]
         name: Option<String>,
     },
+    /// Show, measure or purge the fleet tier of a machine's cache
+    Fleet {
+        #[command(subcommand)]
+        command: FleetCommand,
+    },
+}
+
+/// The subcommands of `fleet`.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Print the state of the fleet tier; exits with 1 unless the fleet is in use
+    Status {
+        #[command(flatten)]
+        owner: OwnerSocket,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure a new connection of the owner to the fleet, and the commands PING and GET
+    Ping {
+        #[command(flatten)]
+        owner: OwnerSocket,
+        /// The length of the value that is stored and read
+        #[arg(long, value_name = "N", default_value_t = 30_000,
+              value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+        bytes: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Purge entries on this machine and at all owners of the fleet; exits with 1 unless all of
+    /// them have confirmed
+    Purge {
+        #[command(flatten)]
+        owner: OwnerSocket,
+        /// everything; or namespace=NAME, method=METHOD or both; or namespace=NAME and
+        /// blocks=FROM-TO; or key=HEX
+        #[arg(value_name = "SCOPE", required = true)]
+        scope: Vec<String>,
+    },
+}
+
+/// The socket of the owner that a command queries.
+#[derive(Debug, Args)]
+pub struct OwnerSocket {
+    /// The owner's Unix socket: `socket` of cached.toml, or owner.sock in the folder of
+    /// sszip_cache_path
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
 }
 
 /// The options that name the type of the input, its fork and its preset.

@@ -1,9 +1,11 @@
-//! `sszip`: SSZ and JSON on the command line.
+//! `sszip`: SSZ and JSON on the command line, and the fleet tier of a cache.
 
 mod args;
+mod fleet;
 mod input;
 mod input_hints;
 mod output;
+mod owner_http;
 mod resolve_type;
 mod stdout_state;
 mod to_ssz;
@@ -21,7 +23,7 @@ use crate::output::CommandOutputWriter;
 
 /// The reason why a command stops before its end, which determines the exit code.
 enum CommandError {
-    /// An error in the data or the files; exit code 1.
+    /// An error in the data or the files, or of the owner; exit code 1.
     Data(String),
     /// An error in the arguments; exit code 2.
     Usage(String),
@@ -158,5 +160,6 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             output.write(text.as_bytes())?;
             output.flush_and_commit_output()
         }
+        CliCommand::Fleet { command } => fleet::run_fleet_command(&command),
     }
 }

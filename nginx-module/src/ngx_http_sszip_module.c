@@ -104,6 +104,8 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
                        ngx_http_sszip_directive),
     ngx_http_sszip_own("sszip_cache_path", NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
                        ngx_http_sszip_directive),
+    ngx_http_sszip_own("sszip_cache_fleet", NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+                       ngx_http_sszip_directive),
 
     ngx_http_sszip_slot("sszip_cache_purge", NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
                         ngx_conf_set_flag_slot, purges,

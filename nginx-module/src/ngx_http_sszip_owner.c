@@ -262,6 +262,8 @@ ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
     config.no_recompress = store.no_recompress;
     config.heads = (char *) store.heads.data;
     config.heads_len = store.heads.len;
+    config.fleet = (char *) store.fleet.data;
+    config.fleet_len = store.fleet.len;
 
     /* the process may receive the quit signal while it opens the store */
 

@@ -124,7 +124,7 @@ extern "C" {
  The value that `sszip_abi` returns if the library fits this header. It is
  incremented with every change for which a host must be compiled again.
  */
-#define SSZIP_ABI 2
+#define SSZIP_ABI 3
 
 /*
  Result of a call. Values are never reused.
@@ -382,6 +382,11 @@ typedef struct {
      secrets.
      */
     sszip_str heads;
+    /*
+     Fleet through which the owner shares entries, in the owner's format;
+     empty: none. Contains secrets.
+     */
+    sszip_str fleet;
 } sszip_store;
 
 /*

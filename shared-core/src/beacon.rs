@@ -146,6 +146,14 @@ impl BeaconRouteLifetimeKind {
         }
     }
 
+    /// Whether the response may be immutable, which its envelope shows.
+    pub fn may_be_immutable(self) -> bool {
+        matches!(
+            self,
+            BeaconRouteLifetimeKind::Constant | BeaconRouteLifetimeKind::Named(_)
+        )
+    }
+
     /// Whether the response depends on the head while the namespace follows an execution node,
     /// so that a new slot would not be noticed.
     pub fn depends_on_unfollowed_api(self, mark: Option<&DispatchMark>) -> bool {

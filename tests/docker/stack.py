@@ -20,8 +20,13 @@ TAG = os.environ.get("TAG", "local")
 # seconds for steps that end by themselves
 LIMIT = 120
 PROXIES = ("nginx", "envoy", "wasm")
-PORTS = {"node": "NODE_PORT", "nginx": "NGINX_PORT", "envoy": "ENVOY_PORT", "wasm": "WASM_PORT"}
-LOCAL = {"nginx": "NGINX_STATUS_PORT", "envoy": "ENVOY_STATUS_PORT", "prometheus": "PROMETHEUS_PORT"}
+PORTS = {"node": "NODE_PORT", "nginx": "NGINX_PORT", "envoy": "ENVOY_PORT", "wasm": "WASM_PORT", "nginx-2": "NGINX_2_PORT"}
+LOCAL = {
+    "nginx": "NGINX_STATUS_PORT",
+    "envoy": "ENVOY_STATUS_PORT",
+    "nginx-2": "NGINX_2_STATUS_PORT",
+    "prometheus": "PROMETHEUS_PORT",
+}
 
 
 def docker(*arguments, check=True, text=None):

@@ -34,9 +34,18 @@ def test_invalid_head_url_is_reported():
     assert done.returncode != 0 and "HEAD_URL=x is not http://HOST" in done.stderr
 
 
-def test_invalid_setting_of_the_daemon_is_reported():
-    done = docker(*RUN, "--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545", "--env", "CACHE_SIZE=10x", f"sszip-cached:{TAG}", check=False)
-    assert done.returncode != 0 and "10x" in done.stderr and "expected" in done.stderr
+@pytest.mark.parametrize(
+    "setting, message",
+    [
+        ("CACHE_SIZE=10x", "expected"),
+        ("FLEET_URL=memcached://redis:11211", "redis://"),
+        ('FLEET_URL=redis://"redis', "is not redis://HOST[:PORT]"),
+    ],
+)
+def test_invalid_setting_of_the_daemon_is_reported(setting, message):
+    done = docker(*RUN, "--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545", "--env", setting, f"sszip-cached:{TAG}", check=False)
+    assert done.returncode != 0
+    assert setting.partition("=")[2] in done.stderr and message in done.stderr
 
 
 @pytest.mark.parametrize("folder", ["/var/cache/sszip", "/run/sszip"])

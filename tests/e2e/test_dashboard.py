@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "configs/grafana/sszip.json").read_text())
 ALERTS = ROOT / "configs/prometheus/alerts.yml"
 PAGE = ROOT / "docs/observability.md"
+FLEET_PAGE = ROOT / "docs/fleet.md"
 STATUS = "server { listen 127.0.0.1:@port_status@; location = /sszip { sszip_status on; } }"
 TURNS = 12
 
@@ -64,6 +65,9 @@ def test_dashboard_queries_have_values(prometheus):
     missing, seen = [], 0
     until = time.monotonic() + GUARD_SECONDS
     for title, expression in queries():
+        # this nginx has no fleet; the core's tests compare the names with sszip's metrics
+        if "sszip_fleet_" in expression:
+            continue
         while not (values := prometheus.query(grafana_query(expression))) and time.monotonic() < until:
             time.sleep(0.25)
         seen += 1
@@ -89,8 +93,8 @@ def test_panels_show_the_requests_that_were_sent(prometheus):
 
 
 def test_metrics_of_dashboard_and_alerts_are_documented():
-    """The page documents each metric of the files; test_status.py compares it with sszip."""
-    page = PAGE.read_text()
+    """The pages document each metric of the files; test_status.py compares them with sszip."""
+    page = PAGE.read_text() + FLEET_PAGE.read_text()
     used = set()
     for text in [*(expression for _, expression in queries()), ALERTS.read_text()]:
         used |= set(re.findall(r"\bsszip_\w+", text))
@@ -105,5 +109,5 @@ def test_metrics_of_dashboard_and_alerts_are_documented():
 
 
 def test_alert_rules_pass_their_promtool_tests(cache_directory):
-    assert "11 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
+    assert "14 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
     assert "SUCCESS" in promtool(cache_directory, "test", "rules", ROOT / "tests/prometheus/alerts.yml")

@@ -46,6 +46,7 @@ def placed(block):
         "/var/cache/nginx/sszip": "@prefix@/cache",
         "/var/log/nginx": "@prefix@",
         "user_file passwords": "user_file @prefix@/passwords",
+        "/etc/sszip/": "@prefix@/",
     }.items():
         block = block.replace(published, own)
     store = "" if "sszip_cache_path" in block else "sszip_cache_path @prefix@/cache;\n"
@@ -73,7 +74,10 @@ def test_first_configuration_of_the_readme_is_valid_alone(session_origin):
 
 @pytest.mark.parametrize("block", list(examples(PAGES)))
 def test_examples_of_the_pages_are_valid(session_origin, block):
-    nginx = Nginx(placed(block), origin=session_origin, files={"passwords": b"me:{PLAIN}secret\n"})
+    secrets = {"fleet-password": b"secret\n", "fleet-key": b"k" * 32}
+    nginx = Nginx(placed(block), origin=session_origin, files={"passwords": b"me:{PLAIN}secret\n", **secrets})
+    for name in secrets:
+        (nginx.prefix / name).chmod(0o600)
     status, output = nginx.test()
     nginx.stop()
     assert status == 0, output

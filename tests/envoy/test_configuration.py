@@ -34,6 +34,7 @@ WRONG_IN_SANDBOX = [
     ),
     ({"cache_path": "/var/cache/sszip"}, f'"cache_path" {SANDBOX}sszip-cached owns the store'),
     ({"cache_head": "http://127.0.0.1:1"}, f'"cache_head" {SANDBOX}sszip-cached follows the chain'),
+    ({"cache_fleet": "redis://127.0.0.1"}, f'"cache_fleet" {SANDBOX}sszip-cached connects to the fleet'),
     ({"cache_memory": "1g"}, '"cache_memory" has an invalid value "1g": it must be a size from 1m to 512m'),
     ({"status": True}, f'"status" {SANDBOX}sandboxes share no memory; Envoy'),
     (

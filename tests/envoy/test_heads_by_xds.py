@@ -1,11 +1,12 @@
-"""Head sources whose filters and routes are added and removed while Envoy runs; and the store,
-which does not change."""
+"""Head sources and fleets whose filters and routes are added and removed while Envoy runs; and the
+store, which does not change."""
 
 import contextlib
 
 import pytest
 
 from harness.chain import Chain
+from harness.nginx import free_port
 from harness.origin import answer
 from harness.owner import Client
 from harness.rpc import Node
@@ -112,3 +113,34 @@ def test_change_of_the_store_is_rejected_until_a_restart(dynamic):
     dynamic.wait_for(lambda: is_up(dynamic), "the listener")
     wait_until_linked(dynamic)
     assert hits(dynamic, range(3)) == 3
+
+
+def used_fleet(envoy):
+    """The server of the owner's fleet, or none; `None` also while the owner is starting."""
+    owner = Client(envoy.prefix / "cache/owner.sock")
+    with contextlib.suppress(OSError, AssertionError, ValueError):
+        return owner.status().get("fleet", {}).get("endpoint", "none")
+
+
+def await_used_fleet(envoy, name):
+    envoy.wait_for(lambda: used_fleet(envoy) == name, f"{name} to be used")
+
+
+def test_another_fleet_is_rejected_while_a_filter_uses_one(dynamic):
+    """Another server is refused; the owner restarts with other parameters, and without a fleet."""
+    dynamic.expect(r"gRPC config|Error adding/updating listener|dynamic_modules|fleet")
+    main = {**dynamic.store, "cache_namespace": "main", "cache_head": dynamic.head}
+    first = f"redis://127.0.0.1:{free_port()}"
+    dynamic.settings(**main, cache_fleet=first)
+    await_used_fleet(dynamic, first)
+    before = dynamic.refused()
+    dynamic.settings(**main, cache_fleet="redis://127.0.0.1:1")
+    dynamic.wait_for(lambda: dynamic.refused() > before, "the refusal")
+    assert f'a process has one fleet, {first} with the prefix "sszip": "cache_fleet" can\'t set another one' in dynamic.error_log()
+    assert used_fleet(dynamic) == first
+    updates = dynamic.updates()
+    dynamic.settings(**main, cache_fleet=f"{first} timeout=5ms")
+    dynamic.wait_for(lambda: dynamic.updates() > updates, "the update")
+    await_used_fleet(dynamic, first)
+    dynamic.settings(**main)
+    await_used_fleet(dynamic, "none")

@@ -204,11 +204,13 @@ STORES = [
         "cache_namespace": "main",
         "cache_path": "/var/cache/sszip max_size=1g",
         "cache_head": "http://127.0.0.1:1",
+        "cache_fleet": "redis://127.0.0.1:1 timeout=5ms",
         "cache_purge": True,
     },
     {
         "cache": True,
         "cache_path": ["/var/cache/sszip"],
+        "cache_fleet": ["rediss://[::1]/1", "max_entry=64k", "prefix=a"],
         "cache_head": [
             ["http://127.0.0.1:1", "header=Authorization: Basic x", "namespace=a"],
             "ws://127.0.0.1:2 namespace=b",

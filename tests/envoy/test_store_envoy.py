@@ -449,6 +449,22 @@ class TestConfiguration:
             ({"cache_path": "/x max_size=20gb"}, 'at least 64m; did you mean "20g"?'),
             ({"cache_purge": True}, '"cache_purge" needs a store'),
             ({"cache_head": "http://127.0.0.1:1"}, '"cache_head" needs "cache_path"'),
+            ({"cache_fleet": "redis://127.0.0.1"}, '"cache_fleet" needs "cache_path"'),
+            (
+                {"cache_owner": "unix:/x", "cache_fleet": "redis://127.0.0.1"},
+                'with "cache_owner" the daemon connects to the fleet; move it to the table [fleet] of cached.toml',
+            ),
+            (
+                OWN | {"cache_fleet": "redis+cluster://a,b"},
+                '"cache_fleet" has an invalid value "redis+cluster://a,b": it must be a URL: "redis://" or "rediss://"',
+            ),
+            (OWN | {"cache_fleet": "redis://me:secret@a"}, '"cache_fleet" has an invalid value "redis://...@a"'),
+            (OWN | {"cache_fleet": "redis://a timout=1ms"}, 'did you mean "timeout="?'),
+            (OWN | {"cache_fleet": ["redis://a timeout=1ms", "redis://b timeout=1ms"]}, '"cache_fleet" is already set'),
+            (OWN | {"cache_fleet": "redis://a key_file=key"}, '"key_file=key": it must be a file with an absolute path'),
+            (OWN | {"cache_fleet": "redis://a password_file=/no/file"}, 'cannot read the password file "/no/file" (2: No such'),
+            (OWN | {"cache_fleet": "redis://a password_file=/etc/passwd"}, 'has a password file that other users can read: "/etc/passwd"'),
+            (OWN | {"cache_fleet": "rediss://a ca=/etc/passwd"}, 'it must contain complete certificates in PEM'),
         ],
         ids=str,
     )
@@ -456,8 +472,26 @@ class TestConfiguration:
         status, text = make(wrong).validate()
         assert status != 0 and message in text
 
+    @pytest.mark.parametrize(
+        "more, text",
+        [
+            ({"cache_fleet": "redis://10.0.0.1"}, '"cache_fleet" shares entries through redis://10.0.0.1:6379 without encryption'),
+            ({"cache_fleet": "redis://127.0.0.1 timeout=501ms"}, '"cache_fleet" has a timeout of 501ms, above half of "cache_lookup_timeout" (1s)'),
+            ({"cache_fleet": "redis://127.0.0.1", "cache_head": "off"}, '"cache_fleet" shares no entries: no namespace has a "cache_head"'),
+            ({"cache_fleet": "redis://127.0.0.1 timeout=500ms"}, None),
+            ({"cache_fleet": "rediss://10.0.0.1"}, None),
+        ],
+        ids=str,
+    )
+    def test_suspicious_fleet_is_warned_of(self, make, more, text):
+        status, log = make(**{"cache_head": "http://127.0.0.1:1", **more}).validate()
+        assert status == 0, log
+        warnings = [line for line in log.splitlines() if "cache_fleet" in line]
+        assert len(warnings) == (text is not None), log
+        assert text is None or text in warnings[0]
+
     def test_store_settings_are_rejected_in_a_route(self, session_origin):
-        for wrong in ({"cache_path": "/x"}, {"cache_owner": "unix:/x"}):
+        for wrong in ({"cache_path": "/x"}, {"cache_owner": "unix:/x"}, {"cache_fleet": "redis://a"}):
             envoy = Envoy([route("/", wrong)], origin=session_origin)
             status, text = envoy.validate()
             envoy.stop()

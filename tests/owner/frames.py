@@ -9,7 +9,7 @@ import types
 from daemon import NAMESPACE, key, monotonic
 from harness.guards import GUARD_SECONDS
 
-PREFACE = b"SZL\x02"
+PREFACE = b"SZL\x03"
 CHUNK = 256 << 10  # maximum length of a body
 FRAME = 64 << 10  # length after which a sender adds no message
 
@@ -79,19 +79,21 @@ def hello(process, attempt=1, clock=None, polls=False):
     return message(0x01, head)
 
 
-def lookup(id, n, lease=60_000):
-    return message(0x02, bytes.fromhex(key(n)) + optional(lease), id)
+def lookup(id, n, lease=60_000, fleet_wait=0):
+    return message(0x02, bytes.fromhex(key(n)) + optional(lease) + number(fleet_wait), id)
 
 
-def batch_lookup(id, numbers):
-    return message(0x03, b"", id, b"".join(bytes.fromhex(key(n)) for n in numbers))
+def batch_lookup(id, numbers, fleet_wait=0, shareable=0):
+    head = number(fleet_wait) + number(shareable)
+    return message(0x03, head, id, b"".join(bytes.fromhex(key(n)) for n in numbers))
 
 
 def store(n, body, generation, id=0, fresh=3_600_000, age=0, method=None, block=None, epoch=0, height=None, **more):
     """The messages that store an entry."""
     about = number(CLASSES[more.get("class", "immutable")]) + bytes.fromhex(more.get("namespace", NAMESPACE))
     about += optional(method, text) + optional(block) + number(generation) + number(epoch) + optional(height)
-    head = bytes.fromhex(key(n)) + about + number(fresh) + number(age) + b"\0" + number(len(body))
+    # no upgrade, not shareable, no anchor
+    head = bytes.fromhex(key(n)) + about + number(fresh) + number(age) + b"\0\0\0" + number(len(body))
     parts = [body[start : start + CHUNK] for start in range(0, max(len(body), 1), CHUNK)]
     return [message(0x04, head, id, parts[0]), *(message(0x0A, b"", id, part) for part in parts[1:])]
 
@@ -231,9 +233,9 @@ class Session(Connection):
             reply.body += self.next("chunk", id=id).body
         return reply
 
-    def lookup(self, n, lease=60_000):
+    def lookup(self, n, lease=60_000, fleet_wait=0):
         id = next(self.ids)
-        self.send(lookup(id, n, lease))
+        self.send(lookup(id, n, lease, fleet_wait))
         return self.reply(id)
 
     def request_lease(self, n, lease=60_000):
@@ -243,10 +245,10 @@ class Session(Connection):
     def store(self, n, body=b"body", **fields):
         self.send(*store(n, body, fields.pop("generation", self.welcome.generation), next(self.ids), **fields))
 
-    def lookup_batch(self, numbers):
+    def lookup_batch(self, numbers, fleet_wait=0, shareable=0):
         """The entries that were found, by key, and the end of the reply."""
         id, found = next(self.ids), {}
-        self.send(batch_lookup(id, numbers))
+        self.send(batch_lookup(id, numbers, fleet_wait, shareable))
         while (reply := self.reply(id)).name != "batch_end":
             found[reply.key] = reply.body
         return found, reply
@@ -286,7 +288,7 @@ class PolledSession:
     def call(self, role, messages=(), **fields):
         """The messages of the answer; `None` if it has no frame."""
         head = envelope(role, self.process, self.session, **fields)
-        answer = self.daemon.request("POST", "/v2/frames", PREFACE + head + (frame(*messages) if messages else b""))
+        answer = self.daemon.request("POST", "/v3/frames", PREFACE + head + (frame(*messages) if messages else b""))
         assert answer.status == 200, answer.body
         assert answer.fields["content-type"] == "application/vnd.sszip.frames"
         assert answer.body[:4] == PREFACE

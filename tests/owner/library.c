@@ -21,8 +21,8 @@ static uint64_t   (*owner_run)(const sszip_owner_config *, bool,
                                sszip_owner_log, bool *);
 static bool       (*owner_exit)(sszip_owner_log);
 static sszip_owner_lookup_result (*direct_lookup)(uint64_t, const uint8_t *,
-                                                  uint32_t, sszip_owner_found,
-                                                  void *);
+                                                  uint32_t, uint16_t,
+                                                  sszip_owner_found, void *);
 static bool       (*direct_store)(uint64_t, const sszip_owner_store *);
 static bool       (*direct_release)(uint64_t, const uint8_t *);
 
@@ -93,11 +93,11 @@ handles_no_direct_call(void)
     memset(key, 7, sizeof(key));
     memset(&store, 0, sizeof(store));
 
-    return direct_lookup(1, key, 1000, found_entry, &found)
+    return direct_lookup(1, key, 1000, 20, found_entry, &found)
                == SSZIP_OWNER_NOT_HANDLED
-           && direct_lookup(1, NULL, 0, found_entry, &found)
+           && direct_lookup(1, NULL, 0, 0, found_entry, &found)
                == SSZIP_OWNER_NOT_HANDLED
-           && direct_lookup(1, key, 0, NULL, NULL) == SSZIP_OWNER_NOT_HANDLED
+           && direct_lookup(1, key, 0, 0, NULL, NULL) == SSZIP_OWNER_NOT_HANDLED
            && !found
            && !direct_store(1, &store) && !direct_store(1, NULL)
            && !direct_release(1, key) && !direct_release(1, NULL);
@@ -168,6 +168,14 @@ run(char **argv)
     other.heads = "[[\"main\",\"http://node\",\"api=x\"]]";
     other.heads_len = strlen(other.heads);
     if (!refuses(&other, "the head source of \"main\" has an invalid value")) {
+        return 3;
+    }
+
+    other.heads = NULL;
+    other.heads_len = 0;
+    other.fleet = "{\"url\":\"redis+cluster://a\"}";
+    other.fleet_len = strlen(other.fleet);
+    if (!refuses(&other, "the fleet has an invalid value \"redis+cluster")) {
         return 3;
     }
 

@@ -144,6 +144,10 @@ def test_put_with_missing_or_invalid_headers_is_rejected(owner, fields):
         ("POST", f"/v1/entries/{key(1)}", 405),
         ("HEAD", "/v1/status", 405),
         ("OPTIONS", "/v1/status", 405),
+        ("GET", "/v1/fleet", 404),
+        ("GET", "/v1/fleet/ping", 405),
+        ("POST", "/v1/fleet/ping", 400),
+        ("POST", "/v1/fleet/ping?x=1", 400),
         ("GET", "/v1/status?x=1", 400),
         ("GET", "/v1/entries/", 400),
         ("GET", "/v1/entries/abc", 400),
@@ -170,6 +174,20 @@ def test_requests_outside_the_protocol_are_rejected(owner, method, path, status)
         assert is_problem(answer, status)
     if status == 405:
         assert answer.fields["allow"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"bytes":1}', 404),
+        (b'{"bytes":-1}', 400),
+        (b'{"bytes":4294967296}', 400),
+        (b'{"bytes":1,"rounds":2}', 400),
+        (b"{" + b" " * 1024, 413),
+    ],
+)
+def test_measurement_of_a_fleet_is_rejected_when_no_fleet_is_configured(owner, body, status):
+    assert is_problem(owner.request("POST", "/v1/fleet/ping", body), status)
 
 
 def test_too_long_entry_is_rejected(owner):

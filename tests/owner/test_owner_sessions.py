@@ -152,6 +152,15 @@ def test_batch_lookup_finds_the_present_entries(owner, join):
     a.send(release(211))
 
 
+def test_shareable_lookups_are_answered_by_an_owner_without_a_fleet(owner, join):
+    a = join(owner, "a")
+    a.store(220, b"stored")
+    assert a.lookup(220, fleet_wait=60_000).body == b"stored"
+    assert a.lookup(221, lease=None, fleet_wait=60_000).name == "missing"
+    found, _ = a.lookup_batch([220, 221, 222], fleet_wait=60_000, shareable=2)
+    assert found == {key(220): b"stored"}
+
+
 def test_long_entries_are_sent_in_parts(owner, join):
     a = join(owner, "a")
     for n, length in ((300, 256 << 10), (301, (256 << 10) + 1), (302, 1_000_000), (303, 4 << 20)):
@@ -352,7 +361,7 @@ def test_process_with_another_clock_is_refused(owner):
 
 
 def test_connection_of_another_version_is_answered_with_the_preface(owner):
-    for first in (b"SZL\x01", b"SZL\x03" + frame(hello("a"))):
+    for first in (b"SZL\x02", b"SZL\x04" + frame(hello("a"))):
         other = Connection(owner, first)
         assert other.read(4) == PREFACE
         assert other.ended()
@@ -360,7 +369,7 @@ def test_connection_of_another_version_is_answered_with_the_preface(owner):
 
 def test_preface_is_answered_at_once(owner):
     slow = Connection(owner, b"S")
-    slow.socket.sendall(b"ZL\x02")
+    slow.socket.sendall(b"ZL\x03")
     assert slow.read(4) == PREFACE
     slow.preface = PREFACE
     slow.send(hello("slow"))
@@ -392,9 +401,11 @@ INVALID = {
     "unknown event": [applied(100, 0)],
     "unknown purge": [applied(0, 2**60)],
     "longer than declared": [store(1, b"x" * 300_000, 0, 1)[0], message(0x0A, b"", 1, b"x" * 40_000)],
-    "no keys": [message(0x03, b"", 1)],
-    "too many keys": [message(0x03, b"", 1, bytes(32 * 1_001))],
-    "part of a key": [message(0x03, b"", 1, bytes(33))],
+    "lookup of version 2": [message(0x02, bytes(33), 1)],
+    "no keys": [message(0x03, b"\0\0", 1)],
+    "too many keys": [message(0x03, b"\0\0", 1, bytes(32 * 1_001))],
+    "part of a key": [message(0x03, b"\0\0", 1, bytes(33))],
+    "more shareable keys than keys": [message(0x03, b"\1\2", 1, bytes(32))],
 }
 
 

@@ -11,6 +11,7 @@ use sszip_core::cache::owner::tracker::{ChainChange, ChainIdentity, FinalityMark
 
 use super::chain::FollowedChain;
 use crate::engine::{OwnerExecutionError, OwnerRequestExecutor};
+use crate::fleet::purge::BegunFleetPurge;
 use crate::log::{LogFunction, LogLevel};
 
 /// The executor of a chain tracker's steps: it publishes chain changes, records finality marks and
@@ -146,6 +147,15 @@ impl TrackerActionExecutor {
         }
     }
 
+    /// Begins the purge of the fleet's values about replaced blocks. Another chain of this node is no
+    /// reason: values carry the identity of their chain.
+    fn begin_fleet_purge(&self, blocks: &PurgeScope) -> Option<BegunFleetPurge> {
+        let fleet = self.engine.fleet.get()?;
+        let owner = &self.engine.owner;
+        let chain = owner.chain_state_of_namespace(&self.chain.namespace)?;
+        (!chain.wrong).then(|| fleet.purges.begin_values_only(blocks))
+    }
+
     async fn try_run_deferred(&mut self) -> Result<(), String> {
         let namespace = self.chain.namespace;
         if let Some(from) = self.later.purge {
@@ -154,10 +164,14 @@ impl TrackerActionExecutor {
                 from,
                 to: u64::MAX,
             };
+            let begun = self.begin_fleet_purge(&blocks);
             let purged = self.engine.purge_entries(blocks).await;
             purged
                 .map_err(|error| format!("block {from} and later are not purged yet: {error}"))?;
             self.later.purge = None;
+            if let Some(begun) = begun {
+                tokio::spawn(begun.publish_unconfirmed());
+            }
             self.log_chain_line(false, &format!("block {from} and later are purged"));
         }
         let unrecorded = |error: OwnerExecutionError| {

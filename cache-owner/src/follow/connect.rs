@@ -1,12 +1,7 @@
 //! Connections to nodes: TCP, TLS, Unix sockets.
-//!
-//! The system's resolver blocks a thread for an unlimited time, and the threads that may block
-//! are those that read disks: one request at a time resolves a node's name, even if earlier ones
-//! were abandoned.
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,16 +13,12 @@ use hyper_util::rt::TokioIo;
 use sszip_core::config::endpoint::{NodeEndpoint, NodeSocketAddress};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-use super::format_error_causes;
+use crate::host_resolver::HostResolver;
+use crate::tls::{tls_config, TrustedAuthorities};
 
 /// A byte stream to a node: TCP, TLS or a Unix socket.
 pub trait NodeStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -42,8 +33,7 @@ pub type NodeConnection = Box<dyn NodeStream>;
 pub struct NodeConnector {
     transport: NodeSocketAddress,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// Permit of the one request that resolves the node's name.
-    resolving: Arc<Semaphore>,
+    resolver: HostResolver,
 }
 
 impl NodeConnector {
@@ -61,14 +51,16 @@ impl NodeConnector {
             } => {
                 let name = ServerName::try_from(host.clone())
                     .map_err(|error| format!("\"{host}\" is not a host name: {error}"))?;
-                Some((TlsConnector::from(Arc::new(tls_config(ca)?)), name))
+                let authorities = ca.map_or(TrustedAuthorities::System, TrustedAuthorities::File);
+                let config = tls_config(authorities, None)?;
+                Some((TlsConnector::from(Arc::new(config)), name))
             }
             _ => None,
         };
         Ok(Self {
             transport: endpoint.transport.clone(),
             tls,
-            resolving: Arc::new(Semaphore::new(1)),
+            resolver: HostResolver::default(),
         })
     }
 
@@ -83,68 +75,14 @@ impl NodeConnector {
             }
             NodeSocketAddress::Tcp { host, port, .. } => (&host[..], *port),
         };
-        let stream = TcpStream::connect(&self.resolve_host(host, port).await?[..]).await?;
+        let addresses = self.resolver.resolve(host, port).await?;
+        let stream = TcpStream::connect(&addresses[..]).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
             Some((tls, name)) => Box::new(tls.connect(name.clone(), stream).await?),
             None => Box::new(stream),
         })
     }
-}
-
-impl NodeConnector {
-    async fn resolve_host(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        if let Ok(address) = host.parse::<IpAddr>() {
-            return Ok(vec![(address, port).into()]);
-        }
-        let resolving = Arc::clone(&self.resolving).acquire_owned().await;
-        let resolving = resolving.map_err(io::Error::other)?;
-        let host = host.to_owned();
-        let resolved = spawn_blocking(move || {
-            let _resolving = resolving;
-            let found = (&host[..], port).to_socket_addrs();
-            found
-                .map(Iterator::collect)
-                .map_err(|error| io::Error::new(error.kind(), format!("{host}: {error}")))
-        });
-        resolved.await.map_err(io::Error::other)?
-    }
-}
-
-/// Creates a TLS configuration that trusts the authorities in `ca`, or the system's.
-fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        Some(path) => {
-            let wrong = |error: &dyn std::error::Error| {
-                format!("{}: {}", path.display(), format_error_causes(error))
-            };
-            let all = CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))?;
-            for certificate in all {
-                let certificate = certificate.map_err(|error| wrong(&error))?;
-                roots.add(certificate).map_err(|error| wrong(&error))?;
-            }
-            if roots.is_empty() {
-                return Err(format!("{} contains no certificate", path.display()));
-            }
-        }
-        None => {
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-            if roots.is_empty() {
-                return Err(
-                    "the system has no trusted certificates; set \"ca\" to a file of \
-                            certificates"
-                        .into(),
-                );
-            }
-        }
-    }
-    // its own provider: other code of the process may choose another one
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 impl Service<Uri> for NodeConnector {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sszip_core::cache::owner::tracker::{ChainChange, ChainRecord, ChainTracker, TrackerAction};
+use sszip_core::cache::owner::tracker::{
+    ChainChange, ChainRecord, ChainTracker, NodeResult, TrackerAction,
+};
 use sszip_core::config::head_source::HeadSource;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
@@ -122,6 +124,8 @@ impl ChainFollower {
             self.engine
                 .owner
                 .set_identity_check_pending(&self.chain.namespace, false);
+            self.backfill_window(&mut tracker, &node, began + interval)
+                .await;
             tokio::select! {
                 () = sleep_until(began + interval) => {}
                 () = self.chain.news.notified() => {
@@ -173,13 +177,38 @@ impl ChainFollower {
         }
     }
 
-    /// Runs the steps that the tracker requires after a poll, and publishes the state of the chain.
-    async fn run_tracker_steps(&mut self, tracker: &mut ChainTracker) {
+    /// Queries the node for blocks that are older than the known ones, as far as the tracker
+    /// requires it: one block, and further ones until the next poll is due.
+    async fn backfill_window(
+        &self,
+        tracker: &mut ChainTracker,
+        node: &NodeClient,
+        next_poll: Instant,
+    ) {
+        while let Some(query) = tracker.next_backfill_query() {
+            let answer = node.query_node(query).await;
+            if tracker.handle_backfill_result(&answer.unwrap_or_else(NodeResult::Failed)) {
+                self.publish_known_blocks(tracker);
+            }
+            if Instant::now() >= next_poll {
+                return;
+            }
+        }
+    }
+
+    /// Sets the blocks that the tracker knows as the recent blocks of the chain.
+    fn publish_known_blocks(&self, tracker: &ChainTracker) {
         let blocks = tracker
             .window_blocks()
             .map(|block| (block.number, block.hash));
-        let owner = &self.engine.owner;
-        owner.set_recent_blocks(&self.chain.namespace, blocks);
+        self.engine
+            .owner
+            .set_recent_blocks(&self.chain.namespace, blocks);
+    }
+
+    /// Runs the steps that the tracker requires after a poll, and publishes the state of the chain.
+    async fn run_tracker_steps(&mut self, tracker: &mut ChainTracker) {
+        self.publish_known_blocks(tracker);
         let mut from = None;
         while let Some(step) = tracker.take_next_tracker_step() {
             if let TrackerAction::ChainChange(ChainChange::Reorg { from: first }) = step {

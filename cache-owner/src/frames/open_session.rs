@@ -173,6 +173,7 @@ mod tests {
             id: number,
             key,
             lease: Some(lease),
+            fleet_wait: 0,
         };
         open.receive_message(lookup, read_clocks()).unwrap();
         open.finish_messages(&mut SessionTasks::default());

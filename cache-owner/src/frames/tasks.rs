@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::StatusCode;
+use sszip_core::cache::fleet::sharing::ServableValue;
 use sszip_core::cache::owner::processes::OwnerClientName;
 use sszip_core::cache::owner::session::OwnerSession;
-use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionLookup};
+use sszip_core::cache::owner::session_tasks::{FleetBatchLookup, FleetLookup};
+use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionBatchLookup, SessionLookup};
 use sszip_core::cache::owner::state::OwnerHit;
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::message_body::MessageBody;
@@ -28,11 +30,11 @@ pub(super) enum CompletedTask {
     /// A lookup, with the entry if one was found.
     Lookup(SessionLookup, Option<OwnerHit>),
     /// A batch lookup, with the entries that were found.
-    BatchLookup {
-        id: u32,
-        generation: u64,
-        found: Vec<(CacheKey, OwnerHit)>,
-    },
+    BatchLookup(SessionBatchLookup, Vec<(CacheKey, OwnerHit)>),
+    /// A lookup for which the fleet was queried, with its value if it has one.
+    FleetLookup(FleetLookup, Option<ServableValue>),
+    /// A batch lookup for which the fleet was queried, with the values that it has.
+    FleetBatchLookup(FleetBatchLookup, Vec<(CacheKey, ServableValue)>),
     /// A purge or a query of the status, with its reply.
     Admin { id: u32, status: u16, body: Vec<u8> },
 }
@@ -50,11 +52,15 @@ impl CompletedTask {
                 .complete_lookup(session, lookup, hit, now)
                 .into_iter()
                 .collect(),
-            Self::BatchLookup {
-                id,
-                generation,
-                found,
-            } => owner.complete_batch_lookup(session, id, generation, found, now),
+            Self::BatchLookup(batch, found) => {
+                owner.complete_batch_lookup(session, batch, found, now)
+            }
+            Self::FleetLookup(lookup, value) => {
+                owner.complete_fleet_lookup(session, lookup, value, now)
+            }
+            Self::FleetBatchLookup(batch, values) => {
+                owner.complete_fleet_batch_lookup(session, batch, values, now)
+            }
             Self::Admin { id, status, body } => {
                 owner.complete_admin_request(session, id, status, body);
                 Vec::new()
@@ -107,20 +113,32 @@ impl SessionTasks {
             match task {
                 OwnerTask::ReadStore(lookup) => reads.push((lookup, None)),
                 OwnerTask::CheckEntry(lookup, hit) => reads.push((lookup, Some(hit))),
-                OwnerTask::ReadStoreBatch {
-                    id,
-                    generation,
-                    keys,
-                    found,
-                } => {
+                OwnerTask::ReadStoreBatch { batch, keys, found } => {
                     let engine = Arc::clone(engine);
                     self.running.spawn(async move {
                         let found = read_store_batch(&engine, keys, found).await;
-                        vec![CompletedTask::BatchLookup {
-                            id,
-                            generation,
-                            found,
-                        }]
+                        vec![CompletedTask::BatchLookup(batch, found)]
+                    });
+                }
+                // each has a task of its own: a slow fleet delays no read of the store
+                OwnerTask::QueryFleet(lookup) => {
+                    let engine = Arc::clone(engine);
+                    self.running.spawn(async move {
+                        let value = match engine.fleet.get() {
+                            Some(fleet) => fleet.query(&lookup).await,
+                            None => None,
+                        };
+                        vec![CompletedTask::FleetLookup(lookup, value)]
+                    });
+                }
+                OwnerTask::QueryFleetBatch(batch) => {
+                    let engine = Arc::clone(engine);
+                    self.running.spawn(async move {
+                        let values = match engine.fleet.get() {
+                            Some(fleet) => fleet.query_batch(&batch).await,
+                            None => Vec::new(),
+                        };
+                        vec![CompletedTask::FleetBatchLookup(batch, values)]
                     });
                 }
                 OwnerTask::StoreLong(store, body) => {
@@ -132,7 +150,9 @@ impl SessionTasks {
                     });
                 }
                 OwnerTask::FinishStore(stored) => engine.finish_accepted_entry(stored),
-                OwnerTask::WriteEntry(key, entry) => engine.check_and_store_entry(key, entry, true),
+                OwnerTask::WriteEntry(key, entry) => {
+                    engine.check_and_store_entry(key, entry, true, false);
+                }
                 OwnerTask::Purge { id, scope } => {
                     let operations = Arc::clone(operations);
                     self.running
@@ -229,7 +249,10 @@ async fn purge(operations: &OwnerOperations, id: u32, scope: MessageBody) -> Com
         )),
     };
     let (status, body) = match purged {
-        Ok(purged) => (StatusCode::OK, response::purge_report_json(purged)),
+        Ok((purged, fleet)) => {
+            let report = response::purge_report_json(purged, fleet.as_ref());
+            (StatusCode::OK, report)
+        }
         Err(problem) => (problem.status, response::problem_details_json(&problem)),
     };
     CompletedTask::Admin {

@@ -7,7 +7,7 @@ use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::process::flights::{FlightLeadership, FlightOutcome};
-use sszip_core::cache::process::owner_client::OwnerClient;
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerStoreOptions};
 use sszip_core::cache::process::ProcessCacheState;
 
 use crate::history::{entry_text, Moment};
@@ -94,7 +94,13 @@ impl NodeFetch {
                 let about = StoredEntryAttributes::attributes_for_entry(
                     &entry, NAMESPACE, None, generation,
                 );
-                link.store_at_owner(key, Arc::clone(&entry), about.unwrap(), None, now);
+                link.store_at_owner(
+                    key,
+                    Arc::clone(&entry),
+                    about.unwrap(),
+                    OwnerStoreOptions::default(),
+                    now,
+                );
             }
         }
         let is_current = shared.purge_generation() == generation;

@@ -10,7 +10,7 @@ use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup, OwnerLookupOptions};
 use sszip_core::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessCacheState;
 
@@ -121,7 +121,12 @@ impl SimulatedSandbox {
             generation: link.purge_generation(),
             mark: link.dispatch_mark(&NAMESPACE),
         };
-        let (coalesces, skips_wait) = (!name.is_multiple_of(5), name.is_multiple_of(7));
+        let coalesces = !name.is_multiple_of(5);
+        let options = OwnerLookupOptions {
+            leases: coalesces,
+            skips_wait: name.is_multiple_of(7),
+            ..OwnerLookupOptions::default()
+        };
         if !coalesces && !link.is_owner_reachable() {
             return self.fetch_from_node(key_number, None, now);
         }
@@ -130,7 +135,7 @@ impl SimulatedSandbox {
             CoalescingRole::Leader(token) => {
                 client.source = EntrySource::OwnLookup;
                 let (flights, waiter) = (&shared.flights, waiter(name));
-                match link.lookup_at_owner(flights, token, waiter, coalesces, skips_wait, now.ms) {
+                match link.lookup_at_owner(flights, token, waiter, options, now.ms) {
                     OwnerLookup::Missing(token) if coalesces => {
                         return self.fetch_from_node(key_number, Some(token), now);
                     }
@@ -149,7 +154,10 @@ impl SimulatedSandbox {
     pub fn look_up_all_keys(&mut self, name: usize, now: Moment) {
         let keys = (0..KEYS).map(cache_key).collect();
         self.link.start_callouts();
-        if self.link.lookup_batch_at_owner(keys, waiter(name), now.ms) {
+        if self
+            .link
+            .lookup_batch_at_owner(keys, 0, waiter(name), now.ms)
+        {
             self.batches.insert(name, now);
         }
     }

@@ -15,6 +15,8 @@ pub struct TestChain {
     pub blocks: Vec<TestBlock>,
     pub finalized: Option<u64>,
     pub is_syncing: bool,
+    /// No block is found by its hash.
+    pub is_pruned: bool,
     pub id: u64,
     /// Removed blocks with their parents, still found by hash.
     pub orphans: Vec<(TestBlock, TestBlock)>,
@@ -33,6 +35,7 @@ impl TestChain {
                 .collect(),
             finalized: Some(90),
             is_syncing: false,
+            is_pruned: false,
             id: 1,
             orphans: Vec::new(),
         }
@@ -107,6 +110,7 @@ impl TestChain {
                     block(canonical(self.block_at(number)))
                 }
             },
+            "eth_getBlockByHash" if self.is_pruned => Value::Null,
             "eth_getBlockByHash" => block(self.find_by_hash(params[0].as_str().unwrap())),
             other => panic!("{other}"),
         })

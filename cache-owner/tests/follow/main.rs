@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod backfill;
 mod beacon;
 mod chain;
 mod execution;

@@ -4,6 +4,7 @@
 
 mod errors;
 mod files;
+mod fleet;
 mod support;
 mod updates;
 mod values;

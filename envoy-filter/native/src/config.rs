@@ -84,6 +84,9 @@ impl FilterSettings {
                 .iter()
                 .for_each(|text| envoy::write_envoy_log(LogLevel::Warn, text));
         }
+        for text in validated.fleet_warnings() {
+            envoy::write_envoy_log(LogLevel::Warn, &text);
+        }
         store::validate_store_settings(&validated)?;
         let lifetime = Arc::<ConfigLifetimeGuard>::default();
         let owner_use = match *WORKERS {
@@ -231,7 +234,10 @@ impl HostSpecificSettings for DynamicModuleSettings<'_> {
     const HAS_STATUS_REQUESTS: bool = true;
 
     fn set_host_setting(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
-        if !matches!(name, "cache_path" | "cache_owner" | "cache_lookup_timeout") {
+        if !matches!(
+            name,
+            "cache_path" | "cache_owner" | "cache_lookup_timeout" | "cache_fleet"
+        ) {
             return None;
         }
         let Some(validated) = &mut self.validated else {

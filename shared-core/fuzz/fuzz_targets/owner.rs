@@ -18,7 +18,7 @@ mod memory_store;
 mod sessions;
 
 use memory_store::{MemoryStore, StoreContents};
-use sessions::{SessionModels, SessionStep};
+use sessions::{connect_to_fleet, SessionModels, SessionStep};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -127,6 +127,8 @@ impl OwnerModel {
             }
             // its frames are the sessions' steps
             OwnerHttpRequest::Frames => {}
+            // any length is parsed; there is no server
+            OwnerHttpRequest::PingFleet => drop(request::parse_ping_length(body)),
             OwnerHttpRequest::Status(format) => {
                 drop(format.format_owner_report(self.owner.owner_status_json()))
             }
@@ -149,6 +151,7 @@ fuzz_target!(|steps: Vec<Step>| {
         now,
         purges: Vec::new(),
     };
+    connect_to_fleet(&world.owner);
     let mut sessions = SessionModels::default();
     for step in steps {
         let generation = world.owner.owner_store().purge_generation();

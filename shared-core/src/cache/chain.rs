@@ -5,6 +5,8 @@
 //! An entry is valid if the two agree; no entry is searched or swept when a new head arrives or
 //! blocks are replaced.
 
+mod canonical_blocks;
+mod identity;
 mod state;
 
 use crate::hash_keys::HashMap;
@@ -16,13 +18,27 @@ use super::tip_floor::{SharedTipFloorBackend, TipFloor};
 use super::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
+use self::canonical_blocks::CanonicalBlocks;
+pub use self::canonical_blocks::MAX_CANONICAL_BLOCKS;
+pub use self::identity::ChainIdentity;
 pub use self::state::{ChainChange, ChainState, HeightUnit, ShownBlock};
+
+/// The hash of a block (Beacon API: its root).
+pub type BlockHash = [u8; 32];
+
+/// The members of a chain that its mutex guards.
+#[derive(Debug)]
+struct LockedChain {
+    state: ChainState,
+    /// The newest blocks of the chain; in the owner only.
+    canonical: CanonicalBlocks,
+}
 
 /// The head, finality and reorganisations of the chain of one namespace, as this process knows
 /// them: the owner's last published state, and the tip floor of this host.
 #[derive(Debug)]
 pub struct NamespaceChain {
-    last_known_state: Mutex<ChainState>,
+    locked: Mutex<LockedChain>,
     /// Copies of members of the state, to be read without the lock.
     epoch: AtomicU64,
     tip_since: AtomicU64,
@@ -57,22 +73,32 @@ impl NamespaceChain {
             wrong: AtomicBool::new(state.wrong),
             unchecked: AtomicBool::new(false),
             any_wrong: Arc::clone(any_wrong),
-            last_known_state: Mutex::new(state),
+            locked: Mutex::new(LockedChain {
+                state,
+                canonical: CanonicalBlocks::default(),
+            }),
         }
     }
 
     /// Returns a copy of the last known state, taken under the lock. The checks of entries read
     /// atomic copies of its members instead.
     pub fn copy_chain_state(&self) -> ChainState {
-        lock_ignoring_poison(&self.last_known_state).clone()
+        lock_ignoring_poison(&self.locked).state.clone()
     }
 
     /// Applies a change to the state under the lock, and updates the copies of its members that are
     /// read without it.
     pub fn modify_locked_chain_state<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
-        let mut state = lock_ignoring_poison(&self.last_known_state);
-        let before = state.seen;
-        let result = change(&mut state);
+        self.modify_locked_chain(|locked| change(&mut locked.state))
+    }
+
+    /// Applies a change to the guarded members under the lock, and updates the copies of those that
+    /// are read without it.
+    fn modify_locked_chain<T>(&self, change: impl FnOnce(&mut LockedChain) -> T) -> T {
+        let mut locked = lock_ignoring_poison(&self.locked);
+        let before = locked.state.seen;
+        let result = change(&mut locked);
+        let state = &locked.state;
         match state.seen < before {
             true => self.tip.override_known_head(state.seen),
             false => self.tip.record_known_head(state.seen),
@@ -154,11 +180,50 @@ impl NamespaceChain {
         self.modify_locked_chain_state(ChainState::discard_owner_state);
     }
 
-    /// Whether the recent block of that height is known and has another hash.
+    /// Whether the block of that height is known and has another hash: a recent one, or in the owner
+    /// any of its canonical blocks.
     pub fn contradicts_recent_block(&self, height: u64, hash: &[u8; 32]) -> bool {
-        let state = lock_ignoring_poison(&self.last_known_state);
-        let mut blocks = state.blocks.iter();
-        blocks.any(|(known, other)| *known == height && other != hash)
+        let locked = lock_ignoring_poison(&self.locked);
+        let canonical = locked.canonical.hash_at(height);
+        let mut blocks = locked.state.blocks.iter();
+        canonical.is_some_and(|other| other != hash)
+            || blocks.any(|(known, other)| *known == height && other != hash)
+    }
+
+    /// Replaces the newest blocks of the chain, the newest first: the few blocks of the published
+    /// state, and the canonical blocks, which are not published.
+    pub fn set_recent_blocks(&self, blocks: impl Iterator<Item = (u64, BlockHash)>) {
+        let canonical = CanonicalBlocks::from_newest(blocks);
+        let former = self.modify_locked_chain(|locked| {
+            locked.state.set_recent_blocks(canonical.newest_first());
+            std::mem::replace(&mut locked.canonical, canonical)
+        });
+        // freed without the lock
+        drop(former);
+    }
+
+    /// Drops the canonical blocks: the namespace may have another chain from now on.
+    pub fn clear_canonical_blocks(&self) {
+        let mut locked = lock_ignoring_poison(&self.locked);
+        locked.canonical = CanonicalBlocks::default();
+    }
+
+    /// Whether the block with this hash is one of the canonical blocks.
+    pub fn has_block(&self, hash: &BlockHash) -> bool {
+        lock_ignoring_poison(&self.locked).canonical.has_hash(hash)
+    }
+
+    /// Checks whether the block of this height and hash is on the node's chain, and returns the
+    /// epoch of the comparison. An entry about that block that is valid in this epoch becomes
+    /// invalid with the reorganisation that replaces the block. Returns `None` if the block is
+    /// another one or unknown, or if the state of the chain is unknown: the node has another chain,
+    /// or its finality is not known because it lags, is syncing or does not respond.
+    pub fn verify_block(&self, height: u64, hash: &BlockHash) -> Option<u64> {
+        // one lock: with the epoch of a later moment a replaced block would stay valid
+        let locked = lock_ignoring_poison(&self.locked);
+        let LockedChain { state, canonical } = &*locked;
+        let is_current = state.known && !state.wrong && state.last_final.is_some();
+        (is_current && canonical.hash_at(height) == Some(hash)).then_some(state.epoch)
     }
 
     /// Records the height of a head that a response has reported. Returns whether it is higher than
@@ -211,7 +276,7 @@ impl NamespaceChain {
 
     /// Whether the heights of the chain are of this kind, block numbers or slots.
     pub fn uses_height_kind(&self, heights: HeightUnit) -> bool {
-        lock_ignoring_poison(&self.last_known_state).heights == heights
+        lock_ignoring_poison(&self.locked).state.heights == heights
     }
 
     /// Number of times that a shown block has expired the entries about the head, in this process
@@ -242,7 +307,8 @@ impl NamespaceChain {
     /// Returns the dispatch mark of a request that is sent to the node now; its response is stored
     /// only as far as the mark permits.
     pub fn chain_mark_at_dispatch(&self) -> DispatchMark {
-        let state = lock_ignoring_poison(&self.last_known_state);
+        let locked = lock_ignoring_poison(&self.locked);
+        let state = &locked.state;
         DispatchMark {
             heights: state.heights,
             epoch: state.epoch,
@@ -383,12 +449,14 @@ impl<'a> ChainDependency<'a> {
                 // a block that was shown is a newer head
                 ChainDependencyTarget::Head(_) => {
                     self.is_of_current_epoch()
-                        || lock_ignoring_poison(&self.chain.last_known_state)
+                        || lock_ignoring_poison(&self.chain.locked)
+                            .state
                             .is_unaffected_by_reorgs(self.epoch, None)
                 }
                 ChainDependencyTarget::Blocks(height) => {
                     self.is_of_current_epoch()
-                        || lock_ignoring_poison(&self.chain.last_known_state)
+                        || lock_ignoring_poison(&self.chain.locked)
+                            .state
                             .is_unaffected_by_reorgs(self.epoch, height)
                 }
             }

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::chain::{DispatchMark, HeightUnit};
 use super::class::LifetimeClass;
+use block_anchor::AnchoredResult;
+pub use block_anchor::BlockAnchor;
 use range_ends::{class_by_finality, CallBlockDependency};
 
 use crate::jsonrpc::block_reference::{self, BlockReference, BlockTag, ResultBlock};
@@ -19,6 +21,7 @@ use crate::jsonrpc::methods::{self, MethodRow};
 use crate::jsonrpc::plausible::{self, ResultPlausibility};
 use crate::jsonrpc::response::{classify_result_content, find_object_member, ResultEmptiness};
 
+mod block_anchor;
 mod range_ends;
 
 /// The lifetimes of a route: those that an operator has set for classes and methods, and the
@@ -141,6 +144,8 @@ pub struct ResponseClassification {
     pub height: Option<u64>,
     /// Block that the response names, unless it was requested by a hash.
     pub of: Option<ResultBlock>,
+    /// Block hash by which another machine can check the response.
+    pub anchor: Option<BlockAnchor>,
     /// Upgrade of a response about a transaction that does not name the transaction's block.
     pub if_final: Option<FinalityUpgrade>,
     /// Lifetime in milliseconds of a response that may be incomplete because the node did not have
@@ -163,6 +168,7 @@ impl ResponseClassification {
             block: None,
             height,
             of: None,
+            anchor: None,
             if_final: None,
             if_repeated: None,
             is_implausible: false,
@@ -224,6 +230,15 @@ impl CallLifetimeRules {
         !matches!(self.class, LifetimeClass::Immutable | LifetimeClass::Config)
     }
 
+    /// Whether the response may be immutable: the call names a block, a transaction or nothing that
+    /// changes. The response shows whether it is.
+    pub fn may_be_immutable(&self) -> bool {
+        matches!(
+            self.class,
+            LifetimeClass::Immutable | LifetimeClass::Unfinalized
+        )
+    }
+
     /// Whether the response depends on the head, and the namespace follows a node of the Beacon
     /// API, so that new blocks are not noticed.
     pub fn depends_on_unfollowed_api(&self, mark: Option<&DispatchMark>) -> bool {
@@ -237,12 +252,11 @@ impl CallLifetimeRules {
         result: &[u8],
         known: ResponseClassificationInput<'_>,
     ) -> Option<ResponseClassification> {
-        let is_empty = match classify_result_content(result) {
+        match classify_result_content(result) {
             ResultEmptiness::Null => return None,
             ResultEmptiness::EmptyData if self.method_row.returns_raw_encoding() => return None,
-            ResultEmptiness::EmptyArray => true,
-            _ => false,
-        };
+            _ => {}
+        }
         if known.mark.is_some_and(|mark| mark.is_wrong) {
             return None;
         }
@@ -254,7 +268,7 @@ impl CallLifetimeRules {
         if verdict == ResultPlausibility::Implausible {
             return Some(self.classify_implausible_result(known));
         }
-        let classified = self.classify_plausible_result(result, known, is_empty)?;
+        let classified = self.classify_plausible_result(result, known, verdict)?;
         Some(ResponseClassification {
             is_read: verdict == ResultPlausibility::Read,
             ..classified
@@ -282,13 +296,14 @@ impl CallLifetimeRules {
         self.method_row
     }
 
-    /// Classifies a result that does not contradict itself.
+    /// Classifies a result that does not contradict itself as far as it was read.
     fn classify_plausible_result(
         &self,
         result: &[u8],
         known: ResponseClassificationInput<'_>,
-        is_empty: bool,
+        plausibility: ResultPlausibility,
     ) -> Option<ResponseClassification> {
+        let is_empty = classify_result_content(result) == ResultEmptiness::EmptyArray;
         if self.depends_on_unfollowed_api(known.mark) {
             return None;
         }
@@ -346,9 +361,18 @@ impl CallLifetimeRules {
             }
             _ => {
                 let classified = self.classification_for_class(class, height, known.valid)?;
+                let anchored = AnchoredResult {
+                    method: self.method_row,
+                    params: known.params,
+                    result,
+                    named,
+                    reported,
+                    plausibility,
+                };
                 Some(ResponseClassification {
                     valid: classified.valid.min(max_dependency_lifetime(named)),
                     of,
+                    anchor: anchored.block_anchor().filter(|_| !is_empty),
                     if_final: self.transaction_upgrade(named, result, mark, known.valid),
                     block,
                     ..classified

@@ -20,6 +20,7 @@
 //! | [`owner_protocol`]      | frames and messages between a process and the owner     |
 //! | `owner`                 | rules of the owner process (feature `store`)            |
 //! | `store`                 | entries on disk (feature `store`)                       |
+//! | `fleet`                 | entries that machines share (feature `store`)           |
 //!
 //! No module reads a clock or blocks, except `store`, which may wait for the disk: times are
 //! arguments, and waiters that have to be woken are results.
@@ -47,8 +48,11 @@ macro_rules! named_enum {
 
 pub mod chain;
 pub mod class;
+pub mod clock;
 pub mod credentials;
 pub mod entry;
+#[cfg(feature = "store")]
+pub mod fleet;
 pub mod freshness;
 pub mod link;
 #[cfg(feature = "store")]

@@ -113,6 +113,14 @@ impl VaryKey {
         self.vary_header_names.as_ref()
     }
 
+    /// Whether none of the headers in `Vary` that the vary key covers may identify the caller.
+    pub fn has_only_public_headers(&self) -> bool {
+        self.vary_header_names
+            .iter()
+            .flat_map(|names| names.split(NAME_SEPARATOR))
+            .all(|name| PUBLIC_HEADERS.contains(&name))
+    }
+
     /// Returns the encoding of the namespace: the parts before
     /// [`mark_namespace_end`](Self::mark_namespace_end).
     pub fn namespace_key_bytes(&self) -> &[u8] {
@@ -299,6 +307,21 @@ pub(super) mod tests {
         assert_ne!(varied.vary_key_bytes(), other.vary_key_bytes());
         let mut parts = varied.vary_key_bytes().windows(6);
         assert!(!parts.any(|part| part == b"secret"));
+    }
+
+    #[test]
+    fn headers_are_public_unless_one_may_identify_the_caller() {
+        for (names, expected) in [
+            (None, true),
+            (Some("accept"), true),
+            (Some("accept\norigin"), true),
+            (Some("x-token"), false),
+            (Some("accept\ncookie"), false),
+        ] {
+            let mut scope = scope(&["here"]);
+            scope.encode_vary_header_values(&fields(&[]), names.map(Into::into));
+            assert_eq!(scope.has_only_public_headers(), expected, "{names:?}");
+        }
     }
 
     #[test]

@@ -37,6 +37,22 @@ pub struct NodeEndpoint {
 /// Maximum length of a Unix socket's path in bytes: the system's limit of 108 includes a NUL.
 pub(super) const MAX_SOCKET_PATH: usize = 107;
 
+/// Returns the host of a URL without the brackets of an IPv6 address, or `None` if it is neither a
+/// name nor an address.
+pub(super) fn parse_url_host(host: &str) -> Option<&str> {
+    match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+        Some(address) => address
+            .parse::<std::net::Ipv6Addr>()
+            .is_ok()
+            .then_some(address),
+        None => {
+            let is_letter =
+                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            (!host.is_empty() && host.bytes().all(is_letter)).then_some(host)
+        }
+    }
+}
+
 impl NodeEndpoint {
     /// Parses a URL. Returns `None` if it is not a node's URL, or has user information.
     pub fn parse_url(url: &str) -> Option<Self> {
@@ -52,15 +68,6 @@ impl NodeEndpoint {
         let uri: Uri = url.parse().ok()?;
         let authority = uri.authority()?;
         let host = authority.host();
-        let address = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-        let is_host = match address {
-            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => {
-                let is_letter =
-                    |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-                !host.is_empty() && host.bytes().all(is_letter)
-            }
-        };
         let port = match authority.as_str().strip_prefix(host)? {
             "" if is_secure => 443,
             "" => 80,
@@ -71,9 +78,9 @@ impl NodeEndpoint {
                 number.filter(|number| is_number && *number > 0)?
             }
         };
-        is_host.then(|| Self {
+        Some(Self {
             transport: NodeSocketAddress::Tcp {
-                host: address.unwrap_or(host).into(),
+                host: parse_url_host(host)?.into(),
                 port,
                 is_secure,
             },

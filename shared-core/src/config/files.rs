@@ -128,7 +128,7 @@ fn is_store_file(entry: &fs::DirEntry) -> bool {
 }
 
 /// Formats an error of the system as nginx does.
-fn format_system_error(error: &Error) -> String {
+pub(super) fn format_system_error(error: &Error) -> String {
     let code = error.raw_os_error().unwrap_or(0);
     let text = error.to_string();
     let text = text

@@ -11,6 +11,7 @@ pub mod endpoint;
 #[cfg(unix)]
 pub mod files;
 mod filter_detection;
+pub mod fleet;
 pub mod head_source;
 pub mod head_sources;
 pub mod json_schema;

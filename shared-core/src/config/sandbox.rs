@@ -72,6 +72,7 @@ impl WasmFilterConfig {
             }
             "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
             "cache_head" => "sszip-cached follows the chain; add a [[head]] to its cached.toml",
+            "cache_fleet" => "sszip-cached connects to the fleet; add a [fleet] to its cached.toml",
             "status" => "sandboxes share no memory; Envoy's /stats has the counters",
             "cache_background_update" => "a request for a stale entry waits for the new response",
             "verify" => "hits cannot be compared with the node from there",
@@ -199,6 +200,12 @@ mod tests {
                 "http://127.0.0.1:8545",
                 "is not available in the sandbox: sszip-cached follows the chain; add a \
                  [[head]] to its cached.toml",
+            ),
+            (
+                "cache_fleet",
+                "redis://127.0.0.1",
+                "is not available in the sandbox: sszip-cached connects to the fleet; add a \
+                 [fleet] to its cached.toml",
             ),
             (
                 "cache_background_update",

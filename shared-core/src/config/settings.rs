@@ -425,6 +425,15 @@ pub(super) const SETTINGS: &[SettingDefinition] = &[
         ..DEFAULT_SETTING
     },
     SettingDefinition {
+        name: "cache_fleet",
+        about: "Redis or Valkey server through which the owners of several machines share entries.",
+        takes: Line,
+        syntax: &["URL [user=NAME] [password_file=FILE] [key_file=FILE[,FILE]]\n[ca=FILE] [cert=FILE cert_key=FILE] [timeout=TIME]\n[connect_timeout=TIME] [max_entry=SIZE] [prefix=TEXT]\n[ttl=TIME] [cost=TIME] [purge_wait=TIME]"],
+        context: Http,
+        envoy: Filter,
+        ..DEFAULT_SETTING
+    },
+    SettingDefinition {
         name: "cache_purge",
         about: "Requests purge the entries that their query selects.",
         takes: Flag,

@@ -2,6 +2,7 @@
 
 use super::cache::LOOKUP_TIMEOUT_RANGE;
 use super::endpoint::MAX_SOCKET_PATH;
+use super::fleet::FleetSettings;
 use super::head_source::NodeApi;
 use super::head_sources::{HeadSourcesByNamespace, NamespaceSource};
 use super::store::StoreSettings;
@@ -21,6 +22,10 @@ pub struct ValidatedConfig {
     pub follows: HeadSourcesByNamespace,
     /// The store that a process of the host owns.
     pub store: Option<StoreSettings>,
+    /// The fleet through which the owner of the store shares entries with other machines.
+    pub fleet: Option<FleetSettings>,
+    /// Position of the directive that sets the fleet.
+    fleet_at: String,
     /// Socket of an owner that another process runs.
     foreign_owner: Option<String>,
     /// Position of the directive that sets the owner.
@@ -66,8 +71,8 @@ pub struct HostRouteDeclaration<'a> {
 }
 
 impl ValidatedConfig {
-    /// Sets a directive of the whole configuration. Returns `None` if the directive is not one. A
-    /// relative path is resolved against `base`.
+    /// Sets a directive of the whole configuration, and reads the files that it names. Returns
+    /// `None` if the directive is not one. A relative path is resolved against `base`.
     pub fn set_global_directive(
         &mut self,
         name: &str,
@@ -88,7 +93,7 @@ impl ValidatedConfig {
     ) -> Option<Result<(), DirectiveError>> {
         let had_owner = self.owner_socket().is_some();
         let read = match name {
-            "cache_owner" | "cache_path" if had_owner => Err(DirectiveError::OneOwner {
+            "cache_owner" | "cache_path" if had_owner => Err(DirectiveError::AlreadySet {
                 name: match self.store {
                     Some(_) => "cache_path",
                     None => "cache_owner",
@@ -98,6 +103,17 @@ impl ValidatedConfig {
             "cache_owner" => parse_owner_socket(values).map(|path| self.foreign_owner = Some(path)),
             "cache_path" => StoreSettings::parse_store_settings(values, base)
                 .map(|store| self.store = Some(store)),
+            // only owners outside of sandboxes have a fleet, and files
+            #[cfg(unix)]
+            "cache_fleet" if self.fleet.is_some() => Err(DirectiveError::AlreadySet {
+                name: "cache_fleet",
+                at: self.fleet_at.clone(),
+            }),
+            #[cfg(unix)]
+            "cache_fleet" => FleetSettings::read_fleet_directive(values, base).map(|fleet| {
+                source.at.clone_into(&mut self.fleet_at);
+                self.fleet = Some(fleet);
+            }),
             "cache_lookup_timeout" => {
                 let read = || LOOKUP_TIMEOUT_RANGE.parse_in_range(single_directive_value(values)?);
                 set_once(&mut self.lookup_timeout, read)
@@ -203,7 +219,34 @@ impl ValidatedConfig {
         });
         let mut texts: Vec<_> = texts.collect();
         texts.dedup();
+        if self.fleet.is_some() && self.follows.iter().next().is_none() {
+            texts.push(
+                "\"cache_fleet\" shares no entries: no namespace has a \"cache_head\"; add one"
+                    .into(),
+            );
+        }
         texts
+    }
+
+    /// Returns the warnings about the fleet that do not depend on routes.
+    pub fn fleet_warnings(&self) -> Vec<String> {
+        let Some(fleet) = &self.fleet else {
+            return Vec::new();
+        };
+        let mut texts = fleet.transport_warnings();
+        let lookup = self.lookup_timeout();
+        if fleet.timeout_ms > lookup / 2 {
+            texts.push(format!(
+                "has a timeout of {}, above half of \"cache_lookup_timeout\" ({}): lookups may end \
+                 before the fleet responds; raise \"cache_lookup_timeout\", or shorten \"timeout=\"",
+                DisplayMilliseconds(fleet.timeout_ms),
+                DisplayMilliseconds(lookup)
+            ));
+        }
+        let texts = texts.into_iter();
+        texts
+            .map(|text| format!("\"cache_fleet\" {text}"))
+            .collect()
     }
 
     /// Checks the configuration when all routes are known.
@@ -217,17 +260,30 @@ impl ValidatedConfig {
                 "\"cache_purge\" needs a store: set \"cache_path\" or \"cache_owner\"".into(),
             );
         }
-        match &self.first_head {
-            Some(at) if self.store.is_none() => Err(format!(
-                "\"cache_head\" needs \"cache_path\"{} in {at}",
-                match has_owner {
-                    true =>
-                        ": with \"cache_owner\" the daemon follows the chain; move it to a \
-                         [[head]] of cached.toml",
-                    false => "",
-                }
-            )),
-            _ => Ok(()),
+        if self.store.is_some() {
+            return Ok(());
+        }
+        let store_is_missing = |name: &str, at: &str, remedy: &str| {
+            let remedy = match has_owner {
+                true => format!(": with \"cache_owner\" the daemon {remedy} of cached.toml"),
+                false => String::new(),
+            };
+            let at = match at {
+                "" => String::new(),
+                at => format!(" in {at}"),
+            };
+            Err(format!("\"{name}\" needs \"cache_path\"{remedy}{at}"))
+        };
+        match (&self.first_head, &self.fleet) {
+            (Some(at), _) => {
+                store_is_missing("cache_head", at, "follows the chain; move it to a [[head]]")
+            }
+            (None, Some(_)) => store_is_missing(
+                "cache_fleet",
+                &self.fleet_at,
+                "connects to the fleet; move it to the table [fleet]",
+            ),
+            (None, None) => Ok(()),
         }
     }
 
@@ -522,6 +578,92 @@ mod tests {
             assert_eq!(set(first, "f:7"), Ok(()));
             for at in ["f:9", "f:10"] {
                 assert_eq!(set(second, at).unwrap_err().to_string(), text);
+            }
+        }
+    }
+
+    fn set_fleet(plan: &mut ValidatedConfig, line: &str, at: &str) -> Result<(), String> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let set =
+            plan.set_global_directive_at("cache_fleet", &words, "/base/", DirectiveLocation { at });
+        set.unwrap().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn second_fleet_is_refused_with_the_line_of_the_first() {
+        let mut plan = ValidatedConfig::default();
+        assert!(set_fleet(&mut plan, "redis://", "f:2").is_err());
+        assert_eq!(plan.fleet, None);
+        assert_eq!(set_fleet(&mut plan, "redis://a", "f:3"), Ok(()));
+        for line in ["redis://a", "redis://b", "redis+cluster://b"] {
+            let error = set_fleet(&mut plan, line, "f:9").unwrap_err();
+            assert_eq!(error, "is duplicate: \"cache_fleet\" is already set at f:3");
+        }
+        assert_eq!(plan.fleet.unwrap().endpoint.host, "a");
+    }
+
+    #[test]
+    fn fleet_without_a_local_store_is_rejected() {
+        let mut plan = ValidatedConfig::default();
+        set_fleet(&mut plan, "redis://a", "f:3").unwrap();
+        let missing = plan.check_across_routes().unwrap_err();
+        assert_eq!(missing, "\"cache_fleet\" needs \"cache_path\" in f:3");
+        plan.foreign_owner = Some("/s".into());
+        assert_eq!(
+            plan.check_across_routes().unwrap_err(),
+            "\"cache_fleet\" needs \"cache_path\": with \"cache_owner\" the daemon connects to the \
+             fleet; move it to the table [fleet] of cached.toml in f:3"
+        );
+        plan.foreign_owner = None;
+        plan.store = Some(StoreSettings::default());
+        assert_eq!(plan.check_across_routes(), Ok(()));
+        let mut unplaced = ValidatedConfig::default();
+        set_fleet(&mut unplaced, "redis://a", "").unwrap();
+        let missing = unplaced.check_across_routes().unwrap_err();
+        assert_eq!(missing, "\"cache_fleet\" needs \"cache_path\"");
+    }
+
+    #[test]
+    fn warning_is_returned_for_a_fleet_that_shares_no_entries() {
+        let lines = ["enable on", "cache on", "cache_head http://node"];
+        for (lines, is_warned) in [(&lines[..2], true), (&lines[..], false)] {
+            let mut plan = ValidatedConfig::default();
+            set_fleet(&mut plan, "redis://localhost", "f:3").unwrap();
+            let named = HostRouteDeclaration {
+                named: NamespaceSource::Fixed(b"main"),
+                ..PLACE
+            };
+            plan.validate_and_add_route(&config(lines), named).unwrap();
+            let text =
+                "\"cache_fleet\" shares no entries: no namespace has a \"cache_head\"; add one";
+            let expected: &[&str] = if is_warned { &[text] } else { &[] };
+            assert_eq!(plan.cross_route_warnings(), expected);
+            assert!(plan.fleet_warnings().is_empty());
+        }
+        assert!(ValidatedConfig::default().fleet_warnings().is_empty());
+    }
+
+    #[test]
+    fn warning_is_returned_for_a_fleet_timeout_above_half_of_the_lookup_timeout() {
+        for (fleet, lookup, text) in [
+            ("redis://[::1]", None, None),
+            ("redis://[::1] timeout=11ms", None, Some("(20ms)")),
+            ("redis://[::1] timeout=1s", Some("1s"), Some("1s, above")),
+            ("redis://[::1] timeout=500ms", Some("1s"), None),
+            ("redis://[::1]", Some("19ms"), Some("(19ms)")),
+        ] {
+            let mut plan = ValidatedConfig::default();
+            set_fleet(&mut plan, fleet, "f:3").unwrap();
+            if let Some(lookup) = lookup {
+                let values = [lookup.as_bytes()];
+                let set = plan.set_global_directive("cache_lookup_timeout", &values, "");
+                set.unwrap().unwrap();
+            }
+            let warnings = plan.fleet_warnings();
+            assert_eq!(warnings.len(), usize::from(text.is_some()), "{warnings:?}");
+            if let Some(text) = text {
+                assert!(warnings[0].starts_with("\"cache_fleet\" has a timeout of "));
+                assert!(warnings[0].contains(text), "{warnings:?}");
             }
         }
     }

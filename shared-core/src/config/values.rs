@@ -21,9 +21,9 @@ pub enum DirectiveError {
     Unknown,
     /// The block has the directive already.
     Duplicate,
-    /// The owner of the store is configured already, by this directive or by the other one that
-    /// sets it.
-    OneOwner {
+    /// The configuration has the directive already, or another one that excludes it: it has one
+    /// owner of the store, and one fleet.
+    AlreadySet {
         /// The directive that is set.
         name: &'static str,
         /// File and line of the directive; empty if unknown.
@@ -47,6 +47,11 @@ pub enum DirectiveError {
         /// The reason, or the replacement.
         why: &'static str,
     },
+    /// A file that the directive names is not usable.
+    File {
+        /// The problem and the remedy, with the name of the file.
+        text: String,
+    },
     /// The value is not allowed.
     Value {
         /// The value in the configuration.
@@ -61,7 +66,7 @@ impl fmt::Display for DirectiveError {
         match self {
             DirectiveError::Unknown => f.write_str("is an unknown setting"),
             DirectiveError::Duplicate => f.write_str("is duplicate"),
-            DirectiveError::OneOwner { name, at } => {
+            DirectiveError::AlreadySet { name, at } => {
                 write!(f, "is duplicate: \"{name}\" is already set")?;
                 match at.as_str() {
                     "" => Ok(()),
@@ -78,6 +83,7 @@ impl fmt::Display for DirectiveError {
             DirectiveError::Sandboxed { why } => {
                 write!(f, "is not available in the sandbox: {why}")
             }
+            DirectiveError::File { text } => f.write_str(text),
             DirectiveError::Value { value, allowed } => {
                 write!(f, "has an invalid value \"{value}\": it must be {allowed}")
             }

@@ -12,6 +12,7 @@ use super::panic::{
 };
 use super::types::{sszip_status, sszip_str};
 use crate::config::files;
+use crate::config::fleet::FleetSettings;
 use crate::config::head_sources::NamespaceSource;
 use crate::config::upstreams::{RouteUpstreamIdentity, UpstreamGroups};
 use crate::config::validated::{HostRouteDeclaration, ValidatedConfig};
@@ -32,9 +33,9 @@ pub struct sszip_validated_config {
     file_prefix: Vec<u8>,
     /// Text of the last call: an error or a warning.
     message: String,
-    /// Folder, socket, data and heads of a store, and the owner's address;
-    /// each ends with NUL after the check.
-    store: [String; 4],
+    /// Folder, socket, data, heads and fleet of a store, and the owner's
+    /// address; each ends with NUL after the check.
+    store: [String; 5],
     owner: String,
 }
 
@@ -114,6 +115,9 @@ pub struct sszip_store {
     /// Head sources that the owner follows, in the owner's format. Contains
     /// secrets.
     pub heads: sszip_str,
+    /// Fleet through which the owner shares entries, in the owner's format;
+    /// empty: none. Contains secrets.
+    pub fleet: sszip_str,
 }
 
 /// Creates an empty configuration. Folders that are not absolute are relative
@@ -295,7 +299,8 @@ pub unsafe extern "C" fn sszip_validated_config_check(
         check_results!(text);
         let config = borrow_mut!(config);
         let checked = config.check_config().map(|()| {
-            let warnings = config.plan.cross_route_warnings();
+            let mut warnings = config.plan.cross_route_warnings();
+            warnings.extend(config.plan.fleet_warnings());
             (!warnings.is_empty())
                 .then(|| replace_setting_names_by_directives(&warnings.join("; ")))
         });
@@ -344,7 +349,7 @@ pub unsafe extern "C" fn sszip_validated_config_store(
         let Some(own) = &config.plan.store else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let [folder, socket, data, heads] = config
+        let [folder, socket, data, heads, fleet] = config
             .store
             .each_ref()
             .map(|text| strip_nul_terminator(text));
@@ -360,6 +365,7 @@ pub unsafe extern "C" fn sszip_validated_config_store(
                 inactive: own.inactive.unwrap_or(0),
                 no_recompress: own.recompress == Some(false),
                 heads,
+                fleet,
             }
         );
         sszip_status::SSZIP_STATUS_OK
@@ -397,7 +403,10 @@ impl sszip_validated_config {
         values: &[&[u8]],
         at: &str,
     ) -> Result<Option<String>, String> {
-        let prefix = String::from_utf8_lossy(&self.prefix);
+        let prefix = String::from_utf8_lossy(match name {
+            "cache_fleet" => &self.file_prefix,
+            _ => &self.prefix,
+        });
         if let Some(set) =
             self.plan
                 .set_global_directive_at(name, values, &prefix, DirectiveLocation { at })
@@ -447,11 +456,13 @@ impl sszip_validated_config {
         self.plan.check_across_routes()?;
         if let Some(own) = &self.plan.store {
             let heads = self.plan.follows.to_json();
+            let fleet = self.plan.fleet.as_ref();
             let texts = [
                 own.folder.clone(),
                 own.owner_socket_path(),
                 own.store_data_folder(),
                 heads,
+                fleet.map_or_else(String::new, FleetSettings::to_json),
             ];
             self.store = texts.map(|text| text + "\0");
         }

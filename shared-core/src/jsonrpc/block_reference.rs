@@ -126,7 +126,7 @@ fn result_block_at_path(path: &BlockNumberPath, result: &[u8]) -> Option<ResultB
 }
 
 /// Reads a block number; traces in Parity's form have it as a bare number.
-fn parse_block_number(value: &[u8]) -> Option<u64> {
+pub(super) fn parse_block_number(value: &[u8]) -> Option<u64> {
     parse_quantity(value).or_else(|| parse_integer(value))
 }
 
@@ -294,7 +294,7 @@ pub(super) fn parse_integer(value: &[u8]) -> Option<u64> {
 }
 
 /// Reads a string of `0x` and 64 hexadecimal digits.
-fn parse_hash(value: &[u8]) -> Option<[u8; 32]> {
+pub(super) fn parse_hash(value: &[u8]) -> Option<[u8; 32]> {
     let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
     if digits.len() != 64 {
         return None;

@@ -15,6 +15,7 @@
 //! | [`methods`]           | the method table: classes and block references                |
 //! | [`method_spec`]       | method rows that operators write                              |
 //! | [`block_reference`]   | the block that a call or a result names                       |
+//! | [`common_block`]      | the block to which all elements of a list belong              |
 //! | [`shown_blocks`]      | the blocks that a response shows                              |
 //! | [`key`]               | cache keys and canonical params                               |
 //! | [`plausible`]         | plausibility checks of results                                |
@@ -29,6 +30,7 @@
 pub mod batch_elements;
 pub mod block_reference;
 pub mod call_prefix;
+pub mod common_block;
 pub mod concurrency_limit;
 pub mod depth_check;
 pub(crate) mod ids;

@@ -1,16 +1,19 @@
 //! Reports for operators: all metrics as a page, as JSON and as OpenMetrics.
 //!
-//! | file          | content                                      |
-//! |---------------|----------------------------------------------|
-//! | `board`       | counters of several workers in shared memory |
-//! | `histogram`   | histograms of durations                      |
-//! | `history`     | samples of counters over the last 15 minutes |
-//! | `report`      | the report as JSON                           |
-//! | `openmetrics` | the report as OpenMetrics, for Prometheus    |
-//! | `page.html`   | the status page, which polls the JSON        |
+//! | file            | content                                      |
+//! |-----------------|----------------------------------------------|
+//! | `board`         | counters of several workers in shared memory |
+//! | `histogram`     | histograms of durations                      |
+//! | `history`       | samples of counters over the last 15 minutes |
+//! | `report`        | the report as JSON                           |
+//! | `openmetrics`   | the report as OpenMetrics, for Prometheus    |
+//! | `fleet_metrics` | the fleet tier as OpenMetrics                |
+//! | `page.html`     | the status page, which polls the JSON        |
 
+mod fleet_metrics;
 pub mod histogram;
 mod history;
+mod metric_writers;
 pub mod metrics_board;
 mod openmetrics;
 pub mod report;

@@ -9,7 +9,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 
+use super::fleet_metrics::write_fleet_metrics;
 use super::histogram::bucket_upper_bound;
+use super::metric_writers::{escape_label, write_count, write_gauge};
 use super::metrics_board::DurationHistogram;
 use super::report::{oneshot_library_name, split_counter_name, StatusPageReport, SOFTWARE_VERSION};
 use crate::metrics::{all_counter_names, HitOrMissLatency, GAUGES};
@@ -278,20 +280,6 @@ fn write_histogram(
     metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
-fn write_count(metric: &mut MetricEncoder<'_>, count: u64) -> Result<(), Error> {
-    metric.encode_counter::<NoLabelSet, _, u64>(&count, None)
-}
-
-fn write_gauge(
-    to: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    now: f64,
-) -> Result<(), Error> {
-    to.encode_descriptor(name, help, None, MetricType::Gauge)?
-        .encode_gauge(&now)
-}
-
 /// Writes the metrics in the JSON of an owner's report (docs/owner-protocol.md).
 fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
     const GAUGES: [(&str, &str, &str); 11] = [
@@ -452,14 +440,7 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
             )?;
         }
     }
-    Ok(())
-}
-
-/// Escapes the value of a label, which the library does not (OpenMetrics, ABNF).
-fn escape_label(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    write_fleet_metrics(to, &owner["fleet"])
 }
 
 /// Writes a gauge with one value per chain; chains for which `of` returns `None` have none.

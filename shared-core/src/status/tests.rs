@@ -321,6 +321,76 @@ fn openmetrics_contains_counters_with_bounded_labels() {
 }
 
 #[test]
+fn openmetrics_contains_the_fleet_of_an_owner() {
+    let fleet = json!({
+        "up": true,
+        "lookups": {"hit": 5, "miss": 2},
+        "lookup_seconds": {
+            "count": 7, "sum": 0.5,
+            "buckets": [{"le": 0.001, "count": 4}, {"le": 0.01, "count": 6}],
+        },
+        "rejected": {"tag": 1},
+        "not_servable": {"not_final": 3},
+        "stores": {"done": 4},
+        "queue_bytes": 8,
+        "bytes": {"received": 10, "sent": 9},
+        "stream": {
+            "age_seconds": 0.2, "fences": 1, "purges": {"fleet": 2}, "unreadable": 4, "pending": 6,
+            "owners": 3, "position": 7,
+        },
+    });
+    let of = |owner| StatusReportFormat::OpenMetrics.format_owner_report(owner);
+    let text = of(json!({ "fleet": fleet }));
+    for line in [
+        "sszip_fleet_up 1.0",
+        r#"sszip_fleet_lookups_total{result="hit"} 5"#,
+        r#"sszip_fleet_lookup_seconds_bucket{le="0.001"} 4"#,
+        r#"sszip_fleet_lookup_seconds_bucket{le="0.01"} 6"#,
+        r#"sszip_fleet_lookup_seconds_bucket{le="+Inf"} 7"#,
+        "sszip_fleet_lookup_seconds_count 7",
+        "sszip_fleet_lookup_seconds_sum 0.5",
+        r#"sszip_fleet_rejected_total{reason="tag"} 1"#,
+        r#"sszip_fleet_not_servable_total{reason="not_final"} 3"#,
+        r#"sszip_fleet_stores_total{result="done"} 4"#,
+        "sszip_fleet_queue_bytes 8.0",
+        r#"sszip_fleet_bytes_total{direction="received"} 10"#,
+        "sszip_fleet_stream_age_seconds 0.2",
+        "sszip_fleet_fences_total 1",
+        "sszip_fleet_unreadable_records_total 4",
+        "sszip_fleet_pending_purges 6.0",
+        r#"sszip_fleet_purges_total{origin="fleet"} 2"#,
+        "sszip_fleet_owners 3.0",
+        "sszip_fleet_position 7.0",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line} in {text}");
+    }
+    assert!(!of(json!({ "fleet": null })).contains("fleet"));
+    // the dashboard, the alerts and the page name metrics that exist
+    for (name, file) in [
+        (
+            "dashboard",
+            include_str!("../../../configs/grafana/sszip.json"),
+        ),
+        (
+            "alerts",
+            include_str!("../../../configs/prometheus/alerts.yml"),
+        ),
+        ("page", include_str!("../../../docs/fleet.md")),
+    ] {
+        let mut count = 0;
+        for rest in file.split("sszip_fleet_").skip(1) {
+            let is_name = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'_';
+            let length = rest.bytes().take_while(|byte| is_name(byte)).count();
+            let metric = format!("sszip_fleet_{}", &rest[..length]);
+            // "sszip_fleet_*"
+            assert!(length == 0 || text.contains(&metric), "{name}: {metric}");
+            count += usize::from(length > 0);
+        }
+        assert!(count > 2, "{name}");
+    }
+}
+
+#[test]
 fn format_is_read_from_the_query() {
     assert_eq!(
         StatusReportFormat::from_format_query(b""),

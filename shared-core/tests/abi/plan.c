@@ -99,6 +99,12 @@ check_directive_errors(void)
           == SSZIP_STATUS_INVALID);
     check(has(message, "\"/no-such-folder/no-such-file\" (2"));
 
+    arguments[0] = str("redis://node");
+    arguments[1] = str("key_file=no-such-file");
+    check(set_all(plan, &block, "sszip_cache_fleet", arguments, 2, &message)
+          == SSZIP_STATUS_INVALID);
+    check(has(message, "\"/no-such-folder/no-such-file\" (2"));
+
     /* a valid setting with a warning */
     arguments[0] = str("eth_gasPrise");
     arguments[1] = str("1s");

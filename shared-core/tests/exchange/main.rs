@@ -18,6 +18,7 @@ mod max_answer;
 mod policy;
 mod probes;
 mod setup;
+mod shareable_lookups;
 mod split_batches;
 mod ssz_concurrency;
 mod stale;

@@ -2,6 +2,7 @@
 //! comparison with slow oracles.
 
 mod block;
+mod block_anchors;
 mod key;
 mod oracle;
 mod request;

@@ -140,6 +140,32 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Purges with generations of their own are recorded exactly in any order.
+    #[test]
+    fn purges_with_generations_are_recorded_in_any_order(
+        scopes in proptest::collection::vec((scopes(), 101..150u64), 0..40),
+        entries in proptest::collection::vec(entries(), 1..60),
+    ) {
+        let mut purges = PurgeRecords::new(100);
+        let mut rows = PurgeRows::from_purges(&purges);
+        let mut all = vec![(PurgeScope::Everything, 100)];
+        for (scope, generation) in scopes {
+            rows.apply(purges.add_purge_at(&scope, generation));
+            all.push((scope, generation));
+        }
+        prop_assert_eq!(&rows.load(), &purges);
+        let newest = all.iter().map(|(_, generation)| *generation).max();
+        prop_assert_eq!(Some(purges.newest_purge_generation()), newest);
+        for entry in &entries {
+            let refused = refuses(&all, entry);
+            prop_assert_eq!(purges.is_entry_purged(&entry.key, &entry.about), refused, "{:?}", entry);
+        }
+    }
+}
+
 /// Checks that for any number of purges no purged entry is accepted, the records are bounded, and
 /// the rows equal the records in memory.
 fn check_many_purges(

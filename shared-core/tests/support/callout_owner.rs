@@ -284,17 +284,15 @@ impl PolledSession {
         let next: Vec<OwnerTask> = match task {
             OwnerTask::ReadStore(lookup) => complete(lookup, read(&lookup.key)),
             OwnerTask::CheckEntry(lookup, hit) => complete(lookup, check(&lookup.key, hit)),
-            OwnerTask::ReadStoreBatch {
-                id,
-                generation,
-                keys,
-                found,
-            } => {
+            OwnerTask::QueryFleet(_) | OwnerTask::QueryFleetBatch(_) => {
+                panic!("the owner has no fleet")
+            }
+            OwnerTask::ReadStoreBatch { batch, keys, found } => {
                 let found = found.into_iter();
                 let found = found.filter_map(|(key, hit)| Some((key, check(&key, hit)?)));
                 let read = keys.into_iter().filter_map(|key| Some((key, read(&key)?)));
                 let found = found.chain(read).collect();
-                owner.complete_batch_lookup(session, id, generation, found, now)
+                owner.complete_batch_lookup(session, batch, found, now)
             }
             OwnerTask::StoreLong(store, body) => {
                 let process = session.process().clone();

@@ -15,7 +15,7 @@ use super::owner::OwnerReplies;
 /// Number of different calls.
 const THINGS: u64 = 6;
 
-fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
+pub fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
     let mut directives = RouteConfigBlock::default();
     for (name, value) in [("enable", "on"), ("cache", "on")] {
         directives.set_directive(name, &[value.as_bytes()]).unwrap();
@@ -54,7 +54,7 @@ fn call(thing: u64, id: usize) -> Value {
     })
 }
 
-fn request(
+pub fn request(
     config: &Arc<RouteConfig>,
     calls: &Value,
     gzip: bool,
@@ -79,7 +79,7 @@ fn request(
     }
 }
 
-fn node_response(status: u16, answer: &Value) -> NodeResponse {
+pub fn node_response(status: u16, answer: &Value) -> NodeResponse {
     let body = answer.to_string().into_bytes();
     NodeResponse {
         status,

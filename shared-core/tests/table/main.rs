@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use sszip_core::cache::process::ProcessResources;
 
+mod block_anchors;
 mod callout_host;
 #[path = "../support/callout_owner.rs"]
 mod callout_owner;

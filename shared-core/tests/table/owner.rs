@@ -11,9 +11,11 @@ use sszip_core::cache::chain::NamespaceChains;
 use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::wire::{decode_cache_entry, EncodedEntry};
 use sszip_core::cache::entry::CacheEntry;
-use sszip_core::cache::freshness::FinalityUpgrade;
+use sszip_core::cache::freshness::BlockAnchor;
 use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
-use sszip_core::cache::process::owner_client::{OwnerAdminReply, OwnerClient, OwnerLookup};
+use sszip_core::cache::process::owner_client::{
+    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+};
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::cache::CacheKey;
@@ -25,6 +27,8 @@ pub struct InProcessOwner {
     /// Entries that look-ups of several keys have found.
     found: Mutex<HashMap<WaitingRequestId, (u64, Entries)>>,
     stored: Mutex<HashMap<CacheKey, StoredEntry>>,
+    /// Anchors of the entries, in the order of their storage.
+    pub anchors: Mutex<Vec<Option<BlockAnchor>>>,
     purge_generation: AtomicU64,
     followed_chains: NamespaceChains,
     /// The process, if lookups are answered within the call.
@@ -67,6 +71,7 @@ impl OwnerThread {
             queries: Mutex::new(Some(queries)),
             found: Mutex::default(),
             stored: Mutex::default(),
+            anchors: Mutex::default(),
             purge_generation: AtomicU64::new(1),
             followed_chains: NamespaceChains::default(),
             direct: is_direct.then(|| Arc::downgrade(shared)),
@@ -204,8 +209,7 @@ impl OwnerClient for InProcessOwner {
         flights: &CoalescedFlights,
         token: FlightLeadership,
         waiter: WaitingRequestId,
-        leases: bool,
-        _skips_wait: bool,
+        options: OwnerLookupOptions,
         now: u64,
     ) -> OwnerLookup {
         let key = *token.flight_key();
@@ -224,7 +228,7 @@ impl OwnerClient for InProcessOwner {
             }
         }
         flights.follow_own_flight(&token, waiter).unwrap();
-        match self.send_query(OwnerQuery::Lookup(key, token, leases, now)) {
+        match self.send_query(OwnerQuery::Lookup(key, token, options.leases, now)) {
             Err(OwnerQuery::Lookup(_, token, ..)) => {
                 drop(flights.remove_follower(&key, waiter));
                 OwnerLookup::Missing(token)
@@ -236,6 +240,7 @@ impl OwnerClient for InProcessOwner {
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
+        _shareable: usize,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool {
@@ -255,9 +260,10 @@ impl OwnerClient for InProcessOwner {
         key: CacheKey,
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
-        _: Option<FinalityUpgrade>,
+        options: OwnerStoreOptions,
         _: u64,
     ) {
+        self.anchors.lock().unwrap().push(options.anchor);
         // after the end of the thread nothing is stored
         let _ = self.send_query(OwnerQuery::Store(key, entry, about.generation));
     }

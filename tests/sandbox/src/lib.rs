@@ -13,7 +13,7 @@ use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use sszip_core::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
 use sszip_core::cache::owner_protocol::process_message::ProcessMessage;
 use sszip_core::cache::process::flights::{CoalescingRole, FlightFollowerWakeup, FlightOutcome};
-use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup};
+use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup, OwnerLookupOptions};
 use sszip_core::cache::process::wake::WokenRequestQueue;
 use sszip_core::cache::process::ProcessCacheState;
 use sszip_core::config::RouteConfigBlock;
@@ -187,7 +187,11 @@ fn check_owner_callouts() -> Option<bool> {
         let Some(CoalescingRole::Leader(token)) = shared.flights.join_flight(key, waiter) else {
             return None;
         };
-        match link.lookup_at_owner(&shared.flights, token, waiter, true, false, now) {
+        let options = OwnerLookupOptions {
+            leases: true,
+            ..OwnerLookupOptions::default()
+        };
+        match link.lookup_at_owner(&shared.flights, token, waiter, options, now) {
             OwnerLookup::Pending => link.next_callout(&shared, now),
             _ => None,
         }

@@ -42,13 +42,19 @@ type OwnerFound = Option<unsafe extern "C" fn(context: *mut c_void, entry: *cons
 #[derive(Clone, Copy, Debug)]
 pub struct DirectOwnerFunctions {
     pub(super) lookup:
-        unsafe extern "C" fn(u64, *const u8, u32, OwnerFound, context: *mut c_void) -> u32,
+        unsafe extern "C" fn(u64, *const u8, u32, u16, OwnerFound, context: *mut c_void) -> u32,
     pub(super) store: unsafe extern "C" fn(u64, *const OwnerStoreParts) -> bool,
     pub(super) release: unsafe extern "C" fn(u64, *const u8) -> bool,
 }
 
 impl DirectOwner for DirectOwnerFunctions {
-    fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
+    fn lookup(
+        &self,
+        session: u64,
+        key: &CacheKey,
+        lease: Option<u32>,
+        fleet_wait: u16,
+    ) -> Option<DirectReply> {
         let mut found: Option<DirectReply> = None;
         // SAFETY: the key has 32 bytes; the function receives the context during the call.
         let result = unsafe {
@@ -56,6 +62,7 @@ impl DirectOwner for DirectOwnerFunctions {
                 session,
                 key.as_ptr(),
                 lease.unwrap_or(0),
+                fleet_wait,
                 Some(copy_found_entry),
                 (&raw mut found).cast(),
             )

@@ -12,6 +12,7 @@ use std::thread::{self, ThreadId};
 
 use sszip_core::cache::link::OwnerLink;
 use sszip_core::config::files;
+use sszip_core::config::fleet::FleetSettings;
 use sszip_core::config::head_sources::HeadSourcesByNamespace;
 use sszip_core::config::store::StoreSettings;
 use sszip_core::config::validated::ValidatedConfig;
@@ -34,6 +35,9 @@ struct StoreUsageRegistry {
     claims: Vec<HeadSourceClaim>,
     /// Head sources that are followed: the result of all claims.
     follows: Option<HeadSourcesByNamespace>,
+    /// Fleets that filters claim with their lifetimes, from the lowest to the
+    /// highest priority: the last one is used.
+    fleets: Vec<(u64, FleetSettings)>,
     library: Option<OwnerLibrary>,
     /// Number of filters that use the store of this process.
     users: usize,
@@ -83,6 +87,7 @@ pub fn attach_configured_store(
     filter: &ConfigLifetimeGuard,
 ) -> Result<Option<OwnerUseGuard>, String> {
     let mut state = lock_store_state();
+    state.check_fleet(validated)?;
     if let Some(socket) = validated.owner_socket() {
         state.set_process_store(socket, validated)?;
     }
@@ -122,6 +127,7 @@ impl StoreUsageRegistry {
             max_entry: 0,
             claims: Vec::new(),
             follows: None,
+            fleets: Vec::new(),
             library: None,
             users: 0,
         }
@@ -163,8 +169,26 @@ impl StoreUsageRegistry {
         Ok(())
     }
 
-    /// Adds the head sources and the entry limit of a configuration, for as long as all of `of`
-    /// live.
+    /// Checks that no other filter has another fleet. A filter that replaces another one, while both
+    /// exist, may change all but the server and the keys' prefix.
+    fn check_fleet(&self, validated: &ValidatedConfig) -> Result<(), String> {
+        let Some(fleet) = &validated.fleet else {
+            return Ok(());
+        };
+        let mut others = self.fleets.iter().map(|(_, other)| other);
+        match others.find(|other| !other.has_same_values(fleet)) {
+            None => Ok(()),
+            Some(other) => Err(format!(
+                "a process has one fleet, {} with the prefix \"{}\": \"cache_fleet\" can't set \
+                 another one while a filter uses it; remove it from all filters first, or restart \
+                 Envoy (a hot restart is enough)",
+                other.endpoint, other.prefix
+            )),
+        }
+    }
+
+    /// Adds the head sources, the fleet and the entry limit of a configuration, for as long as all
+    /// of `of` live.
     fn add_claim(&mut self, validated: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
         if validated.follows.iter().next().is_some() {
             let mut of: Vec<_> = of.iter().map(|lifetime| lifetime.0).collect();
@@ -175,13 +199,26 @@ impl StoreUsageRegistry {
         }
         let is_longer = validated.largest_entry_limit() > self.max_entry;
         self.max_entry = self.max_entry.max(validated.largest_entry_limit());
-        self.update_owner_settings(is_longer);
+        let former = self.used_fleet().cloned();
+        if let (Some(fleet), [filter]) = (&validated.fleet, of) {
+            let at = self.fleets.partition_point(|(other, _)| *other <= filter.0);
+            self.fleets.insert(at, (filter.0, fleet.clone()));
+        }
+        self.update_owner_settings(is_longer || self.used_fleet() != former.as_ref());
     }
 
-    /// Drops the head sources of a configuration that has ended; the entry limit never sinks.
+    /// Drops the head sources and the fleet of a configuration that has ended; the entry limit
+    /// never sinks.
     fn drop_claims(&mut self, lifetime: u64) {
         self.claims.retain(|claim| !claim.of.contains(&lifetime));
-        self.update_owner_settings(false);
+        let former = self.used_fleet().cloned();
+        self.fleets.retain(|(filter, _)| *filter != lifetime);
+        self.update_owner_settings(self.used_fleet() != former.as_ref());
+    }
+
+    /// Returns the fleet of the latest filter that has one.
+    fn used_fleet(&self) -> Option<&FleetSettings> {
+        self.fleets.last().map(|(_, fleet)| fleet)
     }
 
     /// Merges the claims, and passes the settings to the owner if the head sources changed or
@@ -204,7 +241,7 @@ impl StoreUsageRegistry {
         let Some(store) = &self.desired_owner else {
             return;
         };
-        let follows = self.follows.as_ref();
+        let (follows, fleet) = (self.follows.as_ref(), self.used_fleet());
         owner::queue_owner_settings(OwnerStartSettings {
             socket: store.owner_socket_path(),
             path: store.store_data_folder(),
@@ -214,6 +251,7 @@ impl StoreUsageRegistry {
             inactive: store.inactive.unwrap_or(0),
             no_recompress: store.recompress == Some(false),
             heads: follows.map_or_else(String::new, HeadSourcesByNamespace::to_json),
+            fleet: fleet.map_or_else(String::new, FleetSettings::to_json),
         });
     }
 }
@@ -290,6 +328,14 @@ mod tests {
         validated
     }
 
+    fn validated_fleet(line: &str) -> ValidatedConfig {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut validated = ValidatedConfig::default();
+        let set = validated.set_global_directive("cache_fleet", &words, "");
+        set.expect("it is known").expect("it is right");
+        validated
+    }
+
     fn followed(state: &StoreUsageRegistry) -> Vec<&str> {
         let follows = state.follows.iter().flat_map(|follows| follows.iter());
         follows.map(|(_, follow)| follow.url_origin()).collect()
@@ -312,5 +358,43 @@ mod tests {
         }
         state.drop_claims(filter.0);
         assert!(followed(&state).is_empty());
+    }
+
+    #[test]
+    fn fleet_of_the_latest_filter_is_used() {
+        let mut state = StoreUsageRegistry::new();
+        let timeout = |state: &StoreUsageRegistry| state.used_fleet().map(|used| used.timeout_ms);
+        let [first, second, plain] = [(); 3].map(|()| ConfigLifetimeGuard::default());
+        state.add_claim(&validated_fleet("redis://a timeout=2ms"), &[&second]);
+        state.add_claim(&validated_fleet("redis://a timeout=1ms"), &[&first]);
+        state.add_claim(&ValidatedConfig::default(), &[&plain]);
+        assert_eq!(timeout(&state), Some(2));
+        for (ended, used) in [(&plain, Some(2)), (&second, Some(1)), (&first, None)] {
+            state.drop_claims(ended.0);
+            assert_eq!(timeout(&state), used);
+        }
+    }
+
+    #[test]
+    fn second_fleet_is_rejected_while_a_filter_uses_the_first() {
+        let mut state = StoreUsageRegistry::new();
+        let filter = ConfigLifetimeGuard::default();
+        let first = validated_fleet("rediss://a/1 prefix=p");
+        assert_eq!(state.check_fleet(&first), Ok(()));
+        state.add_claim(&first, &[&filter]);
+        for (line, is_rejected) in [
+            ("rediss://a/1 prefix=p timeout=5ms", false),
+            ("rediss://b/1 prefix=p", true),
+            ("rediss://a/1", true),
+            ("redis://a/1 prefix=p", true),
+        ] {
+            let checked = state.check_fleet(&validated_fleet(line));
+            assert_eq!(checked.is_err(), is_rejected, "{line}");
+            let text = "a process has one fleet, rediss://a:6379/1 with the prefix \"p\": ";
+            assert!(checked.map_or_else(|error| error.starts_with(text), |()| true));
+        }
+        assert_eq!(state.check_fleet(&ValidatedConfig::default()), Ok(()));
+        state.drop_claims(filter.0);
+        assert_eq!(state.check_fleet(&validated_fleet("redis://b")), Ok(()));
     }
 }

@@ -14,7 +14,7 @@ use crate::abi::LogLevel;
 use crate::envoy::write_envoy_log;
 
 /// Version of the library's ABI, as in the header.
-const ABI_VERSION: u32 = 6;
+const ABI_VERSION: u32 = 7;
 
 const NAME: &str = "libsszip_owner.so";
 
@@ -38,6 +38,8 @@ pub struct OwnerLibraryConfig {
     no_recompress: u8,
     heads: *const c_char,
     heads_len: usize,
+    fleet: *const c_char,
+    fleet_len: usize,
 }
 
 /// The C function type `sszip_owner_log`, with the levels of `sszip_owner_level`.
@@ -58,6 +60,7 @@ pub struct OwnerStartSettings {
     pub inactive: u64,
     pub no_recompress: bool,
     pub heads: String,
+    pub fleet: String,
 }
 
 /// The functions of the owner's library, which stays loaded until the process ends.
@@ -152,6 +155,8 @@ impl OwnerLibraryConfig {
             no_recompress: settings.no_recompress.into(),
             heads: settings.heads.as_ptr().cast(),
             heads_len: settings.heads.len(),
+            fleet: settings.fleet.as_ptr().cast(),
+            fleet_len: settings.fleet.len(),
         }
     }
 }
@@ -234,6 +239,6 @@ mod tests {
             )*};
         }
         same!(size socket socket_len path path_len max_size memory max_entry threads);
-        same!(idle_timeout flush_interval inactive no_recompress heads heads_len);
+        same!(idle_timeout flush_interval inactive no_recompress heads heads_len fleet fleet_len);
     }
 }

@@ -1,9 +1,13 @@
 //! Sessions of processes that send frames, next to HTTP requests.
 
+use std::sync::Arc;
+
 use arbitrary::Arbitrary;
 use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
+use sszip_core::cache::fleet::gate::FleetGate;
 use sszip_core::cache::owner::session::OwnerSession;
+use sszip_core::cache::owner::session_tasks::FleetLookup;
 use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionLookup};
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
@@ -26,9 +30,12 @@ pub enum SessionStep {
     LookUp {
         key: u8,
         lease: Option<u16>,
+        fleet_wait: u8,
     },
     LookUpBatch {
         keys: Vec<u8>,
+        fleet_wait: u8,
+        shareable: u8,
     },
     Store {
         key: u8,
@@ -54,11 +61,26 @@ pub enum SessionStep {
     Leave,
 }
 
+/// The gate of a fleet that has no entries and is reached for half of the time.
+struct IntermittentGate;
+
+impl FleetGate for IntermittentGate {
+    fn is_open(&self, now: u64) -> bool {
+        now.is_multiple_of(2)
+    }
+}
+
+/// Connects an owner to a fleet without entries.
+pub fn connect_to_fleet(owner: &Owner) {
+    owner.set_fleet_gate(Arc::new(IntermittentGate));
+}
+
 /// A process with a session.
 struct SessionModel {
     session: OwnerSession,
     polls: bool,
     lookups: Vec<SessionLookup>,
+    fleet_lookups: Vec<FleetLookup>,
     /// Number of the last event that was taken.
     taken: u64,
     next_id: u32,
@@ -87,6 +109,7 @@ impl SessionModels {
                     session,
                     polls,
                     lookups: Vec::new(),
+                    fleet_lookups: Vec::new(),
                     taken: 0,
                     next_id: 1,
                 });
@@ -114,14 +137,32 @@ impl SessionModel {
         match step {
             SessionStep::Join { .. } => true,
             SessionStep::Leave => false,
-            SessionStep::LookUp { key: n, lease } => {
-                let (key, lease) = (key(n), lease.map(u32::from));
-                self.receive(owner, ProcessMessage::Lookup { id, key, lease }, now)
+            SessionStep::LookUp {
+                key: n,
+                lease,
+                fleet_wait,
+            } => {
+                let lookup = ProcessMessage::Lookup {
+                    id,
+                    key: key(n),
+                    lease: lease.map(u32::from),
+                    fleet_wait: fleet_wait.into(),
+                };
+                self.receive(owner, lookup, now)
             }
-            SessionStep::LookUpBatch { keys } if keys.is_empty() => true,
-            SessionStep::LookUpBatch { keys } => {
-                let keys = keys.into_iter().map(key).collect();
-                self.receive(owner, ProcessMessage::BatchLookup { id, keys }, now)
+            SessionStep::LookUpBatch { keys, .. } if keys.is_empty() => true,
+            SessionStep::LookUpBatch {
+                keys,
+                fleet_wait,
+                shareable,
+            } => {
+                let batch = ProcessMessage::BatchLookup {
+                    id,
+                    fleet_wait: fleet_wait.into(),
+                    shareable: u16::from(shareable).min(keys.len() as u16),
+                    keys: keys.into_iter().map(key).collect(),
+                };
+                self.receive(owner, batch, now)
             }
             SessionStep::Store {
                 key: n,
@@ -144,6 +185,8 @@ impl SessionModel {
                     fresh: fresh.into(),
                     age: 0,
                     if_final: None,
+                    is_shareable: true,
+                    anchor: None,
                     total: body.len() as u64,
                     entry: body[..body.len() - rest.len()].to_vec().into(),
                 }));
@@ -191,6 +234,12 @@ impl SessionModel {
                     let task = owner.complete_lookup(&mut self.session, lookup, hit, now);
                     self.run_tasks(owner, task.into_iter().collect(), now);
                 }
+                if !self.fleet_lookups.is_empty() {
+                    let lookup = self.fleet_lookups.remove(0);
+                    let session = &mut self.session;
+                    let tasks = owner.complete_fleet_lookup(session, lookup, None, now);
+                    self.run_tasks(owner, tasks, now);
+                }
                 true
             }
             SessionStep::Take { is_poll, back } => self.take(owner, is_poll, back, now),
@@ -211,16 +260,21 @@ impl SessionModel {
         for task in tasks {
             match task {
                 OwnerTask::ReadStore(lookup) => self.lookups.push(lookup),
+                OwnerTask::QueryFleet(lookup) => self.fleet_lookups.push(lookup),
+                OwnerTask::QueryFleetBatch(batch) => {
+                    let session = &mut self.session;
+                    let tasks = owner.complete_fleet_batch_lookup(session, batch, Vec::new(), now);
+                    self.run_tasks(owner, tasks, now);
+                }
                 OwnerTask::ReadStoreBatch {
-                    id,
-                    generation,
+                    batch,
                     keys,
                     mut found,
                 } => {
                     let look_up = |key| Some((key, owner.lookup_in_store(&key, now)?));
                     found.extend(keys.into_iter().filter_map(look_up));
                     let session = &mut self.session;
-                    let tasks = owner.complete_batch_lookup(session, id, generation, found, now);
+                    let tasks = owner.complete_batch_lookup(session, batch, found, now);
                     self.run_tasks(owner, tasks, now);
                 }
                 OwnerTask::WriteEntry(key, entry) => {

@@ -1,3 +1,5 @@
+mod verified_blocks;
+
 use proptest::prelude::*;
 
 use super::state::{MAX_BLOCKS_AHEAD, MAX_REORGS, MAX_SHOWN_BLOCKS};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition};
 use crate::bytes::{try_copy_bytes, SharedBytes};
 use crate::cache::class::LifetimeClass;
-use crate::cache::response_directives;
+use crate::cache::{response_directives, CacheNamespace};
 use crate::gzip::open_stream::OpenDeflateStream;
 use crate::negotiate::media_type;
 
@@ -19,12 +19,22 @@ use crate::negotiate::media_type;
 /// are ignored.
 const MAGIC: [u8; 4] = *b"SZE\x07";
 
+/// Version of the format. Bytes of entries of another version are not decoded.
+pub const ENTRY_FORMAT_VERSION: u8 = MAGIC[3];
+
 /// Length of magic and head length, then of all that precedes the head, in bytes.
 const FLAGS_OFFSET: usize = 8;
 const HEAD_OFFSET: usize = FLAGS_OFFSET + 1;
 
 /// Maximum expansion by deflate: two bits make at most 258 bytes.
 const MAX_EXPANSION: u64 = 258 * 4;
+
+/// Maximum length of the head of an entry that owners share, in bytes. Parsing a head takes memory
+/// for each of its headers, and the bytes may come from another program.
+const MAX_SHARED_HEAD_LENGTH: u32 = 8 << 10;
+
+/// Maximum `Age` of a shared entry at its request, in seconds: 10 years.
+const MAX_SHARED_AGE: u64 = 10 * 365 * 86_400;
 
 /// Flag of an entry that has to be checked before it is sent.
 const UNCHECKED_FLAG: u8 = 1;
@@ -197,17 +207,106 @@ pub fn clear_unchecked_flag(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(read)
 }
 
+/// Sets the flag of an [unchecked](CacheEntry::needs_strict_check) entry in its bytes. Returns
+/// `None` if they are too short for an entry.
+pub fn set_unchecked_flag(bytes: &mut [u8]) -> Option<()> {
+    *bytes.get_mut(FLAGS_OFFSET)? |= UNCHECKED_FLAG;
+    Some(())
+}
+
 /// Returns the bytes of the same entry as an immutable one of `block`, which was finalized when the
 /// request was sent to the node. Returns `None` if the bytes are no entry, or memory is refused.
 pub fn as_immutable_entry(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
+    copy_with_changed_metadata(bytes, |meta| {
+        meta.class = LifetimeClass::Immutable;
+        (meta.block_number, meta.height) = (Some(block), Some(block));
+    })
+}
+
+/// Returns the bytes of the same entry without its namespace and epoch, for another owner: the
+/// epochs of owners can't be compared. The block and the height stay. Returns `None` if the bytes
+/// are no entry, or memory is refused.
+pub fn without_chain_dependency(bytes: &[u8]) -> Option<Vec<u8>> {
+    copy_with_changed_metadata(bytes, |meta| meta.follows = None)
+}
+
+/// Returns the bytes of the same entry as one of `namespace` and `class` that was fetched in `epoch`
+/// of this owner. Returns `None` if the bytes are no entry, or memory is refused.
+pub fn set_chain_dependency(
+    mut bytes: Vec<u8>,
+    class: LifetimeClass,
+    namespace: CacheNamespace,
+    epoch: u64,
+) -> Option<Vec<u8>> {
+    let (start, head) = {
+        let (mut head, payload) = SerializedEntryHead::parse_entry_head(&bytes)?;
+        let meta = head.meta.to_mut();
+        (meta.class, meta.follows) = (class, Some((namespace, epoch)));
+        (bytes.len() - payload.len(), head.serialize_entry_head()?)
+    };
+    // the splice allocates nothing then
+    let growth = head.len().saturating_sub(start);
+    bytes.try_reserve_exact(growth).ok()?;
+    drop(bytes.splice(..start, head));
+    Some(bytes)
+}
+
+/// Copies an entry with changed properties. Returns `None` if the bytes are no entry, or memory is
+/// refused.
+fn copy_with_changed_metadata(
+    bytes: &[u8],
+    change: impl FnOnce(&mut EntryMetadata),
+) -> Option<Vec<u8>> {
     let (mut head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
-    let meta = head.meta.to_mut();
-    meta.class = LifetimeClass::Immutable;
-    (meta.block_number, meta.height) = (Some(block), Some(block));
+    change(head.meta.to_mut());
     let mut other = head.serialize_entry_head()?;
     other.try_reserve_exact(payload.len()).ok()?;
     other.extend_from_slice(payload);
     Some(other)
+}
+
+/// The properties of a serialized entry that owners compare before they share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedEntryProperties {
+    /// Class of the response.
+    pub class: LifetimeClass,
+    /// Block that the response is about.
+    pub block: Option<u64>,
+    /// The highest block on which the response depends, or the head that it reports.
+    pub height: Option<u64>,
+    /// Whether the entry has the namespace and the epoch of an owner.
+    pub has_chain_dependency: bool,
+    /// Whether the entry has to be [checked](CacheEntry::needs_strict_check) before it is sent.
+    pub is_unchecked: bool,
+    /// Whether the entry is the response to a call, which that check can parse.
+    pub is_call_response: bool,
+    /// Length of the payload in bytes as it is sent without compression.
+    pub identity_length: u64,
+}
+
+/// Reads the properties of an entry that another owner has stored, or may use. Returns `None` if
+/// the bytes are no entry that may be sent, or if its head is too long or its age too high to be
+/// shared.
+pub fn read_shared_entry_properties(bytes: &[u8]) -> Option<SharedEntryProperties> {
+    let head_length = bytes.get(MAGIC.len()..FLAGS_OFFSET)?;
+    if u32::from_le_bytes(head_length.try_into().ok()?) > MAX_SHARED_HEAD_LENGTH {
+        return None;
+    }
+    let (head, payload) = SerializedEntryHead::parse_entry_head(bytes)?;
+    if !head.is_sendable_with_payload(payload) || head.meta.age > MAX_SHARED_AGE {
+        return None;
+    }
+    Some(SharedEntryProperties {
+        class: head.meta.class,
+        block: head.meta.block_number,
+        height: head.meta.height,
+        has_chain_dependency: head.meta.follows.is_some(),
+        is_unchecked: head.unread,
+        is_call_response: head.id != ResponseIdPosition::None,
+        identity_length: head
+            .coded
+            .map_or(payload.len() as u64, |(_, length)| length),
+    })
 }
 
 /// Parses a head. Returns the start of the payload, and a function that makes the entry of the
@@ -253,241 +352,4 @@ fn read_entry_head(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{
-        clear_unchecked_flag, decode_cache_entry, decode_owned_entry, payload_length_if_unchecked,
-        EncodedEntry,
-    };
-    use crate::bytes::SharedBytes;
-    use crate::cache::class::LifetimeClass;
-    use crate::cache::entry::{
-        CacheEntry, CompressionGate, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
-    };
-    use crate::cache::response_directives::StaleDirectives;
-    use crate::gzip::open_stream::OpenDeflateStream;
-
-    fn envelope(id: ResponseIdPosition) -> EnvelopeBytes {
-        EnvelopeBytes {
-            id,
-            before: b"{\"jsonrpc\":\"2.0\",\"id\":"[..].into(),
-            between: b",\"result\":"[..].into(),
-            after: b"}\n"[..].into(),
-        }
-    }
-
-    fn meta() -> EntryMetadata {
-        EntryMetadata {
-            status: 200,
-            fields: vec![(b"content-type".to_vec(), b"application/json".to_vec())],
-            requested_at: 1000,
-            age: 3,
-            revalidates: true,
-            stale: StaleDirectives {
-                if_error: 60_000,
-                while_revalidate: u64::MAX,
-                never: true,
-            },
-            expires_at: 9000,
-            class: LifetimeClass::Tip,
-            block_number: Some(20_000_000),
-            follows: Some(([9; 16], u64::MAX)),
-            height: Some(u64::MAX),
-        }
-    }
-
-    fn empty() -> EntryMetadata {
-        EntryMetadata {
-            status: 204,
-            ..EntryMetadata::default()
-        }
-    }
-
-    fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
-        EncodedEntry::from_entry(entry).unwrap().to_vec()
-    }
-
-    fn entries() -> Vec<CacheEntry> {
-        let gate = |min_length| CompressionGate {
-            min_length,
-            level: 1,
-        };
-        let long = [&b"\""[..], &b"00112233".repeat(500), b"\""].concat();
-        [
-            ResponseIdPosition::BeforeResult,
-            ResponseIdPosition::AfterResult,
-            ResponseIdPosition::None,
-        ]
-        .into_iter()
-        .flat_map(|id| {
-            [
-                CacheEntry::from_fetched_result(envelope(id), b"null", gate(1000), meta()).unwrap(),
-                CacheEntry::from_fetched_result(envelope(id), &long, gate(0), meta()).unwrap(),
-                CacheEntry::from_fetched_result(
-                    EnvelopeBytes::envelope_without_bytes(),
-                    b"",
-                    gate(1000),
-                    empty(),
-                )
-                .unwrap(),
-            ]
-        })
-        .collect()
-    }
-
-    #[test]
-    fn serialized_entry_is_decoded_unchanged() {
-        for entry in entries() {
-            let read = decode_cache_entry(&bytes_of(&entry), 11_000, 500, 700).unwrap();
-            let whole = decode_owned_entry(bytes_of(&entry), 11_000, 500, 700).unwrap();
-            assert_eq!(bytes_of(&whole), bytes_of(&read));
-            assert_eq!(
-                (whole.response_envelope(), whole.response_metadata()),
-                (read.response_envelope(), read.response_metadata())
-            );
-            assert_eq!(read.response_envelope(), entry.response_envelope());
-            let expected = EntryMetadata {
-                requested_at: 10_500,
-                expires_at: 11_700,
-                ..entry.response_metadata().clone()
-            };
-            assert_eq!(read.response_metadata(), &expected);
-            let gzip = |entry: &CacheEntry| entry.response_for_gzip_client(b"9").unwrap().to_vec();
-            assert_eq!(gzip(&read), gzip(&entry));
-            assert_eq!(read.memory_weight(), entry.memory_weight());
-        }
-    }
-
-    #[test]
-    fn unchecked_flag_is_kept_by_serialization() {
-        for entry in entries() {
-            let read = decode_cache_entry(&bytes_of(&entry), 0, 0, 0).unwrap();
-            assert!(!read.needs_strict_check());
-            assert_eq!(payload_length_if_unchecked(&bytes_of(&entry)), None);
-            let (read, entry) = (bytes_of(&entry), entry.mark_for_strict_check());
-            let unread = bytes_of(&entry);
-            assert!(decode_cache_entry(&unread, 0, 0, 0)
-                .unwrap()
-                .needs_strict_check());
-            let length =
-                entry.response_length(b"") - entry.response_envelope().envelope_length() as u64;
-            assert_eq!(payload_length_if_unchecked(&unread), Some(length));
-            assert_eq!(clear_unchecked_flag(&unread), Some(read));
-        }
-    }
-
-    #[test]
-    fn truncated_or_damaged_heads_are_not_decoded() {
-        for entry in entries() {
-            let bytes = bytes_of(&entry);
-            let head = EncodedEntry::from_entry(&entry).unwrap().head.len();
-            for cut in 0..head {
-                assert!(
-                    decode_cache_entry(&bytes[..cut], 0, 0, 0).is_none(),
-                    "{cut}"
-                );
-            }
-            for at in 0..9 {
-                let mut other = bytes.clone();
-                other[at] ^= 0x10;
-                assert!(decode_cache_entry(&other, 0, 0, 0).is_none(), "{at}");
-            }
-        }
-    }
-
-    #[test]
-    fn entry_with_an_invalid_status_or_header_is_not_decoded() {
-        let with = |change: &dyn Fn(&mut EntryMetadata)| {
-            let mut meta = meta();
-            change(&mut meta);
-            let gate = CompressionGate {
-                min_length: 1000,
-                level: 1,
-            };
-            let entry = CacheEntry::from_fetched_result(
-                EnvelopeBytes::envelope_without_bytes(),
-                b"null",
-                gate,
-                meta,
-            )
-            .unwrap();
-            decode_cache_entry(&bytes_of(&entry), 0, 0, 0).is_some()
-        };
-        for status in [
-            0,
-            100,
-            101,
-            103,
-            199,
-            204,
-            205,
-            206,
-            304,
-            600,
-            999,
-            1224,
-            u16::MAX,
-        ] {
-            assert!(!with(&|meta| meta.status = status), "{status}");
-        }
-        for status in [200, 203, 299, 301, 404, 410, 429, 500, 503, 599] {
-            assert!(with(&|meta| meta.status = status), "{status}");
-        }
-        for (name, value, is_valid) in [
-            ("vary", "Origin", true),
-            ("Access-Control-Allow-Origin", "*", true),
-            ("x", "caf\u{e9}\tb", true),
-            ("x", "", true),
-            ("", "a", false),
-            ("a b", "a", false),
-            ("a:", "a", false),
-            ("a\r\nb", "a", false),
-            (":status", "200", false),
-            ("x", "a\r\nSet-Cookie: b", false),
-            ("x", "a\nb", false),
-            ("x", "a\0", false),
-            ("Connection", "close", false),
-            ("transfer-encoding", "chunked", false),
-            ("Content-Length", "7", false),
-            ("Upgrade", "h2c", false),
-            ("Set-Cookie", "a=b", false),
-            ("Trailer", "x", false),
-        ] {
-            let field = || (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-            assert_eq!(
-                with(&|meta| meta.fields.push(field())),
-                is_valid,
-                "{name}: {value}"
-            );
-        }
-    }
-
-    #[test]
-    fn entry_with_an_impossible_payload_length_is_not_decoded() {
-        for (length, is_valid) in [(4128, true), (4129, false), (u64::MAX, false)] {
-            let open =
-                OpenDeflateStream::new(SharedBytes::try_copy_from(b"abcd").unwrap(), 1, length);
-            let entry = CacheEntry::new(
-                EnvelopeBytes::envelope_without_bytes(),
-                EntryPayload::Open(open),
-                meta(),
-            );
-            let decoded = decode_cache_entry(&bytes_of(&entry), 0, 0, 0);
-            assert_eq!(decoded.is_some(), is_valid, "{length}");
-        }
-    }
-
-    #[test]
-    fn damaged_entries_are_decoded_without_a_panic() {
-        let bytes = bytes_of(&entries()[1]);
-        for at in 0..200.min(bytes.len()) {
-            for value in [0, 1, 0x7f, 0x80, 0xff] {
-                let mut other = bytes.clone();
-                other[at] = value;
-                if let Some(entry) = decode_cache_entry(&other, 0, 0, 0) {
-                    let _ = entry.response_length(b"1");
-                    let _ = entry.memory_weight();
-                }
-            }
-        }
-    }
-}
+mod tests;

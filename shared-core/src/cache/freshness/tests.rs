@@ -1,3 +1,4 @@
+mod block_anchors;
 mod block_ranges;
 
 use std::sync::{Arc, LazyLock};
@@ -94,6 +95,26 @@ fn class_is_determined_by_the_block_reference() {
     for [method, params, expected] in split_table_rows(table) {
         let class = prospect(&method, &params).map(|prospect| (prospect.class, None));
         assert_eq!(classification_text(class), expected, "{method} {params}");
+    }
+}
+
+#[test]
+fn response_may_be_immutable_unless_it_depends_on_the_head_or_the_node() {
+    let table = r#"
+        eth_getBlockByHash | [HASH,false] | true
+        eth_getBlockByNumber | ["0x10",true] | true
+        eth_getBlockByNumber | ["earliest",true] | true
+        eth_getTransactionReceipt | [HASH] | true
+        eth_getLogs | [{"fromBlock":"0x1","toBlock":"0x2"}] | true
+        eth_chainId | [] | true
+        eth_getBlockByNumber | ["latest",true] | false
+        eth_getBlockByNumber | ["finalized",true] | false
+        eth_getBalance | [ADDR] | false
+        eth_getLogs | [{"fromBlock":"0x1"}] | false
+        eth_config | [] | false"#;
+    for [method, params, expected] in split_table_rows(table) {
+        let may_be = prospect(&method, &params).unwrap().may_be_immutable();
+        assert_eq!(may_be.to_string(), expected, "{method} {params}");
     }
 }
 

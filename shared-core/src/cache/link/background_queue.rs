@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::process::owner_client::OwnerStoreOptions;
 use crate::cache::CacheKey;
 
 /// Maximum number of queued entries; beyond it the oldest are dropped.
@@ -23,7 +23,7 @@ pub(super) struct QueuedStore {
     pub(super) key: CacheKey,
     pub(super) entry: Arc<CacheEntry>,
     pub(super) about: Box<StoredEntryAttributes>,
-    pub(super) if_final: Option<FinalityUpgrade>,
+    pub(super) options: OwnerStoreOptions,
     /// Memory that the entry took when it was queued.
     weight: u64,
 }
@@ -33,14 +33,14 @@ impl QueuedStore {
         key: CacheKey,
         entry: Arc<CacheEntry>,
         about: Box<StoredEntryAttributes>,
-        if_final: Option<FinalityUpgrade>,
+        options: OwnerStoreOptions,
     ) -> Self {
         Self {
             key,
             weight: entry.memory_weight(),
             entry,
             about,
-            if_final,
+            options,
         }
     }
 }
@@ -105,7 +105,9 @@ impl BackgroundQueue {
 mod tests {
     use std::sync::Arc;
 
-    use super::{BackgroundQueue, QueuedStore, MAX_BYTES, MAX_ENTRIES, MAX_RELEASES};
+    use super::{
+        BackgroundQueue, OwnerStoreOptions, QueuedStore, MAX_BYTES, MAX_ENTRIES, MAX_RELEASES,
+    };
     use crate::cache::entry::store_attributes::StoredEntryAttributes;
     use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 
@@ -118,7 +120,12 @@ mod tests {
             EntryMetadata::default(),
         ));
         let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
-        QueuedStore::new([n; 32], entry, Box::new(about), None)
+        QueuedStore::new(
+            [n; 32],
+            entry,
+            Box::new(about),
+            OwnerStoreOptions::default(),
+        )
     }
 
     /// Returns the first bytes of the keys: of releases, and of entries.

@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use super::direct_owner::{DirectOwner, DirectReply, DirectSession};
 use super::found_entries::{decode_received_entry, insert_received_entry, ReceivedEntry};
+use super::jobs::fleet_wait;
 use super::outgoing_store::store_request;
 use super::request_messages::LEASE_MS;
 use super::OwnerLink;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
-use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
+use crate::cache::process::owner_client::{
+    OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+};
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -43,7 +45,7 @@ impl OwnerLink {
     pub(super) fn lookup_by_call(
         &self,
         token: FlightLeadership,
-        requests_lease: bool,
+        options: OwnerLookupOptions,
         now: u64,
     ) -> Result<OwnerLookup, FlightLeadership> {
         let Some((owner, session)) = self.direct.open_session() else {
@@ -52,8 +54,9 @@ impl OwnerLink {
         let Some(shared) = self.direct.process_state() else {
             return Err(token);
         };
-        let lease = requests_lease.then_some(LEASE_MS);
-        match owner.lookup(session, token.flight_key(), lease) {
+        let lease = options.requests_lease().then_some(LEASE_MS);
+        let fleet_wait = fleet_wait(self.lookup_timeout(), options.is_shareable);
+        match owner.lookup(session, token.flight_key(), lease, fleet_wait) {
             // an event ends the wait for another process, and may come before this reply is handled
             None | Some(DirectReply::Missing(LeaseReply::Pending)) => Err(token),
             Some(DirectReply::Missing(lease)) => {
@@ -111,13 +114,13 @@ impl OwnerLink {
         key: CacheKey,
         entry: &CacheEntry,
         about: StoredEntryAttributes,
-        if_final: Option<FinalityUpgrade>,
+        options: OwnerStoreOptions,
         now: u64,
     ) -> Option<StoredEntryAttributes> {
         let Some((owner, session)) = self.direct.open_session() else {
             return Some(about);
         };
-        let Some(request) = store_request(key, entry, about, if_final, now) else {
+        let Some(request) = store_request(key, entry, about, options, now) else {
             self.release_lease(key);
             return None;
         };

@@ -14,9 +14,16 @@ use crate::cache::CacheKey;
 /// or another thread.
 pub trait DirectOwner: fmt::Debug + Send + Sync {
     /// Looks a key up for a session. `lease` is the maximum duration of the lease that is requested
-    /// if there is no entry, in milliseconds. Returns `None` if the call is not handled: only a
+    /// if there is no entry, in milliseconds, and `fleet_wait` the milliseconds for which the process
+    /// can wait for an entry of another machine. Returns `None` if the call is not handled: only a
     /// message can look the key up.
-    fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply>;
+    fn lookup(
+        &self,
+        session: u64,
+        key: &CacheKey,
+        lease: Option<u32>,
+        fleet_wait: u16,
+    ) -> Option<DirectReply>;
 
     /// Stores an entry that a session has fetched, and ends its lease. Returns `false` if the call is
     /// not handled.

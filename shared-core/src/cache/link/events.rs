@@ -209,7 +209,7 @@ impl OwnerLink {
         if let Some(mut lookup) = state.pending.remove(key) {
             // the next fetch of another process is not waited for: it would be no better than all
             // processes at once
-            lookup.skips_wait |= is_without_entry;
+            lookup.options.skips_wait |= is_without_entry;
             self.queue_lookup(state, shared, lookup, self.lookup_deadline(now));
         }
         state.jobs.mark_missed_event(key);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::FlightLeadership;
+use crate::cache::process::owner_client::OwnerLookupOptions;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::CacheKey;
 use crate::hash_keys::HashMap;
@@ -25,6 +26,8 @@ pub(super) enum OwnerJob {
     BatchLookup {
         /// The keys, until they are sent.
         keys: Vec<CacheKey>,
+        /// Number of the first keys whose responses may be shared between machines.
+        shareable: u16,
         waiter: WaitingRequestId,
         /// Entries that were received.
         entries: KeyedEntries,
@@ -48,11 +51,7 @@ pub(super) enum OwnerJob {
 #[derive(Debug)]
 pub(super) struct LookupJob {
     pub(super) token: FlightLeadership,
-    /// Whether only one process should fetch the key, so that a lease is requested.
-    pub(super) leases: bool,
-    /// Whether the lookup does not wait for the fetch of another process, so that no lease is
-    /// requested.
-    pub(super) skips_wait: bool,
+    pub(super) options: OwnerLookupOptions,
     /// Whether an event of the key was received while the lookup was open. It may have overtaken the
     /// reply that it follows.
     pub(super) missed_event: bool,
@@ -64,6 +63,15 @@ pub(super) struct OpenJob {
     pub(super) job: OwnerJob,
     /// Time at which it fails, in milliseconds of the host's clock.
     pub(super) due: u64,
+}
+
+/// Returns the milliseconds for which a lookup that is due in `remaining` milliseconds waits for an
+/// entry of another machine; 0 if the response is not shared between machines.
+pub(super) fn fleet_wait(remaining: u64, is_shareable: bool) -> u16 {
+    match is_shareable {
+        true => u16::try_from(remaining).unwrap_or(u16::MAX),
+        false => 0,
+    }
 }
 
 /// The open requests by their numbers, and the order in which they have to be sent.

@@ -206,9 +206,14 @@ impl OwnerLink {
         self.lookup_deadline.store(deadline, Ordering::Relaxed);
     }
 
+    /// Returns the timeout of a lookup in milliseconds.
+    fn lookup_timeout(&self) -> u64 {
+        self.lookup_deadline.load(Ordering::Relaxed)
+    }
+
     /// Returns the deadline of a lookup that begins now.
     fn lookup_deadline(&self, now: u64) -> u64 {
-        now.saturating_add(self.lookup_deadline.load(Ordering::Relaxed))
+        now.saturating_add(self.lookup_timeout())
     }
 
     /// Sets the waker of the thread that drives the connection: it is woken as `id` when a request

@@ -4,11 +4,11 @@ use super::background_queue::QueuedStore;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire::EncodedEntry;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::frame::MAX_BODY_BYTES;
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use crate::cache::owner_protocol::process_message::{ProcessMessage, StoreRequest};
+use crate::cache::process::owner_client::OwnerStoreOptions;
 use crate::cache::CacheKey;
 
 /// An entry that is being sent: the message that stores it, and the chunks of a long one.
@@ -33,10 +33,10 @@ impl OutgoingStore {
             key,
             entry,
             about,
-            if_final,
+            options,
             ..
         } = store;
-        let mut first = store_request(key, &entry, *about, if_final, now)?;
+        let mut first = store_request(key, &entry, *about, options, now)?;
         let body = std::mem::take(&mut first.entry);
         let total = body.byte_length();
         if total > MAX_BODY_BYTES {
@@ -88,7 +88,7 @@ pub(super) fn store_request(
     key: CacheKey,
     entry: &CacheEntry,
     about: StoredEntryAttributes,
-    if_final: Option<FinalityUpgrade>,
+    options: OwnerStoreOptions,
     now: u64,
 ) -> Option<StoreRequest> {
     let metadata = entry.response_metadata();
@@ -101,7 +101,9 @@ pub(super) fn store_request(
         about,
         fresh,
         age,
-        if_final,
+        if_final: options.if_final,
+        is_shareable: options.is_shareable,
+        anchor: options.anchor,
         total: body.byte_length() as u64,
         entry: body,
     })

@@ -1,6 +1,6 @@
 //! Requests as messages of the next frame.
 
-use super::jobs::{LookupJob, OwnerJob};
+use super::jobs::{fleet_wait, LookupJob, OwnerJob};
 use super::outgoing_store::OutgoingStore;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::frame::MAX_CONNECTION_FRAME_BYTES;
@@ -104,12 +104,17 @@ impl OwnerLink {
             let Some((id, open)) = state.jobs.next_unsent_job(is_session_open) else {
                 return;
             };
+            let remaining = open.due.saturating_sub(now);
             let message = match &mut open.job {
-                OwnerJob::Lookup(lookup) => Some(lookup_message(id, lookup)),
-                OwnerJob::BatchLookup { keys, .. } => {
-                    let keys = std::mem::take(keys);
-                    Some(ProcessMessage::BatchLookup { id, keys })
-                }
+                OwnerJob::Lookup(lookup) => Some(lookup_message(id, lookup, remaining)),
+                OwnerJob::BatchLookup {
+                    keys, shareable, ..
+                } => Some(ProcessMessage::BatchLookup {
+                    id,
+                    keys: std::mem::take(keys),
+                    fleet_wait: fleet_wait(remaining, *shareable > 0),
+                    shareable: *shareable,
+                }),
                 OwnerJob::Purge { scope, sent, .. } => {
                     if *sent == 0 {
                         open.due = now.saturating_add(purge_timeout());
@@ -146,12 +151,14 @@ impl LinkState {
     }
 }
 
-fn lookup_message(id: u32, lookup: &LookupJob) -> ProcessMessage {
-    let requests_lease = lookup.leases && !lookup.skips_wait;
+/// Returns the message of a lookup that fails in `remaining` milliseconds.
+fn lookup_message(id: u32, lookup: &LookupJob, remaining: u64) -> ProcessMessage {
+    let options = lookup.options;
     ProcessMessage::Lookup {
         id,
         key: *lookup.token.flight_key(),
-        lease: requests_lease.then_some(LEASE_MS),
+        lease: options.requests_lease().then_some(LEASE_MS),
+        fleet_wait: fleet_wait(remaining, options.is_shareable),
     }
 }
 

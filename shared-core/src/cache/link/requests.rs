@@ -9,10 +9,11 @@ use super::{purge, LinkState, OwnerAdminReply, OwnerLink, STATUS_TIMEOUT_MS};
 use crate::cache::chain::{NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
 use crate::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
-use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
+use crate::cache::process::owner_client::{
+    OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -33,11 +34,10 @@ impl OwnerClient for OwnerLink {
         flights: &CoalescedFlights,
         token: FlightLeadership,
         waiter: WaitingRequestId,
-        leases: bool,
-        skips_wait: bool,
+        options: OwnerLookupOptions,
         now: u64,
     ) -> OwnerLookup {
-        let token = match self.lookup_by_call(token, leases && !skips_wait, now) {
+        let token = match self.lookup_by_call(token, options, now) {
             Ok(result) => return result,
             Err(token) => token,
         };
@@ -48,8 +48,7 @@ impl OwnerClient for OwnerLink {
         }
         let lookup = OwnerJob::Lookup(LookupJob {
             token,
-            leases,
-            skips_wait,
+            options,
             missed_event: false,
         });
         match self.add_awaited_job(&mut state, lookup, self.lookup_deadline(now)) {
@@ -64,6 +63,7 @@ impl OwnerClient for OwnerLink {
     fn lookup_batch_at_owner(
         &self,
         mut keys: Vec<CacheKey>,
+        shareable: usize,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool {
@@ -77,6 +77,8 @@ impl OwnerClient for OwnerLink {
             return false;
         }
         let lookup = OwnerJob::BatchLookup {
+            // within the limit of keys
+            shareable: u16::try_from(shareable.min(keys.len())).unwrap_or(0),
             keys,
             waiter,
             entries: Vec::new(),
@@ -103,15 +105,15 @@ impl OwnerClient for OwnerLink {
         key: CacheKey,
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
-        if_final: Option<FinalityUpgrade>,
+        options: OwnerStoreOptions,
         now: u64,
     ) {
-        let Some(about) = self.store_by_call(key, &entry, about, if_final, now) else {
+        let Some(about) = self.store_by_call(key, &entry, about, options, now) else {
             return;
         };
         let mut state = lock_ignoring_poison(&self.state);
         if state.session.is_open() {
-            let store = QueuedStore::new(key, entry, Box::new(about), if_final);
+            let store = QueuedStore::new(key, entry, Box::new(about), options);
             state.background.push_store(store);
             self.wake_driver();
         }
@@ -247,7 +249,7 @@ impl OwnerLink {
         lookup: LookupJob,
     ) {
         let flights = &shared.flights;
-        let change = match lookup.leases {
+        let change = match lookup.options.leases {
             true => flights.hand_over_leadership(lookup.token),
             false => flights.finish_flight(lookup.token, FlightOutcome::NotShareable),
         };

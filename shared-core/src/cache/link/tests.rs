@@ -16,7 +16,9 @@ use crate::cache::owner_protocol::process_message::ProcessMessage;
 use crate::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
+use crate::cache::process::owner_client::{
+    OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+};
 use crate::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
@@ -26,6 +28,7 @@ use self::chains::SPACE;
 mod callouts;
 mod chains;
 mod direct;
+mod fleet_wait;
 mod frames;
 mod lookups;
 mod purging;
@@ -103,17 +106,30 @@ impl LinkTestProcess {
     fn store_at_owner(&self, key: u8, payload: Vec<u8>) {
         let entry = entry_with_payload(payload).with_lifetime(self.now, 10_000);
         let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
-        self.link()
-            .store_at_owner([key; 32], Arc::new(entry), about, None, self.now);
+        self.link().store_at_owner(
+            [key; 32],
+            Arc::new(entry),
+            about,
+            OwnerStoreOptions::default(),
+            self.now,
+        );
     }
 
     /// Looks a key up for a waiter, which leads if the owner is not queried.
     fn look_up_key(&self, key: CacheKey, waiter: usize, leases: bool) {
+        let options = OwnerLookupOptions {
+            leases,
+            ..OwnerLookupOptions::default()
+        };
+        self.look_up_key_with_options(key, waiter, options);
+    }
+
+    fn look_up_key_with_options(&self, key: CacheKey, waiter: usize, options: OwnerLookupOptions) {
         let (shared, waiter) = (&self.shared, test_waiter(waiter));
         if let CoalescingRole::Leader(token) = shared.flights.join_flight(key, waiter).unwrap() {
             let link = self.link();
             let flights = &shared.flights;
-            match link.lookup_at_owner(flights, token, waiter, leases, false, self.now) {
+            match link.lookup_at_owner(flights, token, waiter, options, self.now) {
                 OwnerLookup::Missing(token) => {
                     shared.flights.follow_own_flight(&token, waiter).unwrap();
                     shared.hand_over_flight(token);
@@ -362,8 +378,14 @@ impl LinkTestHost {
     }
 
     fn look_up_batch(&mut self, keys: &[CacheKey], waiter: usize) {
+        self.look_up_shareable_batch(keys, 0, waiter);
+    }
+
+    /// Looks several keys up; the first ones may be shared between machines.
+    fn look_up_shareable_batch(&mut self, keys: &[CacheKey], shareable: usize, waiter: usize) {
         let (keys, waiter) = (keys.to_vec(), test_waiter(waiter));
-        assert!(self.link().lookup_batch_at_owner(keys, waiter, self.now));
+        let link = self.link();
+        assert!(link.lookup_batch_at_owner(keys, shareable, waiter, self.now));
         self.run();
     }
 
@@ -383,7 +405,7 @@ impl LinkTestHost {
     fn take_lookups(&mut self) -> Vec<(u32, CacheKey, bool)> {
         let messages = self.take_messages().into_iter();
         let lookups = messages.filter_map(|message| match message {
-            ProcessMessage::Lookup { id, key, lease } => Some((id, key, lease.is_some())),
+            ProcessMessage::Lookup { id, key, lease, .. } => Some((id, key, lease.is_some())),
             _ => None,
         });
         lookups.collect()

@@ -1,11 +1,11 @@
 //! Publication of the states of followed chains to the processes; they decide which entries are
 //! valid.
 
-use super::clock::ClockReading;
 use super::state::Owner;
 use super::state::OwnerTables;
 use super::tracker::ChainIdentity;
 use crate::cache::chain::{ChainChange, ChainState, HeightUnit, ShownBlock};
+use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::PurgeScope;
 use crate::cache::owner_protocol::owner_message::SessionEvent;
 use crate::cache::CacheNamespace;
@@ -107,15 +107,17 @@ impl Owner {
         }
     }
 
-    /// Sets the newest blocks of a chain, the newest first; they are published with the next
-    /// [change](Self::apply_chain_change).
+    /// Sets the newest blocks of a chain, the newest first, by which
+    /// [`verify_block`](crate::cache::chain::NamespaceChain::verify_block) compares. Some of them
+    /// are published with the next [change](Self::apply_chain_change). Called before the changes
+    /// that the same poll has found: the blocks may be newer than the epoch, never older.
     pub fn set_recent_blocks(
         &self,
         namespace: &CacheNamespace,
         blocks: impl Iterator<Item = (u64, [u8; 32])>,
     ) {
         if let Some(chain) = self.chains.get(namespace) {
-            chain.modify_locked_chain_state(|state| state.set_recent_blocks(blocks));
+            chain.set_recent_blocks(blocks);
         }
     }
 
@@ -144,6 +146,9 @@ impl Owner {
             _ => Vec::new(),
         };
         for namespace in namespaces {
+            if let Some(chain) = self.chains.get(&namespace) {
+                chain.clear_canonical_blocks();
+            }
             self.change_and_publish_chain_state(&namespace, |state| {
                 state.chain_id = None;
                 state.genesis = None;

@@ -5,11 +5,11 @@
 //! ends with its session, and the other processes receive events. A call that needs a disk or much
 //! CPU is left to a message.
 
-use super::clock::ClockReading;
 use super::processes::OwnerClientName;
 use super::session_lookups::CheckedHit;
 use super::session_tasks::StoredSessionEntry;
 use super::state::{Owner, OwnerHit, OwnerMemoryLookupResult, OwnerTables};
+use crate::cache::clock::ClockReading;
 use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::owner_protocol::process_message::StoreRequest;
 use crate::cache::CacheKey;
@@ -37,13 +37,15 @@ pub enum DirectStoreResult {
 
 impl Owner {
     /// Looks a key up for the session with this number. `lease` is the maximum duration of the lease
-    /// that is requested if there is no entry, in milliseconds. Returns `None` if only a message can
-    /// look it up: the session was closed, or the lookup needs the disk or much CPU.
+    /// that is requested if there is no entry, in milliseconds, and `fleet_wait` the milliseconds for
+    /// which the process can wait for an entry of another machine. Returns `None` if only a message
+    /// can look it up: the session was closed, or the lookup needs the disk, much CPU or the fleet.
     pub fn lookup_for_session(
         &self,
         session: u64,
         key: &CacheKey,
         lease: Option<u64>,
+        fleet_wait: u16,
         now: ClockReading,
     ) -> Option<DirectLookupReply> {
         let generation = self.owner_store.purge_generation();
@@ -59,6 +61,10 @@ impl Owner {
             OwnerMemoryLookupResult::Missing => None,
             OwnerMemoryLookupResult::QueryStore => return None,
         };
+        if hit.is_none() && self.permits_fleet_lookup(fleet_wait, now) {
+            // the message acquires the lease
+            return None;
+        }
         let mut shared = lock_ignoring_poison(&self.shared);
         let Some(process) = self.process_of_session(&shared, session) else {
             return_store_write(hit.as_ref());

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::clock::ClockReading;
 use super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use crate::bytes::try_copy_bytes;
+use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 pub use crate::cache::store::{
     EntryRecordAttributes, ReadWouldBlock, StoreStatus, StoreWriteRejection,

@@ -4,10 +4,10 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::clock::ClockReading;
 use super::memory_tier::OwnerMemoryEntry;
 use super::state::Owner;
 use crate::cache::class::LifetimeClass;
+use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::strict_check;
 use crate::cache::entry::wire::as_immutable_entry;
@@ -55,7 +55,11 @@ impl Owner {
             ..entry.entry_store_attributes().clone()
         };
         let body = as_immutable_entry(entry.encoded_bytes(), block)?;
-        let made = Arc::new(self.new_memory_entry(about, body, fresh, now));
+        let made = self.new_memory_entry(about, body, fresh, now);
+        let made = made
+            .with_shareability(entry.claim_fleet_offer())
+            .with_block_anchor(entry.block_anchor());
+        let made = Arc::new(made);
         self.replace_in_memory(key, entry, &made).then_some(made)
     }
 

@@ -11,11 +11,12 @@ use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::Weighter;
 
-use super::clock::ClockReading;
 use super::disk::{DiskEntry, EntryBytes, EntryRecordAttributes};
 use crate::cache::chain::{ChainDependency, NamespaceChain, NamespaceChains};
+use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire;
+use crate::cache::freshness::BlockAnchor;
 use crate::cache::process::hot::{new_bounded_cache, EvictionCounter};
 use crate::cache::CacheKey;
 
@@ -27,6 +28,8 @@ pub struct OwnerMemoryEntry {
     encoded_bytes: EntryBytes,
     /// The followed chain on which the entry depends.
     chain: Option<Arc<NamespaceChain>>,
+    /// Block hash by which the owner of another machine can check the entry; not on disk.
+    anchor: Option<BlockAnchor>,
     /// Age at `since`, and remaining lifetime from then on, in milliseconds.
     age_ms: u64,
     fresh: u64,
@@ -35,6 +38,9 @@ pub struct OwnerMemoryEntry {
     /// Number of the entry among all entries; its forms have the same number.
     number: u64,
     is_stored: AtomicBool,
+    /// Whether the fleet has not been offered the entry yet, for all its forms; `None` if it may not
+    /// be shared.
+    unshared: Option<Arc<AtomicBool>>,
     /// Time when the entry was written to the store or read from it. Monotonic milliseconds.
     placed: AtomicU64,
     /// Time of the last request. Monotonic milliseconds.
@@ -63,11 +69,13 @@ impl OwnerMemoryEntry {
             about,
             encoded_bytes: body,
             chain: None,
+            anchor: None,
             age_ms: 0,
             fresh,
             since: now.monotonic,
             number: ENTRY_NUMBER.fetch_add(1, Ordering::Relaxed),
             is_stored: AtomicBool::new(false),
+            unshared: None,
             placed: AtomicU64::new(now.monotonic),
             requested: AtomicU64::new(now.monotonic),
         }
@@ -97,6 +105,7 @@ impl OwnerMemoryEntry {
             encoded_bytes: EntryBytes::Owned(body),
             chain: self.chain.clone(),
             is_stored: self.is_stored.load(Ordering::Relaxed).into(),
+            unshared: self.unshared.clone(),
             placed: same(&self.placed),
             requested: same(&self.requested),
             outlived: same(&self.outlived),
@@ -121,6 +130,18 @@ impl OwnerMemoryEntry {
     #[must_use]
     pub fn with_age(self, age_ms: u64) -> Self {
         Self { age_ms, ..self }
+    }
+
+    /// Sets the block hash by which the owner of another machine can check the entry.
+    #[must_use]
+    pub fn with_block_anchor(self, anchor: Option<BlockAnchor>) -> Self {
+        Self { anchor, ..self }
+    }
+
+    /// Returns the block hash by which the owner of another machine can check the entry; `None` for
+    /// entries that were read from the disk.
+    pub fn block_anchor(&self) -> Option<BlockAnchor> {
+        self.anchor
     }
 
     /// Time at which the node was queried, in monotonic milliseconds.
@@ -204,6 +225,27 @@ impl OwnerMemoryEntry {
         self.is_stored.store(false, Ordering::Relaxed);
     }
 
+    /// Sets whether the entry may be offered to the fleet.
+    #[must_use]
+    pub fn with_shareability(self, is_shareable: bool) -> Self {
+        Self {
+            unshared: is_shareable.then(|| Arc::new(true.into())),
+            ..self
+        }
+    }
+
+    /// Whether the entry may be [offered](Self::claim_fleet_offer) to the fleet.
+    pub fn is_unshared(&self) -> bool {
+        let unshared = self.unshared.as_ref();
+        unshared.is_some_and(|unshared| unshared.load(Ordering::Relaxed))
+    }
+
+    /// Whether the entry should be offered to the fleet. Returns true once.
+    pub fn claim_fleet_offer(&self) -> bool {
+        let unshared = self.unshared.as_ref();
+        unshared.is_some_and(|unshared| unshared.swap(false, Ordering::Relaxed))
+    }
+
     /// Marks the entry as written to the store.
     pub fn mark_stored(&self, now: ClockReading) {
         self.placed.store(now.monotonic, Ordering::Relaxed);
@@ -263,7 +305,7 @@ impl OwnerMemoryEntry {
 }
 
 /// Bytes of an entry in addition to its body, including its slot in the cache.
-const ENTRY_OVERHEAD: u64 = 256;
+const ENTRY_OVERHEAD: u64 = 304;
 
 /// The accounting of entries by their length in bytes.
 #[derive(Clone)]
@@ -605,6 +647,35 @@ mod tests {
         assert!(entry.claim_store_write());
         entry.mark_for_rewrite_if_old(50, at(199));
         assert!(!entry.claim_store_write());
+    }
+
+    #[test]
+    fn block_anchor_is_kept_in_all_forms_and_not_on_disk() {
+        let anchor = Some(BlockAnchor::ByResult {
+            height: 5,
+            hash: [3; 32],
+        });
+        let new = |anchor| {
+            let about = about(LifetimeClass::Unfinalized);
+            let entry = OwnerMemoryEntry::new(about, vec![1; 100], 1_000, at(0));
+            entry.with_block_anchor(anchor)
+        };
+        for anchor in [anchor, None] {
+            assert_eq!(new(anchor).block_anchor(), anchor);
+            let form = new(anchor).with_encoded_bytes(vec![2; 10]);
+            assert_eq!(form.with_age(7).block_anchor(), anchor);
+        }
+        let stored = DiskEntry {
+            header: EntryRecordAttributes {
+                about: about(LifetimeClass::Immutable),
+                requested_at: at(0).unix,
+                expires_at: at(1_000).unix,
+            },
+            body: EntryBytes::Owned(vec![2; 10]),
+            is_old: false,
+        };
+        let entry = OwnerMemoryEntry::from_disk_entry(stored, at(0));
+        assert_eq!(entry.block_anchor(), None);
     }
 
     #[test]

@@ -18,16 +18,17 @@
 //! | [`disk`]          | the store interface of the owner                     |
 //! | [`chain_updates`] | publication of chain states to the processes         |
 //! | [`entry_updates`] | replacement of an entry: read, final or recompressed |
+//! | [`fleet_lookups`] | lookups that continue in the fleet                   |
 //! | [`store`]         | `cache::store` behind that interface                 |
 //! | [`tracker`]       | tracking of a namespace's chain                      |
 //! | [`state`]         | the owner that joins all of them                     |
 
 pub mod chain_updates;
-mod clock;
 pub mod direct_calls;
 pub mod disk;
 pub mod entry_updates;
 mod event_queue;
+pub mod fleet_lookups;
 pub mod leases;
 pub mod memory_tier;
 mod polled_replies;
@@ -41,5 +42,5 @@ pub mod state;
 pub mod store;
 pub mod tracker;
 
-pub use clock::ClockReading;
+pub use super::clock::ClockReading;
 pub use state::Owner;

@@ -10,13 +10,13 @@
 
 use std::collections::VecDeque;
 
-use super::clock::ClockReading;
 use super::polled_replies::{append_late_reply, body_length, PolledReplies, SessionFrameEnd};
 use super::processes::{
     GrantedSendLease, OwnerClientName, OwnerSessionId, ProcessTable, TooManyProcesses,
 };
 use super::state::Owner;
 use crate::bytes::SharedBytes;
+use crate::cache::clock::ClockReading;
 use crate::cache::owner_protocol::body_assembler::BodyAssembler;
 use crate::cache::owner_protocol::frame::{MAX_BODY_BYTES, MAX_CALLOUT_FRAME_BYTES};
 use crate::cache::owner_protocol::message_body::MessageBody;

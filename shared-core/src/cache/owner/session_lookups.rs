@@ -1,9 +1,9 @@
 //! The lookups of sessions: replies from memory, leases, and the tasks that complete the others.
 
-use super::clock::ClockReading;
 use super::session::{EncodedHit, OwnerSession};
-use super::session_tasks::{open_task, OwnerTask, SessionLookup};
+use super::session_tasks::{open_task, OwnerTask, SessionBatchLookup, SessionLookup};
 use super::state::{Owner, OwnerHit, OwnerMemoryLookupResult};
+use crate::cache::clock::ClockReading;
 use crate::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -80,7 +80,7 @@ impl Owner {
     }
 
     /// Replies that no entry was found, with the decision about the lease; or with an entry that was
-    /// stored in the meantime.
+    /// stored in the meantime; or returns the task of querying the fleet for it.
     fn reply_to_miss(
         &self,
         session: &mut OwnerSession,
@@ -94,12 +94,15 @@ impl Owner {
                 Err(hit) => return reply_to_hit(session, lookup, hit, now),
             },
         };
-        session.queue_reply(OwnerMessage::Missing {
-            id: lookup.id,
-            generation: lookup.generation,
-            lease,
-        });
-        None
+        let query = self.begin_fleet_lookup(session, lookup, lease, now);
+        if query.is_none() {
+            session.queue_reply(OwnerMessage::Missing {
+                id: lookup.id,
+                generation: lookup.generation,
+                lease,
+            });
+        }
+        query
     }
 
     /// Requests a lease for the process of a session. A session that was closed or replaced gets
@@ -122,11 +125,10 @@ impl Owner {
     pub(super) fn start_batch_lookup(
         &self,
         session: &mut OwnerSession,
-        id: u32,
+        batch: SessionBatchLookup,
         keys: Vec<CacheKey>,
         now: ClockReading,
     ) -> Vec<OwnerTask> {
-        let generation = self.owner_store.purge_generation();
         let mut found = Vec::new();
         let mut unknown = Vec::new();
         let mut room = INLINE_CHECK_BYTES;
@@ -152,11 +154,10 @@ impl Owner {
             }
         }
         if unknown.is_empty() && !needs_check {
-            return reply_to_batch(session, id, generation, found, now);
+            return self.reply_to_batch_or_query_fleet(session, batch, found, now);
         }
         let task = OwnerTask::ReadStoreBatch {
-            id,
-            generation,
+            batch,
             keys: unknown,
             found,
         };
@@ -164,24 +165,37 @@ impl Owner {
     }
 
     /// Completes the task of a batch lookup with all entries that were found and checked. Returns
-    /// the tasks of writing entries to the store.
+    /// the tasks that follow.
     pub fn complete_batch_lookup(
         &self,
         session: &mut OwnerSession,
-        id: u32,
-        generation: u64,
+        batch: SessionBatchLookup,
         found: Vec<(CacheKey, OwnerHit)>,
         now: ClockReading,
     ) -> Vec<OwnerTask> {
         session.open_tasks = session.open_tasks.saturating_sub(1);
-        let tasks = reply_to_batch(session, id, generation, found, now);
+        let tasks = self.reply_to_batch_or_query_fleet(session, batch, found, now);
         self.number_late_replies(session);
         tasks
+    }
+
+    fn reply_to_batch_or_query_fleet(
+        &self,
+        session: &mut OwnerSession,
+        batch: SessionBatchLookup,
+        found: Vec<(CacheKey, OwnerHit)>,
+        now: ClockReading,
+    ) -> Vec<OwnerTask> {
+        let (id, generation) = (batch.id, batch.generation);
+        match self.begin_fleet_batch_lookup(session, batch, found, now) {
+            Ok(task) => vec![task],
+            Err(found) => reply_to_batch(session, id, generation, found, now),
+        }
     }
 }
 
 /// Replies with an entry, and returns the task of writing it to the store.
-fn reply_to_hit(
+pub(super) fn reply_to_hit(
     session: &mut OwnerSession,
     lookup: SessionLookup,
     hit: OwnerHit,
@@ -193,7 +207,7 @@ fn reply_to_hit(
 }
 
 /// Replies with the entries of a batch lookup, and returns the tasks of writing them to the store.
-fn reply_to_batch(
+pub(super) fn reply_to_batch(
     session: &mut OwnerSession,
     id: u32,
     generation: u64,

@@ -6,10 +6,10 @@
 //! them. So a lost poll loses neither an event nor a granted lease, and two polls that overtake each
 //! other deliver each of them once.
 
-use super::clock::ClockReading;
 use super::polled_replies::{append_reply, SessionFrameEnd};
 use super::session::{append_send_lease, OwnerSession, SessionEnded};
 use super::state::Owner;
+use crate::cache::clock::ClockReading;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use crate::lock::lock_ignoring_poison;
 

@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
-use super::clock::ClockReading;
 use super::memory_tier::OwnerMemoryEntry;
 use super::processes::OwnerClientName;
 use super::session::OwnerSession;
 use super::state::{EntryRejection, Owner, OwnerHit};
+use crate::cache::clock::ClockReading;
 use crate::cache::freshness::FinalityUpgrade;
 use crate::cache::owner_protocol::body_assembler::AssemblyProgress;
 use crate::cache::owner_protocol::message_body::MessageBody;
+use crate::cache::owner_protocol::owner_message::LeaseReply;
 use crate::cache::owner_protocol::process_message::{ProcessMessage, StoreRequest};
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
@@ -44,6 +45,51 @@ pub enum SessionEnd {
     ExcessBody,
 }
 
+/// The time for which a process waits for the fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FleetWait {
+    milliseconds: u16,
+    /// Start of the time, in monotonic milliseconds.
+    since: u64,
+}
+
+impl FleetWait {
+    /// Creates a time that starts now; with 0 milliseconds the fleet is not queried.
+    pub fn new(milliseconds: u16, now: ClockReading) -> Self {
+        Self {
+            milliseconds,
+            since: now.monotonic,
+        }
+    }
+
+    /// Milliseconds that are left.
+    pub fn remaining_ms(&self, now: ClockReading) -> u16 {
+        let elapsed = now.monotonic.saturating_sub(self.since);
+        let elapsed = u16::try_from(elapsed).unwrap_or(u16::MAX);
+        self.milliseconds.saturating_sub(elapsed)
+    }
+}
+
+/// A lookup for which the fleet is queried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetLookup {
+    /// The lookup.
+    pub lookup: SessionLookup,
+    /// The decision about the lease: granted, or none was requested.
+    pub(super) lease: LeaseReply,
+}
+
+/// A batch lookup for which the fleet is queried.
+#[derive(Debug)]
+pub struct FleetBatchLookup {
+    /// The lookup.
+    pub batch: SessionBatchLookup,
+    /// The keys that the machine does not have and other machines may have.
+    pub keys: Vec<CacheKey>,
+    /// Entries that were found on the machine.
+    pub(super) found: Vec<(CacheKey, OwnerHit)>,
+}
+
 /// A lookup whose reply needs a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLookup {
@@ -55,6 +101,21 @@ pub struct SessionLookup {
     pub lease: Option<u64>,
     /// Generation of the newest purge before the lookup.
     pub generation: u64,
+    /// Time for which the process waits for the fleet.
+    pub fleet_wait: FleetWait,
+}
+
+/// A batch lookup whose reply needs a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionBatchLookup {
+    /// Number of the lookup.
+    pub id: u32,
+    /// Generation of the newest purge before the lookup.
+    pub generation: u64,
+    /// The keys whose entries other machines may have.
+    pub shareable: Vec<CacheKey>,
+    /// Time for which the process waits for the fleet.
+    pub fleet_wait: FleetWait,
 }
 
 /// Work on a message that may wait for a disk or another process, or takes much CPU. The server runs
@@ -70,15 +131,17 @@ pub enum OwnerTask {
     /// Read entries from the store and check the unchecked ones of `found`, then call
     /// [`Owner::complete_batch_lookup`].
     ReadStoreBatch {
-        /// Number of the lookup.
-        id: u32,
-        /// Generation of the newest purge before the lookup.
-        generation: u64,
+        /// The lookup.
+        batch: SessionBatchLookup,
         /// Keys that the store may have.
         keys: Vec<CacheKey>,
         /// Entries that were found in memory.
         found: Vec<(CacheKey, OwnerHit)>,
     },
+    /// Query the fleet for an entry, then call [`Owner::complete_fleet_lookup`].
+    QueryFleet(FleetLookup),
+    /// Query the fleet for entries, then call [`Owner::complete_fleet_batch_lookup`].
+    QueryFleetBatch(FleetBatchLookup),
     /// Store an entry for which memory has no room ([`Owner::store_fetched_entry`]).
     StoreLong(Box<StoreRequest>, Vec<u8>),
     /// Continue with an entry that was stored in memory.
@@ -106,6 +169,8 @@ pub struct StoredSessionEntry {
     pub key: CacheKey,
     /// The entry.
     pub entry: Arc<OwnerMemoryEntry>,
+    /// Milliseconds since the request was sent to the node.
+    pub age: u64,
     /// Conditions under which the entry may be made immutable.
     pub if_final: Option<FinalityUpgrade>,
     /// Whether the entry has to be written to the store.
@@ -132,17 +197,34 @@ impl Owner {
         match message {
             ProcessMessage::Hello(_) => return Err(SessionEnd::SecondHello),
             ProcessMessage::Goodbye => return Err(SessionEnd::Goodbye),
-            ProcessMessage::Lookup { id, key, lease } => {
+            ProcessMessage::Lookup {
+                id,
+                key,
+                lease,
+                fleet_wait,
+            } => {
                 let lookup = SessionLookup {
                     id,
                     key,
                     lease: lease.map(|lease| u64::from(lease).min(MAX_LEASE_MS)),
                     generation: self.owner_store.purge_generation(),
+                    fleet_wait: FleetWait::new(fleet_wait, now),
                 };
                 return Ok(self.start_lookup(session, lookup, now));
             }
-            ProcessMessage::BatchLookup { id, keys } => {
-                return Ok(self.start_batch_lookup(session, id, keys, now));
+            ProcessMessage::BatchLookup {
+                id,
+                keys,
+                fleet_wait,
+                shareable,
+            } => {
+                let batch = SessionBatchLookup {
+                    id,
+                    generation: self.owner_store.purge_generation(),
+                    shareable: self.shareable_batch_keys(&keys, shareable, fleet_wait, now),
+                    fleet_wait: FleetWait::new(fleet_wait, now),
+                };
+                return Ok(self.start_batch_lookup(session, batch, keys, now));
             }
             ProcessMessage::Store(store) => return self.receive_entry(session, *store, now),
             ProcessMessage::Chunk { id, bytes } => {
@@ -165,6 +247,25 @@ impl Owner {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Returns the first keys of a batch, whose responses may be shared between machines; none if
+    /// the fleet can't be queried now, or memory is refused.
+    fn shareable_batch_keys(
+        &self,
+        keys: &[CacheKey],
+        shareable: u16,
+        fleet_wait: u16,
+        now: ClockReading,
+    ) -> Vec<CacheKey> {
+        let first = keys.get(..usize::from(shareable)).unwrap_or(&[]);
+        let mut copied = Vec::new();
+        if self.permits_fleet_lookup(fleet_wait, now)
+            && copied.try_reserve_exact(first.len()).is_ok()
+        {
+            copied.extend_from_slice(first);
+        }
+        copied
     }
 
     /// Records that the events up to `event`, and the purges up to `generation`, are in effect in
@@ -286,7 +387,11 @@ impl Owner {
     ) -> Result<StoredSessionEntry, EntryRejection> {
         let has_room = self.memory_fits_entry(body.len());
         let entry = self.new_memory_entry(store.about, body, store.fresh, now);
-        let mut entry = Arc::new(entry.with_age(store.age));
+        let entry = entry
+            .with_age(store.age)
+            .with_shareability(store.is_shareable)
+            .with_block_anchor(store.anchor);
+        let mut entry = Arc::new(entry);
         if !has_room && entry.length_if_unchecked().is_some() {
             // it is sent from the disk each time, and no request waits now
             entry = self
@@ -297,6 +402,7 @@ impl Owner {
         Ok(StoredSessionEntry {
             key: store.key,
             entry,
+            age: store.age,
             if_final: store.if_final,
             is_to_be_stored,
         })

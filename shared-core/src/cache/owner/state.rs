@@ -7,11 +7,10 @@
 
 use crate::hash_keys::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use serde_json::{json, Value};
 
-use super::clock::ClockReading;
 use super::disk::{
     DiskEntry, EntryRecordAttributes, OwnerStore, ReadWouldBlock, StoreWriteRejection,
 };
@@ -19,7 +18,9 @@ use super::leases::{EndedLease, LeaseTable};
 use super::memory_tier::{OwnerMemory, OwnerMemoryEntry};
 use super::processes::{OwnerClientName, OwnerSessionId, ProcessTable};
 use crate::cache::chain::NamespaceChains;
+use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
+use crate::cache::fleet::gate::FleetGate;
 use crate::cache::owner_protocol::owner_message::{LeaseReply, SessionEvent};
 use crate::cache::resource::other_format_key;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -113,6 +114,8 @@ pub struct Owner {
     /// Namespaces that are suspended because a response was of another chain, and whether their
     /// chain is followed.
     pub(super) suspended: Mutex<HashMap<CacheNamespace, bool>>,
+    /// The gate of the fleet, if there is one.
+    pub(super) fleet_gate: OnceLock<Arc<dyn FleetGate>>,
     /// Inactivity period in milliseconds.
     pub(super) inactive: Option<u64>,
     /// Number of the first session. It depends on the time, so that a session of an earlier owner
@@ -138,6 +141,7 @@ impl Owner {
             counters: OwnerCounters::default(),
             chains: NamespaceChains::default(),
             suspended: Mutex::default(),
+            fleet_gate: OnceLock::new(),
             inactive: None,
             first_session_number: now.unix.saturating_mul(1 << 20),
         }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
 
-use super::clock::ClockReading;
 use super::disk::{DiskEntry, EntryBytes, EntryRecordAttributes, OwnerStore, ReadWouldBlock};
 use super::record;
 use super::tracker::{self, ChainIdentity, FinalityMark};
+use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use crate::cache::store::{
     self, AdmissionFilter, DiskEntryStore, StoreHealthChange, StoreStatus, StoreWriteOutageReason,

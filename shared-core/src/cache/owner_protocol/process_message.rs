@@ -16,7 +16,7 @@ use super::protocol_error::ProtocolError;
 use crate::cache::chain::ShownBlock;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::{StoredEntryAttributes, MAX_METHOD_LENGTH};
-use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::freshness::{BlockAnchor, FinalityUpgrade};
 use crate::cache::{CacheKey, CacheNamespace};
 
 /// Maximum number of keys of a batch lookup.
@@ -51,6 +51,9 @@ pub enum ProcessMessage {
         /// Maximum duration of the lease that is requested if the entry is absent, in
         /// milliseconds; `None`: no lease is requested.
         lease: Option<u32>,
+        /// Milliseconds for which the process can wait for an entry of another machine; 0: the
+        /// response is not shared between machines, or the process has no time.
+        fleet_wait: u16,
     },
     /// Look several keys up, without leases.
     BatchLookup {
@@ -58,6 +61,11 @@ pub enum ProcessMessage {
         id: u32,
         /// Keys of the entries, 1 to [`MAX_BATCH_KEYS`].
         keys: Vec<CacheKey>,
+        /// Milliseconds for which the process can wait for entries of other machines; 0: no
+        /// response is shared between machines, or the process has no time.
+        fleet_wait: u16,
+        /// Number of the first keys whose responses may be shared between machines.
+        shareable: u16,
     },
     /// Store an entry. The message has no reply.
     Store(Box<StoreRequest>),
@@ -129,6 +137,10 @@ pub struct StoreRequest {
     pub age: u64,
     /// Conditions under which the owner may make the entry immutable.
     pub if_final: Option<FinalityUpgrade>,
+    /// Whether the owner may share the entry with other machines.
+    pub is_shareable: bool,
+    /// Block hash by which the owner of another machine can check the entry.
+    pub anchor: Option<BlockAnchor>,
     /// Length of the serialized entry in bytes.
     pub total: u64,
     /// The serialized entry, or its first part.
@@ -150,6 +162,8 @@ struct StoreHead<'a> {
     fresh: u64,
     age: u64,
     if_final: Option<FinalityUpgrade>,
+    is_shareable: bool,
+    anchor: Option<BlockAnchor>,
     total: u64,
 }
 
@@ -161,6 +175,8 @@ impl StoreRequest {
             fresh: self.fresh,
             age: self.age,
             if_final: self.if_final,
+            is_shareable: self.is_shareable,
+            anchor: self.anchor,
             total: self.total,
         }
     }
@@ -211,13 +227,21 @@ impl ProcessMessage {
                 };
                 frame.append_message(kind::HELLO, 0, &head, none)
             }
-            Self::Lookup { id, key, lease } => {
-                frame.append_message(kind::LOOKUP, *id, &(key, lease), none)
-            }
-            Self::BatchLookup { id, keys } => {
+            Self::Lookup {
+                id,
+                key,
+                lease,
+                fleet_wait,
+            } => frame.append_message(kind::LOOKUP, *id, &(key, lease, fleet_wait), none),
+            Self::BatchLookup {
+                id,
+                keys,
+                fleet_wait,
+                shareable,
+            } => {
                 let keys = keys.as_flattened();
                 let body = MessageBody::try_copy_from(keys).ok_or(FrameAppendError::OutOfMemory)?;
-                frame.append_message(kind::BATCH_LOOKUP, *id, &(), &body)
+                frame.append_message(kind::BATCH_LOOKUP, *id, &(fleet_wait, shareable), &body)
             }
             Self::Store(store) => {
                 frame.append_message(kind::STORE, store.id, &store.head(), &store.entry)
@@ -247,14 +271,15 @@ impl ProcessMessage {
             kind::HELLO => Self::Hello(decode_session_request(message)?),
             kind::LOOKUP => {
                 reject_body(message)?;
-                let (key, lease) = parse_head(message)?;
-                Self::Lookup { id, key, lease }
+                let (key, lease, fleet_wait) = parse_head(message)?;
+                Self::Lookup {
+                    id,
+                    key,
+                    lease,
+                    fleet_wait,
+                }
             }
-            kind::BATCH_LOOKUP => {
-                parse_head::<()>(message)?;
-                let keys = decode_keys(message)?;
-                Self::BatchLookup { id, keys }
-            }
+            kind::BATCH_LOOKUP => decode_batch_lookup(message)?,
             kind::STORE => Self::Store(Box::new(decode_store_request(message)?)),
             kind::RELEASE => Self::Release(parse_only_key(message)?),
             kind::SHOW_BLOCK => {
@@ -307,6 +332,20 @@ fn decode_session_request(message: &RawMessage<'_>) -> Result<SessionRequest, Pr
     })
 }
 
+fn decode_batch_lookup(message: &RawMessage<'_>) -> Result<ProcessMessage, ProtocolError> {
+    let (fleet_wait, shareable): (u16, u16) = parse_head(message)?;
+    let keys = decode_keys(message)?;
+    if usize::from(shareable) > keys.len() {
+        return Err(ProtocolError::InvalidHead(message.kind));
+    }
+    Ok(ProcessMessage::BatchLookup {
+        id: message.id,
+        keys,
+        fleet_wait,
+        shareable,
+    })
+}
+
 /// Decodes the keys of a batch lookup, which are its body.
 fn decode_keys(message: &RawMessage<'_>) -> Result<Vec<CacheKey>, ProtocolError> {
     let (found, rest) = message.body.as_chunks::<{ size_of::<CacheKey>() }>();
@@ -339,6 +378,8 @@ fn decode_store_request(message: &RawMessage<'_>) -> Result<StoreRequest, Protoc
         fresh: head.fresh,
         age: head.age,
         if_final: head.if_final,
+        is_shareable: head.is_shareable,
+        anchor: head.anchor,
         total: head.total,
         entry: copy_first_part(message, head.total)?,
     })

@@ -18,7 +18,7 @@ use super::wake::WaitingRequestId;
 use crate::cache::chain::{DispatchMark, NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
-use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::freshness::{BlockAnchor, FinalityUpgrade};
 use crate::cache::{CacheKey, CacheNamespace};
 
 /// The owner's reply to a purge or a status query: an HTTP status and a JSON object.
@@ -37,17 +37,49 @@ pub enum OwnerLookup {
     Pending,
 }
 
+/// The conditions of a lookup at the owner, apart from its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerLookupOptions {
+    /// Whether one follower leads at a time if there is no entry, so that a lease is requested. If
+    /// not, all followers send requests of their own.
+    pub leases: bool,
+    /// Whether the lookup does not wait for a fetch of another process.
+    pub skips_wait: bool,
+    /// Whether the response may be shared between machines, so that the owner may query the fleet.
+    pub is_shareable: bool,
+}
+
+impl OwnerLookupOptions {
+    /// Whether the lookup requests a lease. A lookup that does not wait for a fetch of another
+    /// process needs none.
+    pub fn requests_lease(self) -> bool {
+        self.leases && !self.skips_wait
+    }
+}
+
+/// How the owner may use an entry that it stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerStoreOptions {
+    /// Conditions under which the owner may make the entry immutable.
+    pub if_final: Option<FinalityUpgrade>,
+    /// Whether the owner may share the entry with other machines: its key has no header that may
+    /// identify the client.
+    pub is_shareable: bool,
+    /// Block hash by which the owner of another machine can check the entry.
+    pub anchor: Option<BlockAnchor>,
+}
+
 /// The interface through which the exchanges of a process use the owner: lookups, leases, stores
 /// and purges. Any thread may call it.
 pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
     fn is_owner_reachable(&self) -> bool;
 
-    /// Looks up the key of `token`'s flight, one of `flights`, at the owner. An owner that runs in this process may
-    /// reply within this call. If it replies later, `waiter` and all other followers of the flight
-    /// are woken: with the entry, or one of them to lead (if `leases`), or all to send requests of
-    /// their own. With `skips_wait` the lookup does not wait for a fetch of another process. `now` is
-    /// in milliseconds of the lookups' clock, here and below.
+    /// Looks up the key of `token`'s flight, one of `flights`, at the owner. An owner that runs in this
+    /// process may reply within this call. If it replies later, `waiter` and all other followers of
+    /// the flight are woken: with the entry, or to send requests, as the
+    /// [options](OwnerLookupOptions::leases) specify. `now` is in milliseconds of the lookups' clock, here
+    /// and below.
     ///
     /// An entry that a purge covers must not reach a request that began after the purge came into
     /// effect: no purge comes into effect here between the last comparison of generations and the
@@ -57,17 +89,18 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         flights: &CoalescedFlights,
         token: FlightLeadership,
         waiter: WaitingRequestId,
-        leases: bool,
-        skips_wait: bool,
+        options: OwnerLookupOptions,
         now: u64,
     ) -> OwnerLookup;
 
-    /// Looks up several keys at the owner for one batch, without a lease. `waiter`
-    /// is woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the
-    /// owner is not reachable now.
+    /// Looks up several keys at the owner for one batch, without a lease. The responses of the first
+    /// `shareable` keys may be shared between machines. `waiter` is woken when it can
+    /// [claim](Self::take_batch_entries) the entries. Returns `false` if the owner is not reachable
+    /// now.
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
+        shareable: usize,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool;
@@ -76,14 +109,13 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// `waiter`, as long as no purge has arrived since; none if it waits no longer.
     fn take_batch_entries(&self, waiter: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)>;
 
-    /// Sends an entry to the owner in the background, to be stored for all processes. It may be
-    /// stored for longer `if_final`, which only the owner can decide.
+    /// Sends an entry to the owner in the background, to be stored for all processes.
     fn store_at_owner(
         &self,
         key: CacheKey,
         entry: Arc<CacheEntry>,
         about: StoredEntryAttributes,
-        if_final: Option<FinalityUpgrade>,
+        options: OwnerStoreOptions,
         now: u64,
     );
 

@@ -89,35 +89,56 @@ impl PurgeRecords {
     /// Records a purge of `scope` under a new generation. Returns its generation, and the changes
     /// of the rows for [`decode_purge_rows`](Self::decode_purge_rows). An empty range purges nothing.
     pub fn add_purge(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
-        self.newest += 1;
+        let generation = self.newest + 1;
+        let changes = self.add_purge_at(scope, generation);
+        (generation, changes)
+    }
+
+    /// Records a purge of `scope` under a generation that is not assigned here, and may be older
+    /// than other records. Returns the changes of the rows, as [`add_purge`](Self::add_purge) does.
+    pub fn add_purge_at(&mut self, scope: &PurgeScope, generation: u64) -> Vec<PurgeRow> {
+        self.newest = self.newest.max(generation);
         let mut changes = vec![(NEWEST_ROW.to_vec(), Some(self.newest))];
         if !matches!(scope, PurgeScope::Blocks { from, to, .. } if from > to) {
-            self.record_purge_scope(scope.clone(), &mut changes);
+            self.record_purge_scope(scope.clone(), generation, &mut changes);
         }
         if let PurgeScope::Blocks { namespace, .. } = *scope {
             if self.purged_block_ranges(namespace).count() > MAX_RANGES {
-                self.record_purge_scope(PurgeScope::Namespace(namespace), &mut changes);
+                let all = PurgeScope::Namespace(namespace);
+                self.record_purge_scope(all, self.newest, &mut changes);
             }
         }
         if self.records.len() > MAX_RECORDS {
-            self.record_purge_scope(PurgeScope::Everything, &mut changes);
+            self.record_purge_scope(PurgeScope::Everything, self.newest, &mut changes);
         }
-        (self.newest, changes)
+        changes
     }
 
-    /// Records a purge, and removes the records that it covers.
-    fn record_purge_scope(&mut self, scope: PurgeScope, changes: &mut Vec<PurgeRow>) {
+    /// Records a purge, and removes the records that it covers. A newer record of a scope stays.
+    fn record_purge_scope(
+        &mut self,
+        scope: PurgeScope,
+        generation: u64,
+        changes: &mut Vec<PurgeRow>,
+    ) {
+        if self
+            .records
+            .get(&scope)
+            .is_some_and(|newer| *newer > generation)
+        {
+            return;
+        }
         if !matches!(scope, PurgeScope::Method { .. } | PurgeScope::Key(_)) {
-            self.records.retain(|old, _| {
-                let stays = !is_scope_covered_by(old, &scope);
+            self.records.retain(|old, at| {
+                let stays = *at > generation || !is_scope_covered_by(old, &scope);
                 if !stays {
                     changes.push((purge_scope_row(old), None));
                 }
                 stays
             });
         }
-        changes.push((purge_scope_row(&scope), Some(self.newest)));
-        self.records.insert(scope, self.newest);
+        changes.push((purge_scope_row(&scope), Some(generation)));
+        self.records.insert(scope, generation);
     }
 
     /// Number of recorded purge scopes, including everything, which always has a record.

@@ -101,6 +101,20 @@ impl Exchange {
         (namespace, owner.dispatch_mark(&namespace))
     }
 
+    /// Whether immutable responses under this vary key may be shared with other machines: the owner
+    /// follows the chain of the namespace, whose state is `mark`, and knows its identity, and the key
+    /// has no header that may identify the client. Only a configured namespace has a followed chain.
+    pub(in crate::exchange) fn shares_with_machines(
+        &self,
+        scope: &VaryKey,
+        mark: Option<&DispatchMark>,
+    ) -> bool {
+        let mut keyed = self.route_config.cache.credentials.cache_key_headers();
+        mark.is_some_and(|mark| mark.is_known && !mark.is_wrong)
+            && keyed.next().is_none()
+            && scope.has_only_public_headers()
+    }
+
     /// Returns the state that is known now.
     pub(in crate::exchange) fn capture_wait_snapshot(
         &self,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cache::class::LifetimeClass;
+use crate::cache::freshness::BlockAnchor;
 
 pub(super) const SPACE: [u8; 16] = [0xab; 16];
 
@@ -95,14 +96,19 @@ fn entry_older_than_the_seen_head_is_not_used() {
 }
 
 #[test]
-fn stored_entry_is_sent_with_its_epoch_and_height() {
+fn stored_entry_is_sent_with_its_epoch_height_and_options() {
     let mut host = LinkTestHost::connected();
     send_chain_event(&mut host, 100);
     let entry = tip(&host, 5000, 100);
     let about = StoredEntryAttributes::attributes_for_entry(&entry, SPACE, None, 0).unwrap();
     host.now += 70;
+    let options = OwnerStoreOptions {
+        is_shareable: true,
+        anchor: Some(BlockAnchor::ByRequest([7; 32])),
+        ..OwnerStoreOptions::default()
+    };
     host.link()
-        .store_at_owner(KEY, Arc::new(entry), about, None, host.now);
+        .store_at_owner(KEY, Arc::new(entry), about, options, host.now);
     host.run();
     let messages = host.take_messages();
     let Some(ProcessMessage::Store(store)) = messages.last() else {
@@ -110,6 +116,7 @@ fn stored_entry_is_sent_with_its_epoch_and_height() {
     };
     assert_eq!((store.about.epoch, store.about.height), (5000, Some(100)));
     assert_eq!((store.fresh, store.age), (9_930, 70));
+    assert_eq!((store.is_shareable, store.anchor), (true, options.anchor));
 }
 
 #[test]

@@ -13,7 +13,7 @@ const SESSION: u64 = 1;
 /// A direct call that the owner has received.
 #[derive(Debug, PartialEq)]
 enum DirectCall {
-    Lookup(u64, CacheKey, Option<u32>),
+    Lookup(u64, CacheKey, Option<u32>, u16),
     Store(u64, Box<StoreRequest>),
     Release(u64, CacheKey),
 }
@@ -60,8 +60,14 @@ impl ScriptedOwner {
 }
 
 impl DirectOwner for ScriptedOwner {
-    fn lookup(&self, session: u64, key: &CacheKey, lease: Option<u32>) -> Option<DirectReply> {
-        if !self.record_call(DirectCall::Lookup(session, *key, lease)) {
+    fn lookup(
+        &self,
+        session: u64,
+        key: &CacheKey,
+        lease: Option<u32>,
+        fleet_wait: u16,
+    ) -> Option<DirectReply> {
+        if !self.record_call(DirectCall::Lookup(session, *key, lease, fleet_wait)) {
             return None;
         }
         let reply = self.replies.lock().unwrap().pop_front();
@@ -108,8 +114,20 @@ fn lead_with_follower(host: &LinkTestHost, follower: usize) -> FlightLeadership 
 
 /// Looks `KEY` up for the leader of its flight, waiter 99.
 fn look_up(host: &LinkTestHost, token: FlightLeadership) -> OwnerLookup {
+    let options = OwnerLookupOptions {
+        leases: true,
+        ..OwnerLookupOptions::default()
+    };
+    look_up_with_options(host, token, options)
+}
+
+fn look_up_with_options(
+    host: &LinkTestHost,
+    token: FlightLeadership,
+    options: OwnerLookupOptions,
+) -> OwnerLookup {
     let (link, waiter) = (host.link(), test_waiter(99));
-    link.lookup_at_owner(&host.shared.flights, token, waiter, true, false, host.now)
+    link.lookup_at_owner(&host.shared.flights, token, waiter, options, host.now)
 }
 
 /// Whether the owner was queried by a message.
@@ -131,7 +149,7 @@ fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
     assert!(Arc::ptr_eq(&host.answer(1).unwrap(), &found));
     assert!(host.is_hot(KEY));
     assert_eq!(host.shared.flights.flight_count(), 0);
-    let lookup = DirectCall::Lookup(SESSION, KEY, Some(60_000));
+    let lookup = DirectCall::Lookup(SESSION, KEY, Some(60_000), 0);
     assert_eq!(owner.take_calls(), [lookup]);
     host.run();
     assert!(host.take_messages().is_empty());
@@ -243,17 +261,33 @@ fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
         let (host, owner) = connected_host_and_owner();
         let token = lead_with_follower(&host, 1);
         owner.reply(DirectReply::Missing(LeaseReply::NoLease));
-        let (link, waiter) = (host.link(), test_waiter(99));
-        let lookup = link.lookup_at_owner(
-            &host.shared.flights,
-            token,
-            waiter,
+        let options = OwnerLookupOptions {
             leases,
             skips_wait,
-            host.now,
-        );
+            is_shareable: false,
+        };
+        let lookup = look_up_with_options(&host, token, options);
         assert!(matches!(lookup, OwnerLookup::Missing(_)));
-        assert_eq!(owner.take_calls(), [DirectCall::Lookup(SESSION, KEY, None)]);
+        let call = DirectCall::Lookup(SESSION, KEY, None, 0);
+        assert_eq!(owner.take_calls(), [call]);
+    }
+}
+
+#[test]
+fn direct_lookup_of_a_shareable_response_has_the_lookup_timeout_as_its_wait() {
+    for (timeout, expected) in [(20, 20), (70_000, u16::MAX)] {
+        let (host, owner) = connected_host_and_owner();
+        host.link().set_lookup_timeout(timeout);
+        let token = lead_with_follower(&host, 1);
+        owner.reply(DirectReply::Missing(LeaseReply::NoLease));
+        let options = OwnerLookupOptions {
+            is_shareable: true,
+            ..OwnerLookupOptions::default()
+        };
+        let lookup = look_up_with_options(&host, token, options);
+        assert!(matches!(lookup, OwnerLookup::Missing(_)));
+        let call = DirectCall::Lookup(SESSION, KEY, None, expected);
+        assert_eq!(owner.take_calls(), [call]);
     }
 }
 
@@ -288,7 +322,7 @@ fn direct_calls_begin_with_the_first_send_lease_and_end_with_the_session() {
         // the states of the chains may follow
         assert_eq!(calls(&host, key + 1), []);
         host.send_lease(5_000);
-        let lookup = DirectCall::Lookup(session, [key + 2; 32], Some(60_000));
+        let lookup = DirectCall::Lookup(session, [key + 2; 32], Some(60_000), 0);
         assert_eq!(calls(&host, key + 2), [lookup]);
         host.break_connection();
         assert_eq!(calls(&host, key + 3), []);
@@ -337,7 +371,12 @@ fn expired_entry_is_not_stored_and_its_lease_is_released() {
     let (host, owner) = connected_host_and_owner();
     let entry = entry().with_lifetime(0, 999);
     let about = StoredEntryAttributes::attributes_for_entry(&entry, [0; 16], None, 0).unwrap();
-    host.link()
-        .store_at_owner(KEY, Arc::new(entry), about, None, host.now);
+    host.link().store_at_owner(
+        KEY,
+        Arc::new(entry),
+        about,
+        OwnerStoreOptions::default(),
+        host.now,
+    );
     assert_eq!(owner.take_calls(), [DirectCall::Release(SESSION, KEY)]);
 }

@@ -7,7 +7,7 @@ fn found_entry_is_shared_with_all_followers() {
     let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     host.look_up_for_waiter(2, true);
-    let [ProcessMessage::Lookup { id, key, lease }] = &host.take_messages()[..] else {
+    let [ProcessMessage::Lookup { id, key, lease, .. }] = &host.take_messages()[..] else {
         panic!("one lookup is expected");
     };
     assert_eq!((*key, *lease), (KEY, Some(60_000)));
@@ -163,7 +163,7 @@ fn lookups_pause_at_an_owner_that_does_not_reply() {
     host.pass(249);
     assert!(!host
         .link()
-        .lookup_batch_at_owner(vec![[9; 32]], test_waiter(10), host.now));
+        .lookup_batch_at_owner(vec![[9; 32]], 0, test_waiter(10), host.now));
     host.pass(1);
     // one more lookup that is late continues the pause, and a reply ends it
     host.look_up_keys(4..5);
@@ -173,7 +173,7 @@ fn lookups_pause_at_an_owner_that_does_not_reply() {
         let waiter = test_waiter(11);
         !host
             .link()
-            .lookup_batch_at_owner(vec![[9; 32]], waiter, host.now)
+            .lookup_batch_at_owner(vec![[9; 32]], 0, waiter, host.now)
     };
     assert!(refused(&host));
     host.send(missing(id, LeaseReply::NoLease));
@@ -188,7 +188,7 @@ fn lookups_beyond_the_limit_are_refused() {
         let waiter = test_waiter(500);
         assert!(host
             .link()
-            .lookup_batch_at_owner(vec![key], waiter, host.now));
+            .lookup_batch_at_owner(vec![key], 0, waiter, host.now));
     }
     host.look_up_for_waiter(1, true);
     assert!(host.lead(1).is_some());
@@ -300,7 +300,7 @@ fn lookups_without_a_lease_are_woken_to_fetch_alone() {
 fn batch_lookup_returns_the_found_entries() {
     let mut host = LinkTestHost::connected();
     host.look_up_batch(&[[1; 32], [2; 32]], 5);
-    let [ProcessMessage::BatchLookup { id, keys }] = &host.take_messages()[..] else {
+    let [ProcessMessage::BatchLookup { id, keys, .. }] = &host.take_messages()[..] else {
         panic!("one lookup is expected");
     };
     assert_eq!(keys[..], [[1; 32], [2; 32]]);
@@ -328,13 +328,25 @@ fn batch_lookup_has_a_maximum_number_of_keys() {
     let mut host = LinkTestHost::connected();
     let waiter = test_waiter(6);
     let now = host.now;
-    let is_sent = |host: &LinkTestHost, keys| host.link().lookup_batch_at_owner(keys, waiter, now);
+    let is_sent = |host: &LinkTestHost, keys: Vec<CacheKey>| {
+        let shareable = keys.len();
+        host.link()
+            .lookup_batch_at_owner(keys, shareable, waiter, now)
+    };
     assert!(!is_sent(&host, Vec::new()));
     assert!(is_sent(&host, vec![[1; 32]; 1_001]));
     host.run();
     let messages = host.take_messages();
-    let has_limit = |it: &ProcessMessage| matches!(it, ProcessMessage::BatchLookup { keys, .. } if keys.len() == 1_000);
-    assert!(messages.iter().all(has_limit));
+    assert!(!messages.is_empty());
+    for message in &messages {
+        let ProcessMessage::BatchLookup {
+            keys, shareable, ..
+        } = message
+        else {
+            panic!("{message:?}");
+        };
+        assert_eq!((keys.len(), *shareable), (1_000, 1_000));
+    }
 }
 
 #[test]

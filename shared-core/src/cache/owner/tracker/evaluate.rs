@@ -427,6 +427,7 @@ impl ChainTracker {
         self.window = plan.next_window;
         self.behind = plan.behind;
         self.push_finality(verdict.last);
+        self.permit_backfill();
         self.update_tracker_state();
     }
 

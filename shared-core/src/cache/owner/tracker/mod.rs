@@ -5,7 +5,9 @@
 //! [passes](ChainTracker::handle_query_result) the results back, and repeats this until there are no more
 //! queries; then it carries out the resulting [steps](ChainTracker::take_next_tracker_step) in their order. A poll
 //! changes nothing until all that it needs is known: it is evaluated again with each result, from
-//! the results so far.
+//! the results so far. Between the polls the host sends the queries of
+//! [`next_backfill_query`](ChainTracker::next_backfill_query), which extend the window to older
+//! blocks.
 //!
 //! ```text
 //!            the window: blocks of one chain, the newest last
@@ -24,12 +26,15 @@
 //! | `attachment` | the attachment of the node's head to the window |
 //! | `finality`   | the final blocks, and the check of the mark     |
 //! | `evaluate`   | the evaluation of a poll                        |
+//! | `backfill`   | older blocks than the first poll's              |
 //!
 //! The tracker does not detect a chain that moves to another branch and back between two polls.
 //! It trusts its node: a node that responds from several chains at a time looks like one whose
 //! chain is replaced all the time.
 
 mod attachment;
+mod backfill;
+mod backfill_progress;
 mod evaluate;
 mod finality;
 mod poll;
@@ -38,6 +43,7 @@ mod window;
 
 use std::collections::VecDeque;
 
+use backfill_progress::WindowBackfill;
 use poll::{IncompleteNodePoll, NodePoll};
 pub use types::{
     BlockHash, ChainIdentity, ChainRecord, FinalityMark, NodeBlock, NodeQuery, NodeResult, State,
@@ -87,6 +93,7 @@ pub struct ChainTracker {
     /// Number of polls in a row with inconsistent results.
     confused: u32,
     window: BlockWindow,
+    backfill: WindowBackfill,
     behind: Option<LaggingHead>,
     is_syncing: bool,
     is_wrong: bool,
@@ -133,6 +140,7 @@ impl ChainTracker {
     /// Begins a poll; one that is in progress is aborted.
     pub fn begin_poll(&mut self, now: u64) {
         self.now = now;
+        self.backfill.stop_until_next_poll();
         let mut queries = vec![NodeQuery::Latest, NodeQuery::Syncing];
         if self.finality == FinalizedBlockRule::Tag {
             queries.push(NodeQuery::Finalized);
@@ -186,6 +194,7 @@ impl ChainTracker {
     /// Ends the present poll because the node did not respond; `error` is for operators.
     pub fn fail_poll(&mut self, error: &str, now: u64) {
         self.poll = None;
+        self.backfill.stop_until_next_poll();
         self.error = Some(error.to_owned());
         // the node that comes back may be another one
         self.identified = None;

@@ -1,7 +1,7 @@
 //! A simple model of a chain, and a cache that applies the tracker's steps: after each poll that
 //! saw the node's chain, the cache has no other blocks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -10,6 +10,8 @@ use super::{
     BlockHash, ChainChange, ChainRecord, ChainTracker, FinalityMark, NodeBlock, NodeQuery,
     NodeResult, State, TrackerAction,
 };
+use crate::cache::chain::{ChainDependency, ChainState, HeightUnit, NamespaceChain};
+use crate::cache::class::LifetimeClass;
 use crate::config::head_source::FinalizedBlockRule;
 
 /// One event of a random history: a change of the chain, a poll, or a restart of the tracker.
@@ -106,6 +108,16 @@ struct TrackerUnderTest {
     lasting: (Entries, ChainRecord),
     last: Option<u64>,
     is_wrong: bool,
+    /// The published state of the owner's chain.
+    chain: NamespaceChain,
+    /// Blocks of other machines that were compared with the canonical blocks: number, hash and
+    /// epoch.
+    verified: BTreeSet<(u64, BlockHash, u64)>,
+}
+
+/// Returns the chain of an owner that starts at this time in milliseconds.
+fn chain_of_new_owner(now: u64) -> NamespaceChain {
+    NamespaceChain::new(ChainState::new_without_blocks(HeightUnit::Blocks, now))
 }
 
 impl TrackerUnderTest {
@@ -121,6 +133,8 @@ impl TrackerUnderTest {
             lasting: Default::default(),
             last: None,
             is_wrong: false,
+            chain: chain_of_new_owner(0),
+            verified: BTreeSet::new(),
         }
     }
 
@@ -153,9 +167,17 @@ impl TrackerUnderTest {
             ModelEvent::Poll(wait) => self.poll(u64::from(*wait), None),
             ModelEvent::PollDuring(wait, event) => self.poll(u64::from(*wait), Some(event)),
             ModelEvent::Flush => self.lasting = self.disk.clone(),
-            ModelEvent::Restart => self.restart_tracker(),
+            ModelEvent::Restart => {
+                // the follower alone starts again, as after a panic
+                self.publish_change(ChainChange::Final(None));
+                self.publish_change(ChainChange::ChainVerified(false));
+                self.publish_change(ChainChange::Wrong(false));
+                self.restart_tracker();
+            }
             ModelEvent::Crash => {
                 self.disk = self.lasting.clone();
+                self.chain = chain_of_new_owner(self.now);
+                self.verified.clear();
                 self.restart_tracker();
             }
         }
@@ -164,6 +186,49 @@ impl TrackerUnderTest {
     fn restart_tracker(&mut self) {
         self.tracker = ChainTracker::new(self.finality, INTERVAL, self.disk.1, self.now);
         (self.last, self.is_wrong) = (None, false);
+    }
+
+    fn publish_change(&self, change: ChainChange) {
+        self.chain
+            .modify_locked_chain_state(|state| state.apply_chain_change(change));
+    }
+
+    fn publish_known_blocks(&self) {
+        let blocks = self.tracker.window_blocks();
+        self.chain
+            .set_recent_blocks(blocks.map(|block| (block.number, block.hash)));
+    }
+
+    /// Compares the blocks of all branches that the node has had with the canonical blocks.
+    fn verify_blocks(&mut self) {
+        let view = self.node.node.visible_blocks();
+        let newest =
+            |blocks: &[NodeBlock]| blocks.iter().rev().take(40).copied().collect::<Vec<_>>();
+        let compared = [newest(view), newest(&self.node.remembered)].concat();
+        for block in compared {
+            if let Some(epoch) = self.chain.verify_block(block.number, &block.hash) {
+                self.verified.insert((block.number, block.hash, epoch));
+            }
+        }
+    }
+
+    /// Whether an entry about a block, valid in that epoch, was not invalidated since.
+    fn is_entry_valid(&self, number: u64, epoch: u64) -> bool {
+        let class = LifetimeClass::Unfinalized;
+        ChainDependency::new(&self.chain, class, epoch, Some(number)).is_entry_valid()
+    }
+
+    /// Extends the window as the host does after a poll.
+    fn backfill_window(&mut self) {
+        while let Some(query) = self.tracker.next_backfill_query() {
+            if self.node.is_down {
+                return;
+            }
+            let answer = self.node.respond_to_query(query);
+            if self.tracker.handle_backfill_result(&answer) {
+                self.publish_known_blocks();
+            }
+        }
     }
 
     fn poll(&mut self, wait: u64, mut during: Option<&ModelEvent>) {
@@ -192,11 +257,19 @@ impl TrackerUnderTest {
                 }
             }
         }
+        self.publish_known_blocks();
+        self.verify_blocks();
         self.apply_steps();
+        self.verify_blocks();
         if is_calm && !self.node.is_down && self.tracker.last_poll_error().is_none() {
             self.assert_cache_matches_chain();
             self.cache_all_node_blocks();
+            let mut verified = std::mem::take(&mut self.verified);
+            verified.retain(|(number, _, epoch)| self.is_entry_valid(*number, *epoch));
+            self.verified = verified;
         }
+        self.backfill_window();
+        self.verify_blocks();
     }
 
     fn apply_steps(&mut self) {
@@ -221,6 +294,7 @@ impl TrackerUnderTest {
                 !self.is_wrong || change == ChainChange::Wrong(false),
                 "{change:?}"
             );
+            self.publish_change(change);
             match change {
                 ChainChange::Head(number) => {
                     assert_eq!(self.tracker.newest_known_block().unwrap().number, number);
@@ -237,6 +311,8 @@ impl TrackerUnderTest {
                 ChainChange::Wrong(is_wrong) => self.is_wrong = is_wrong,
             }
         }
+        let is_known = self.tracker.confirmed_identity().is_some();
+        self.publish_change(ChainChange::ChainVerified(is_known));
     }
 
     /// Compares the cache with the node's chain after a poll.
@@ -262,6 +338,10 @@ impl TrackerUnderTest {
         };
         for (number, hash) in &self.memory {
             assert!(has(number, hash), "{number} was replaced");
+        }
+        for (number, hash, epoch) in &self.verified {
+            let is_right = !self.is_entry_valid(*number, *epoch) || has(number, hash);
+            assert!(is_right, "{number} was verified and replaced");
         }
         let known = self.tracker.newest_known_block().unwrap();
         assert!(known.number >= head.number);
@@ -323,6 +403,8 @@ impl TrackerUnderTest {
         };
         assert_eq!(self.last, Some(wanted));
         self.assert_cache_matches_chain();
+        let head = self.node.node.chain.last().unwrap();
+        assert!(self.chain.verify_block(head.number, &head.hash).is_some());
     }
 }
 

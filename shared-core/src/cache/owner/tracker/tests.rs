@@ -8,6 +8,7 @@ use super::{
 };
 use crate::config::head_source::FinalizedBlockRule;
 
+mod backfill;
 mod chains;
 mod finality;
 

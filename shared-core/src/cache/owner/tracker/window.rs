@@ -3,53 +3,65 @@
 use std::collections::VecDeque;
 
 use super::types::{BlockHash, FinalityMark, NodeBlock};
+use crate::cache::chain::MAX_CANONICAL_BLOCKS;
 
 /// Maximum number of blocks in the window.
-pub(super) const MAX_BLOCKS: usize = 1_024;
+pub(super) const MAX_BLOCKS: usize = MAX_CANONICAL_BLOCKS;
 
-/// Returns the newest blocks of one chain that the tracker remembers, the newest last. Each
-/// descends from the one before it, directly or through blocks that are not stored (a long time
-/// without polls).
+/// The newest blocks of one chain that the tracker remembers, the newest last. Each descends from
+/// the one before it, directly or through blocks that are not stored (a long time without polls).
 #[derive(Clone, Debug, Default)]
-pub(super) struct BlockWindow(VecDeque<FinalityMark>);
+pub(super) struct BlockWindow(VecDeque<NodeBlock>);
 
 impl BlockWindow {
     pub(super) fn newest_block(&self) -> Option<FinalityMark> {
-        self.0.back().copied()
+        self.0.back().map(NodeBlock::as_finality_mark)
     }
 
     pub(super) fn blocks_newest_first(&self) -> impl Iterator<Item = FinalityMark> + '_ {
-        self.0.iter().rev().copied()
+        self.0.iter().rev().map(NodeBlock::as_finality_mark)
     }
 
-    pub(super) fn oldest_block(&self) -> Option<FinalityMark> {
+    pub(super) fn oldest_block(&self) -> Option<NodeBlock> {
         self.0.front().copied()
+    }
+
+    /// Number of blocks.
+    pub(super) fn block_count(&self) -> usize {
+        self.0.len()
     }
 
     /// Returns the block with this number.
     pub(super) fn block_at(&self, number: u64) -> Option<FinalityMark> {
-        let index = self.0.binary_search_by_key(&number, |mark| mark.number);
-        self.0.get(index.ok()?).copied()
+        let index = self.0.binary_search_by_key(&number, |block| block.number);
+        self.0.get(index.ok()?).map(NodeBlock::as_finality_mark)
     }
 
     /// Returns the newest block up to this number.
     pub(super) fn newest_block_up_to(&self, number: u64) -> Option<FinalityMark> {
         let after = self.block_count_up_to(number);
-        self.0.get(after.checked_sub(1)?).copied()
+        let block = self.0.get(after.checked_sub(1)?);
+        block.map(NodeBlock::as_finality_mark)
     }
 
     /// Number of blocks up to this number.
     pub(super) fn block_count_up_to(&self, number: u64) -> usize {
-        self.0.partition_point(|mark| mark.number <= number)
+        self.0.partition_point(|block| block.number <= number)
     }
 
     /// Returns the block at `index`, counted from the oldest.
     pub(super) fn block_at_index(&self, index: usize) -> Option<FinalityMark> {
-        self.0.get(index).copied()
+        self.0.get(index).map(NodeBlock::as_finality_mark)
     }
 
     pub(super) fn block_with_hash(&self, hash: &BlockHash) -> Option<FinalityMark> {
-        self.0.iter().rev().find(|mark| mark.hash == *hash).copied()
+        let block = self.0.iter().rev().find(|block| block.hash == *hash);
+        block.map(NodeBlock::as_finality_mark)
+    }
+
+    /// Whether the window has the maximum number of blocks.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= MAX_BLOCKS
     }
 
     /// Removes the blocks above this number.
@@ -68,7 +80,21 @@ impl BlockWindow {
         if self.0.len() == MAX_BLOCKS {
             self.0.pop_front();
         }
-        self.0.push_back(block.as_finality_mark());
+        self.0.push_back(*block);
+    }
+
+    /// Prepends a block if it is the parent of the oldest one and the window is not full. Returns
+    /// whether it was prepended.
+    pub(super) fn prepend_parent(&mut self, block: &NodeBlock) -> bool {
+        let is_parent = self
+            .0
+            .front()
+            .is_some_and(|oldest| oldest.parent == block.hash && block.number < oldest.number);
+        let is_added = is_parent && !self.is_full();
+        if is_added {
+            self.0.push_front(*block);
+        }
+        is_added
     }
 
     pub(super) fn clear(&mut self) {

@@ -43,13 +43,14 @@ fn frame_has_the_bytes_that_the_specification_lists() {
         id: 0x0102,
         key: [0xab; 32],
         lease: Some(60_000),
+        fleet_wait: 300,
     });
     let frame = encode_frame(&[lookup]);
-    // the head: a key, whether a lease is requested, and a number of seven bits a byte
-    let head = [&[0xab_u8; 32][..], &[1, 0xe0, 0xd4, 3]].concat();
+    // the head: a key, whether a lease is requested, and two numbers of seven bits a byte
+    let head = [&[0xab_u8; 32][..], &[1, 0xe0, 0xd4, 3, 0xac, 2]].concat();
     let expected = [
         &[
-            52_u8, 0, 0, 0, 1, 0, 0, 0, 2, 36, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0,
+            54_u8, 0, 0, 0, 1, 0, 0, 0, 2, 38, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0,
         ][..],
         &head,
     ];
@@ -62,9 +63,9 @@ fn preface_of_another_protocol_is_rejected_at_its_first_byte() {
         (&b""[..], Ok(false)),
         (b"SZ", Ok(false)),
         (b"SZL", Ok(false)),
-        (b"SZL\x02", Ok(true)),
-        (b"SZL\x02GET", Ok(true)),
-        (b"SZL\x01", Err(ProtocolError::OtherVersion(1))),
+        (b"SZL\x03", Ok(true)),
+        (b"SZL\x03GET", Ok(true)),
+        (b"SZL\x02", Err(ProtocolError::OtherVersion(2))),
         (b"G", Err(ProtocolError::UnknownPreface)),
         (b"SZE\x07", Err(ProtocolError::UnknownPreface)),
     ] {
@@ -150,9 +151,14 @@ fn messages_with_invalid_heads_or_bodies_are_rejected() {
         (0x05, &[7; 33], b"", head(0x05)),
         (0x05, &[7; 32], b"x", body(0x05)),
         // no keys, and a part of a key
-        (0x03, b"", b"", body(0x03)),
-        (0x03, b"", &[7; 33], body(0x03)),
-        (0x03, b"x", &[7; 32], head(0x03)),
+        (0x03, b"\0\0", b"", body(0x03)),
+        (0x03, b"\0\0", &[7; 33], body(0x03)),
+        // no wait, a byte after the head, and more shareable keys than there are
+        (0x03, b"", &[7; 32], head(0x03)),
+        (0x03, b"\0\0x", &[7; 32], head(0x03)),
+        (0x03, b"\x05\x02", &[7; 32], head(0x03)),
+        // a lookup without a wait
+        (0x02, &[0; 33], b"", head(0x02)),
         // chunks without bytes
         (0x0a, b"", b"", body(0x0a)),
         (0x4d, b"", b"", body(0x4d)),
@@ -171,7 +177,7 @@ fn messages_with_invalid_heads_or_bodies_are_rejected() {
 
 #[test]
 fn batch_lookup_has_a_maximum_number_of_keys() {
-    let keys = |count: usize| raw_frame(0x03, b"", &vec![7_u8; 32 * count]);
+    let keys = |count: usize| raw_frame(0x03, b"\0\0", &vec![7_u8; 32 * count]);
     assert_eq!(decode_stream(&[keys(1_000)]).1, Ok(()));
     let expected = Err(ProtocolError::InvalidBody(0x03));
     assert_eq!(decode_stream(&[keys(1_001)]).1, expected);

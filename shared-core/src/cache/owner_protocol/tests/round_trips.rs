@@ -13,7 +13,7 @@ use crate::bytes::SharedBytes;
 use crate::cache::chain::{ChainState, ShownBlock};
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
-use crate::cache::freshness::FinalityUpgrade;
+use crate::cache::freshness::{BlockAnchor, FinalityUpgrade};
 use crate::cache::CacheKey;
 
 /// Bodies with and without a shared part, of both sides of the length from which it is not copied.
@@ -105,24 +105,45 @@ fn store_request() -> impl Strategy<Value = StoreRequest> {
             valid,
         }
     });
+    let anchor = prop_oneof![
+        key().prop_map(BlockAnchor::ByRequest),
+        (any::<u64>(), key()).prop_map(|(height, hash)| BlockAnchor::ByResult { height, hash }),
+    ];
     (
         (any::<u32>(), key(), store_attributes()),
-        (any::<u64>(), any::<u64>(), any::<u32>()),
-        prop::option::of(upgrade),
+        (any::<u64>(), any::<u64>(), any::<u32>(), any::<bool>()),
+        (prop::option::of(upgrade), prop::option::of(anchor)),
         body(),
     )
         .prop_map(
-            |((id, key, about), (fresh, age, more), if_final, entry)| StoreRequest {
-                id,
-                key,
-                about,
-                fresh,
-                age,
-                if_final,
-                total: entry.byte_length() as u64 + u64::from(more),
-                entry,
+            |((id, key, about), (fresh, age, more, is_shareable), (if_final, anchor), entry)| {
+                StoreRequest {
+                    id,
+                    key,
+                    about,
+                    fresh,
+                    age,
+                    if_final,
+                    is_shareable,
+                    anchor,
+                    total: entry.byte_length() as u64 + u64::from(more),
+                    entry,
+                }
             },
         )
+}
+
+fn batch_lookup() -> impl Strategy<Value = ProcessMessage> {
+    let keys = prop::collection::vec(key(), 1..40);
+    let shareable = any::<prop::sample::Index>();
+    (any::<u32>(), keys, any::<u16>(), shareable).prop_map(|(id, keys, fleet_wait, shareable)| {
+        ProcessMessage::BatchLookup {
+            id,
+            fleet_wait,
+            shareable: shareable.index(keys.len() + 1) as u16,
+            keys,
+        }
+    })
 }
 
 fn process_message() -> impl Strategy<Value = ProcessMessage> {
@@ -138,10 +159,15 @@ fn process_message() -> impl Strategy<Value = ProcessMessage> {
     );
     prop_oneof![
         hello,
-        (any::<u32>(), key(), any::<Option<u32>>())
-            .prop_map(|(id, key, lease)| ProcessMessage::Lookup { id, key, lease }),
-        (any::<u32>(), prop::collection::vec(key(), 1..40))
-            .prop_map(|(id, keys)| ProcessMessage::BatchLookup { id, keys }),
+        (any::<u32>(), key(), any::<Option<u32>>(), any::<u16>()).prop_map(
+            |(id, key, lease, fleet_wait)| ProcessMessage::Lookup {
+                id,
+                key,
+                lease,
+                fleet_wait,
+            }
+        ),
+        batch_lookup(),
         store_request().prop_map(|store| ProcessMessage::Store(Box::new(store))),
         key().prop_map(ProcessMessage::Release),
         (any::<[u8; 16]>(), shown_block()).prop_map(|(namespace, sighting)| {

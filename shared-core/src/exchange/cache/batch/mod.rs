@@ -97,7 +97,7 @@ impl Exchange {
         self.lookup_findings.is_rekeyed |= is_rekeyed;
         if may_wait {
             let awaited = match &wakeup.of_owner {
-                None => query_owner_for_batch(&shared, &batch, lookup),
+                None => self.query_owner_for_batch(&batch, judge.call_vary_key(), lookup),
                 Some(_) => None,
             };
             let awaited = awaited.or_else(|| {
@@ -339,6 +339,34 @@ impl Exchange {
             self.upstream_edits
                 .push(HeadEdit::set_header(ACCEPT_ENCODING, b"identity"));
         }
+    }
+
+    /// Sends the owner the keys of all missing calls, and returns the wait for its reply; `None` if
+    /// it is not queried.
+    fn query_owner_for_batch(
+        &self,
+        batch: &BatchLookup<'_>,
+        scope: &VaryKey,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<AwaitedResult> {
+        let shared = &self.route_config.process.shared;
+        let (waiter, owner) = (lookup.waiter?, shared.owner_client()?);
+        let missing = || batch.missing_call_keys().flatten();
+        let mut keys: Vec<CacheKey> = Vec::new();
+        keys.try_reserve_exact(missing().count()).ok()?;
+        if lookup.bypass || missing().next().is_none() {
+            return None;
+        }
+        let (_, mark) = self.dispatch_mark(scope);
+        let shares = self.shares_with_machines(scope, mark.as_ref());
+        let is_shareable =
+            |place: &&CallKeyAndLifetime| shares && place.prospect.may_be_immutable();
+        keys.extend(missing().filter(is_shareable).map(|place| place.key));
+        let shareable = keys.len();
+        let others = missing().filter(|place| !is_shareable(place));
+        keys.extend(others.map(|place| place.key));
+        let is_sent = owner.lookup_batch_at_owner(keys, shareable, waiter, lookup.now);
+        is_sent.then_some(AwaitedResult::Stored)
     }
 
     /// Follows the flights of all missing calls; `None` if other requests do not fetch all of them.
@@ -701,25 +729,6 @@ impl BatchLookup<'_> {
         request.push(b']');
         (places, request)
     }
-}
-
-/// Sends the owner the keys of all missing calls, and returns the wait for its reply; `None` if it
-/// is not queried.
-fn query_owner_for_batch(
-    shared: &ProcessCacheState,
-    batch: &BatchLookup<'_>,
-    lookup: &LookupRequest<'_>,
-) -> Option<AwaitedResult> {
-    let (waiter, owner) = (lookup.waiter?, shared.owner_client()?);
-    let missing = || batch.missing_call_keys().flatten();
-    let mut keys: Vec<CacheKey> = Vec::new();
-    keys.try_reserve_exact(missing().count()).ok()?;
-    keys.extend(missing().map(|place| place.key));
-    if lookup.bypass || keys.is_empty() {
-        return None;
-    }
-    let is_sent = owner.lookup_batch_at_owner(keys, waiter, lookup.now);
-    is_sent.then_some(AwaitedResult::Stored)
 }
 
 fn is_accept_encoding(edit: &HeadEdit) -> bool {

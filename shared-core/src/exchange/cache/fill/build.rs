@@ -535,6 +535,7 @@ impl CacheFill {
             method: Some(wanted.method.clone()),
             shows: judged.of.map(|block| block.number),
             if_final: judged.if_final,
+            anchor: judged.anchor,
             is_read: judged.is_read,
         })
     }
@@ -757,6 +758,7 @@ impl CacheFill {
             method: None,
             shows: None,
             if_final: None,
+            anchor: None,
             is_read: true,
         })
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::cache::chain::DispatchMark;
 use crate::cache::entry::{CacheEntry, CompressionGate};
-use crate::cache::freshness::{CacheLifetimes, FinalityUpgrade};
+use crate::cache::freshness::{BlockAnchor, CacheLifetimes, FinalityUpgrade};
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::negative_cache::UncacheableSharing;
 use crate::cache::process::ProcessCacheState;
@@ -87,6 +87,8 @@ pub(in crate::exchange) struct BuiltEntry {
     /// Number of the block to which the result belongs.
     shows: Option<u64>,
     if_final: Option<FinalityUpgrade>,
+    /// Block hash by which another machine can check the entry.
+    anchor: Option<BlockAnchor>,
     /// The result of a call was read strictly when it was classified.
     is_read: bool,
 }
@@ -307,6 +309,7 @@ impl CacheFill {
             method: None,
             shows: None,
             if_final: None,
+            anchor: None,
             is_read: true,
         }];
         self.built = true;

@@ -8,6 +8,7 @@ use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::negative_cache::UncacheableSharing;
+use crate::cache::process::owner_client::OwnerStoreOptions;
 use crate::cache::process::verification::HitVerificationVerdict;
 use crate::cache::CacheKey;
 use crate::memory;
@@ -143,7 +144,13 @@ impl CacheFill {
             ) {
                 Some(about) => {
                     let entry = Arc::clone(&entry);
-                    owner.store_at_owner(built.key, entry, about, built.if_final, now);
+                    let options = OwnerStoreOptions {
+                        if_final: built.if_final,
+                        is_shareable: !self.settings.has_keyed_fields
+                            && self.scope.has_only_public_headers(),
+                        anchor: built.anchor,
+                    };
+                    owner.store_at_owner(built.key, entry, about, options, now);
                 }
                 None => owner.release_lease(built.key),
             }

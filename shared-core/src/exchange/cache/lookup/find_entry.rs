@@ -8,7 +8,7 @@ use crate::cache::process::flights::{
 };
 use crate::cache::process::hot::HotTier;
 use crate::cache::process::negative_cache::UncacheableSharing;
-use crate::cache::process::owner_client::{OwnerClient, OwnerLookup};
+use crate::cache::process::owner_client::{OwnerClient, OwnerLookup, OwnerLookupOptions};
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
@@ -152,9 +152,14 @@ impl Exchange {
         let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
             return FetchDecision::Fetch(None);
         };
-        // an uncacheable response is not stored by other processes either
-        let skips_wait = sharing.is_some();
-        let role = join_flight(shared, key, waiter, coalesces, skips_wait, lookup.now);
+        let options = OwnerLookupOptions {
+            leases: coalesces,
+            // an uncacheable response is not stored by other processes either
+            skips_wait: sharing.is_some(),
+            is_shareable: target.may_be_immutable
+                && self.shares_with_machines(scope, since.mark.as_ref()),
+        };
+        let role = join_flight(shared, key, waiter, options, lookup.now);
         match role {
             FlightRole::Leads(Some(token)) if trusted => {
                 // another event loop may have stored it since the hot tier was searched
@@ -375,8 +380,7 @@ fn join_flight(
     shared: &ProcessCacheState,
     key: CacheKey,
     waiter: WaitingRequestId,
-    coalesces: bool,
-    skips_wait: bool,
+    options: OwnerLookupOptions,
     now: u64,
 ) -> FlightRole {
     let token = match shared.flights.join_flight(key, waiter) {
@@ -388,7 +392,7 @@ fn join_flight(
     let token = match shared.owner_client() {
         Some(owner) => {
             let flights = &shared.flights;
-            match owner.lookup_at_owner(flights, token, waiter, coalesces, skips_wait, now) {
+            match owner.lookup_at_owner(flights, token, waiter, options, now) {
                 OwnerLookup::Found(entry) => return FlightRole::Found(entry),
                 OwnerLookup::Pending => return FlightRole::AwaitsOwner,
                 OwnerLookup::Missing(token) => token,
@@ -396,7 +400,7 @@ fn join_flight(
         }
         None => token,
     };
-    if !coalesces {
+    if !options.leases {
         shared.finish_flight_and_wake(token, FlightOutcome::NotShareable);
         return FlightRole::Leads(None);
     }

@@ -263,6 +263,7 @@ impl Exchange {
             id: Some(id),
             is_whole: true,
             coalesces: true,
+            may_be_immutable: place.prospect.may_be_immutable(),
         };
         let found =
             self.lookup_single_response(&target, judge.call_vary_key(), lookup, waited, || {

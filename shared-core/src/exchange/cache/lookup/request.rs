@@ -140,4 +140,7 @@ pub(in crate::exchange) struct LookupTarget<'a> {
     pub(in crate::exchange) is_whole: bool,
     /// The request may wait for another request's response.
     pub(in crate::exchange) coalesces: bool,
+    /// The response may be immutable, as far as the request shows, so that other machines may have
+    /// it.
+    pub(in crate::exchange) may_be_immutable: bool,
 }

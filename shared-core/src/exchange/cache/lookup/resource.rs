@@ -65,6 +65,7 @@ impl Exchange {
             id: None,
             is_whole: !self.request.head && !partial,
             coalesces: known || self.may_coalesce_unknown_route(&scope, &name),
+            may_be_immutable: route.may_be_immutable(),
         };
         let valid = Arc::clone(&self.route_config.cache.valid);
         let root =

@@ -19,7 +19,7 @@ fn open(owner: &Owner, process: &str) -> (OwnerSession, u64) {
 
 /// Looks `KEY` up with a lease, and returns the generation with the length of the entry or the lease.
 fn look_up(owner: &Owner, session: u64) -> Option<(u64, Result<usize, LeaseReply>)> {
-    let reply = owner.lookup_for_session(session, &KEY, Some(1_000), at(0))?;
+    let reply = owner.lookup_for_session(session, &KEY, Some(1_000), 0, at(0))?;
     let found = reply.found.map(|hit| hit.kept.encoded_bytes().len());
     Some((reply.generation, found))
 }
@@ -32,6 +32,8 @@ fn store(owner: &Owner, session: u64, generation: u64, length: usize) -> DirectS
         fresh: 60_000,
         age: 10,
         if_final: None,
+        is_shareable: false,
+        anchor: None,
         total: length as u64,
         entry: MessageBody::default(),
     };
@@ -123,7 +125,7 @@ fn lookup_that_needs_the_disk_or_a_long_check_is_not_handled() {
         let entry = unread(5, result);
         owner.put_fetched_entry(&KEY, &entry, None, at(0)).unwrap();
         entry.mark_store_rejected();
-        let reply = owner.lookup_for_session(number, &KEY, Some(1_000), at(0));
+        let reply = owner.lookup_for_session(number, &KEY, Some(1_000), 0, at(0));
         assert_eq!(reply.is_some(), is_handled);
         // an entry that was not returned is offered to the store again
         let hit = match reply {
@@ -162,6 +164,6 @@ fn reply_has_the_generation_before_the_lookup() {
         store(&owner, number, 5, 100),
         DirectStoreResult::Refused
     ));
-    let reply = owner.lookup_for_session(number, &KEY, None, at(0)).unwrap();
-    assert!(matches!(reply.found, Err(LeaseReply::NoLease)));
+    let reply = owner.lookup_for_session(number, &KEY, None, 0, at(0));
+    assert!(matches!(reply.unwrap().found, Err(LeaseReply::NoLease)));
 }

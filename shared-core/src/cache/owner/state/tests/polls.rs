@@ -3,6 +3,7 @@
 use super::sessions::{decode_frame, lookup_key, missing, request, MAX_ENTRY};
 use super::*;
 use crate::cache::owner::session::{OwnerSession, SessionEnded};
+use crate::cache::owner::session_tasks::FleetWait;
 use crate::cache::owner::session_tasks::{OwnerTask, SessionLookup};
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use crate::cache::owner_protocol::owner_message::{
@@ -124,6 +125,7 @@ fn late_reply_with_a_long_body_is_complete_in_one_answer() {
         key: KEY,
         lease: None,
         generation: 5,
+        fleet_wait: FleetWait::default(),
     };
     let hit = OwnerHit {
         kept: entry_of_class(LifetimeClass::Immutable, 5, 600_000),

@@ -2,6 +2,7 @@
 
 use super::following::{following, SPACE};
 use super::*;
+use crate::cache::freshness::BlockAnchor;
 use crate::cache::owner::session::{OwnerSession, SessionEnded};
 use crate::cache::owner::session_tasks::{OwnerTask, SessionEnd};
 use crate::cache::owner_protocol::frame::{
@@ -51,7 +52,11 @@ pub(super) fn decode_frame(frame: &OutgoingFrame) -> Vec<OwnerMessage> {
 }
 
 /// The messages of the next frame of a connection.
-fn take_messages(owner: &Owner, session: &mut OwnerSession, now: u64) -> Vec<OwnerMessage> {
+pub(super) fn take_messages(
+    owner: &Owner,
+    session: &mut OwnerSession,
+    now: u64,
+) -> Vec<OwnerMessage> {
     let from = session.last_sent_event();
     take_messages_after(owner, session, from, now).unwrap()
 }
@@ -69,6 +74,7 @@ pub(super) fn lookup_key(id: u32, key: CacheKey) -> ProcessMessage {
         id,
         key,
         lease: Some(1_000),
+        fleet_wait: 0,
     }
 }
 
@@ -81,6 +87,8 @@ fn store(id: u32, total: usize, first_part: usize) -> ProcessMessage {
         fresh: 60_000,
         age: 10,
         if_final: None,
+        is_shareable: true,
+        anchor: None,
         total: total as u64,
         entry: vec![9_u8; first_part].into(),
     }))
@@ -190,6 +198,29 @@ fn waiting_process_receives_a_numbered_event_when_the_entry_is_stored() {
 }
 
 #[test]
+fn stored_entry_has_the_anchor_of_its_request() {
+    let anchored = BlockAnchor::ByResult {
+        height: 7,
+        hash: [3; 32],
+    };
+    for anchor in [None, Some(anchored)] {
+        let (owner, _model) = owner();
+        let mut session = open_session(&owner, "a");
+        let ProcessMessage::Store(message) = store(0, 100, 100) else {
+            panic!();
+        };
+        let message = ProcessMessage::Store(Box::new(StoreRequest { anchor, ..*message }));
+        let tasks = receive(&owner, &mut session, message);
+        let [OwnerTask::FinishStore(stored)] = &tasks[..] else {
+            panic!("{tasks:?}");
+        };
+        assert_eq!(stored.entry.block_anchor(), anchor);
+        let hit = found(owner.lookup_without_disk_wait(&KEY, at(0)));
+        assert_eq!(hit.kept.block_anchor(), anchor);
+    }
+}
+
+#[test]
 fn events_are_repeated_until_they_are_acknowledged() {
     let (owner, _model) = owner();
     let mut session = open_session(&owner, "a");
@@ -274,7 +305,12 @@ fn batch_lookup_finds_the_entries_that_are_present() {
     receive(&owner, &mut session, store(0, 100, 100));
     take_messages(&owner, &mut session, 0);
     let keys = vec![[1; 32], KEY, [2; 32]];
-    let batch = ProcessMessage::BatchLookup { id: 4, keys };
+    let batch = ProcessMessage::BatchLookup {
+        id: 4,
+        keys,
+        fleet_wait: 0,
+        shareable: 0,
+    };
     // on its second request it is written to the store
     let tasks = receive(&owner, &mut session, batch);
     assert!(matches!(&tasks[..], [OwnerTask::WriteEntry(KEY, _)]));

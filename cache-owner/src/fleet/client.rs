@@ -1,0 +1,398 @@
+//! The client of a fleet's server: commands, each within a time limit.
+//!
+//! Lookups have a connection of their own, so that no long value delays them; all other commands
+//! share another one. Both are opened in the background, and each has a circuit breaker: a lookup
+//! never waits for a connection, and a server that does not reply costs a few lookups their time.
+
+mod availability;
+mod backoff;
+mod connector;
+mod counters;
+mod error;
+mod link;
+mod store_pause;
+mod stream_opener;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use redis::{Cmd, RedisConnectionInfo, Value};
+use sszip_core::cache::fleet::reply_limit::ReplyLimits;
+use sszip_core::config::fleet::FleetSettings;
+use sszip_core::lock::lock_ignoring_poison;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::counters::FleetCounters;
+pub use self::counters::{FleetLookupResult, LatencyBucket, LatencySnapshot};
+pub use self::error::FleetError;
+use self::error::{format_server_error, refuses_writes};
+use self::link::{FleetLink, LinkSettings, Reply};
+use self::store_pause::StorePause;
+use self::stream_opener::StreamOpener;
+use super::connect::FleetConnector;
+use super::reply_limit_stream::FleetTraffic;
+use crate::log::LogFunction;
+
+/// Maximum number of lookups in flight.
+const MAX_LOOKUPS: usize = 256;
+
+/// Maximum length of the parts of a value that are not the entry's, in bytes.
+const MAX_VALUE_OVERHEAD: u64 = 4 << 10;
+
+/// Maximum length of a reply apart from its values, in bytes.
+const MAX_REPLY_OVERHEAD: u64 = 4 << 10;
+
+/// Maximum number of elements of a reply on the lookup connection: its replies are no aggregates.
+const MAX_LOOKUP_ELEMENTS: u64 = 16;
+
+/// Limits of the replies on the store connection: ranges of the purge stream.
+const STORE_LIMITS: ReplyLimits = ReplyLimits {
+    bulk: 64 << 10,
+    elements: 64 << 10,
+    reply: 8 << 20,
+};
+
+/// Maximum number of commands of the store connection that wait to be written. Each may have a long
+/// value.
+const STORE_QUEUE_LENGTH: usize = 4;
+
+/// Time limit of a store: nothing waits for it.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The state and the counters of a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetClientStatus {
+    /// Whether lookups have a connection.
+    pub is_lookup_connected: bool,
+    /// Whether stores and purges have a connection.
+    pub is_store_connected: bool,
+    /// Name of the state of the lookups' breaker.
+    pub lookup_breaker: &'static str,
+    /// Name of the state of the store connection's breaker.
+    pub store_breaker: &'static str,
+    /// Whether stores are paused, because the server refuses writes.
+    pub are_stores_paused: bool,
+    /// Number of lookups by their result.
+    pub lookups: BTreeMap<&'static str, u64>,
+    /// Latencies of lookups with a reply.
+    pub lookup_seconds: LatencySnapshot,
+    /// Number of values that were stored.
+    pub stores_done: u64,
+    /// Number of values whose store failed or has no reply.
+    pub stores_failed: u64,
+    /// Number of values that the server refused.
+    pub stores_refused: u64,
+    /// Number of values that were not sent: no connection, or stores are paused.
+    pub stores_skipped: u64,
+    /// Number of bytes received from the server.
+    pub bytes_received: u64,
+    /// Number of bytes sent to the server.
+    pub bytes_sent: u64,
+}
+
+/// The client of a fleet's server; clones share its connections, which end with the last clone.
+#[derive(Clone)]
+pub struct FleetClient {
+    shared: Arc<SharedClient>,
+}
+
+struct SharedClient {
+    lookups: Arc<FleetLink>,
+    /// The connection of stores and purges.
+    stores: Arc<FleetLink>,
+    /// Permits of lookups in flight.
+    permits: Semaphore,
+    pause: StorePause,
+    counters: FleetCounters,
+    traffic: Arc<FleetTraffic>,
+    is_started: AtomicBool,
+    /// Tasks of the connections, aborted with the client.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// The parts of the settings that the client uses.
+struct ClientSettings {
+    /// Beginning of the log lines.
+    subject: String,
+    info: RedisConnectionInfo,
+    connect_timeout: Duration,
+    max_entry: u64,
+}
+
+impl ClientSettings {
+    fn new(settings: &FleetSettings) -> Result<Self, String> {
+        let mut info = RedisConnectionInfo::default()
+            .set_db(settings.endpoint.database.into())
+            // needs rights that no other command needs
+            .set_skip_set_lib_name();
+        if let Some(user) = &settings.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = &settings.password {
+            let password = password.as_text();
+            info = info.set_password(password.ok_or("the password is not UTF-8")?);
+        }
+        Ok(Self {
+            subject: format!("fleet {}", settings.endpoint),
+            info,
+            connect_timeout: Duration::from_millis(settings.connect_timeout_ms),
+            max_entry: settings.max_entry,
+        })
+    }
+}
+
+impl FleetClient {
+    /// Creates a client. Nothing connects before [`start`](Self::start) or the first command.
+    ///
+    /// # Errors
+    /// The settings cannot be used. The message is for operators.
+    pub fn new(settings: &FleetSettings, log: LogFunction) -> Result<Self, String> {
+        let connector = FleetConnector::new(settings)?;
+        let open_stream: StreamOpener = Arc::new(move || {
+            let connector = connector.clone();
+            async move { connector.open_fleet_stream().await }.boxed()
+        });
+        Ok(Self::from_opener(
+            ClientSettings::new(settings)?,
+            open_stream,
+            log,
+        ))
+    }
+
+    /// Creates a client whose connections are opened by `open_stream`.
+    fn from_opener(settings: ClientSettings, open_stream: StreamOpener, log: LogFunction) -> Self {
+        let traffic = Arc::<FleetTraffic>::default();
+        let bulk = settings.max_entry.saturating_add(MAX_VALUE_OVERHEAD);
+        let subject = &settings.subject;
+        let lookups = LinkSettings {
+            subject: format!("{subject}: lookup connection"),
+            effect: "requests go to the node",
+            limits: ReplyLimits {
+                bulk,
+                elements: MAX_LOOKUP_ELEMENTS,
+                reply: bulk.saturating_add(MAX_REPLY_OVERHEAD),
+            },
+            queue_length: MAX_LOOKUPS,
+            connect_timeout: settings.connect_timeout,
+            info: settings.info.clone(),
+        };
+        let stores = LinkSettings {
+            subject: format!("{subject}: store connection"),
+            effect: "no entry is shared",
+            limits: STORE_LIMITS,
+            queue_length: STORE_QUEUE_LENGTH,
+            connect_timeout: settings.connect_timeout,
+            info: settings.info,
+        };
+        let link = |settings| {
+            Arc::new(FleetLink::new(
+                settings,
+                Arc::clone(&open_stream),
+                Arc::clone(&traffic),
+                Arc::clone(&log),
+            ))
+        };
+        Self {
+            shared: Arc::new(SharedClient {
+                lookups: link(lookups),
+                stores: link(stores),
+                permits: Semaphore::new(MAX_LOOKUPS),
+                pause: StorePause::new(settings.subject, Arc::clone(&log)),
+                counters: FleetCounters::default(),
+                traffic,
+                is_started: AtomicBool::new(false),
+                tasks: Mutex::new(JoinSet::new()),
+            }),
+        }
+    }
+
+    /// Starts to connect, in the background. Must be called on a runtime; further calls have no
+    /// effect.
+    pub fn start(&self) {
+        let shared = &self.shared;
+        if !shared.is_started.swap(true, Ordering::AcqRel) {
+            let mut tasks = lock_ignoring_poison(&shared.tasks);
+            tasks.spawn(Arc::clone(&shared.lookups).run_connector());
+            tasks.spawn(Arc::clone(&shared.stores).run_connector());
+        }
+    }
+
+    /// Starts to connect, and waits until both connections are open or one cannot be opened.
+    ///
+    /// # Errors
+    /// A connection is not open within `limit`, or cannot be opened.
+    pub async fn connect(&self, limit: Duration) -> Result<(), FleetError> {
+        self.start();
+        let begun = Instant::now();
+        for link in [&self.shared.lookups, &self.shared.stores] {
+            let rest = limit.saturating_sub(begun.elapsed());
+            link.wait_for_connection(rest).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks up a value within `limit`. Never waits for a connection.
+    ///
+    /// # Errors
+    /// The reason why the value is unknown.
+    pub async fn get(&self, name: &[u8], limit: Duration) -> Result<Option<Vec<u8>>, FleetError> {
+        self.start();
+        let result = self.send_get(name, limit).await;
+        let lookup_result = match &result {
+            // counted with its latency
+            Ok(_) => return result,
+            Err(FleetError::Busy) => FleetLookupResult::Busy,
+            Err(FleetError::Open) => FleetLookupResult::Skipped,
+            Err(FleetError::Timeout) if limit.is_zero() => FleetLookupResult::Skipped,
+            Err(FleetError::Timeout) => FleetLookupResult::Timeout,
+            Err(FleetError::Connection(_) | FleetError::Rejected(_) | FleetError::ReplyTooLong) => {
+                FleetLookupResult::Error
+            }
+        };
+        self.shared.counters.count_lookup(lookup_result);
+        result
+    }
+
+    async fn send_get(&self, name: &[u8], limit: Duration) -> Result<Option<Vec<u8>>, FleetError> {
+        if limit.is_zero() {
+            return Err(FleetError::Timeout);
+        }
+        let shared = &self.shared;
+        let _permit = shared.permits.try_acquire().map_err(|_| FleetError::Busy)?;
+        let call = shared.lookups.begin_call()?;
+        let begun = Instant::now();
+        let mut command = redis::cmd("GET");
+        command.arg(name);
+        let reply = call.send(&command, limit, decode_value).await?;
+        match reply {
+            Reply::Value(value) => {
+                let counters = &shared.counters;
+                counters.count_reply(value.is_some(), begun.elapsed());
+                Ok(value)
+            }
+            Reply::Error(error) => Err(FleetError::Rejected(format_server_error(&error))),
+        }
+    }
+
+    /// Stores a value. Not sent while the server refuses writes.
+    ///
+    /// # Errors
+    /// The reason why the value may not be stored.
+    pub async fn set(&self, name: &[u8], value: &[u8], ttl: Duration) -> Result<(), FleetError> {
+        self.start();
+        let counters = &self.shared.counters;
+        let result = self.send_set(name, value, ttl).await;
+        let (counter, result) = match result {
+            Ok(Reply::Value(())) => (&counters.stores_done, Ok(())),
+            Ok(Reply::Error(error)) => (
+                match refuses_writes(&error) {
+                    true => &counters.stores_refused,
+                    false => &counters.stores_failed,
+                },
+                Err(FleetError::Rejected(format_server_error(&error))),
+            ),
+            Err(FleetError::Open) => (&counters.stores_skipped, Err(FleetError::Open)),
+            Err(error) => (&counters.stores_failed, Err(error)),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    async fn send_set(
+        &self,
+        name: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) -> Result<Reply<()>, FleetError> {
+        let pause = self.shared.pause.begin_store()?;
+        let call = self.shared.stores.begin_call()?;
+        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
+        let mut command = Cmd::with_capacity(5, name.len() + value.len() + 32);
+        command.arg("SET").arg(name).arg(value).arg("PX").arg(ttl);
+        let reply = call.send(&command, STORE_TIMEOUT, decode_okay).await?;
+        match &reply {
+            Reply::Value(()) => pause.record_success(),
+            Reply::Error(error) if refuses_writes(error) => {
+                pause.record_refusal(&format_server_error(error));
+            }
+            Reply::Error(_) => {}
+        }
+        Ok(reply)
+    }
+
+    /// Sends any other command, and returns its reply within `limit`. Waits for a connection that
+    /// is being opened. The reply is within the limits of the store connection.
+    ///
+    /// # Errors
+    /// The reason why there is no reply.
+    pub async fn command(&self, command: Cmd, limit: Duration) -> Result<Value, FleetError> {
+        self.start();
+        let begun = Instant::now();
+        let stores = &self.shared.stores;
+        stores.wait_for_connection(limit).await?;
+        let rest = limit.saturating_sub(begun.elapsed());
+        if rest.is_zero() {
+            return Err(FleetError::Timeout);
+        }
+        let call = stores.begin_call()?;
+        match call.send(&command, rest, Some).await? {
+            Reply::Value(value) => Ok(value),
+            Reply::Error(error) => Err(FleetError::Rejected(format_server_error(&error))),
+        }
+    }
+
+    /// Whether lookups are sent: they have a connection, and its breaker is closed or a probe is
+    /// due.
+    pub fn is_lookup_open(&self) -> bool {
+        self.shared.lookups.is_usable()
+    }
+
+    /// Returns the state and the counters.
+    pub fn status(&self) -> FleetClientStatus {
+        let SharedClient {
+            lookups,
+            stores,
+            counters,
+            traffic,
+            pause,
+            ..
+        } = &*self.shared;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        FleetClientStatus {
+            is_lookup_connected: lookups.is_connected(),
+            is_store_connected: stores.is_connected(),
+            lookup_breaker: lookups.breaker_state().name(),
+            store_breaker: stores.breaker_state().name(),
+            are_stores_paused: pause.is_paused(),
+            lookups: counters.lookups_by_result(),
+            lookup_seconds: counters.latency(),
+            stores_done: load(&counters.stores_done),
+            stores_failed: load(&counters.stores_failed),
+            stores_refused: load(&counters.stores_refused),
+            stores_skipped: load(&counters.stores_skipped),
+            bytes_received: load(&traffic.received),
+            bytes_sent: load(&traffic.sent),
+        }
+    }
+}
+
+/// Decodes the reply to `GET`; `None`: it is of another type.
+fn decode_value(value: Value) -> Option<Option<Vec<u8>>> {
+    match value {
+        Value::Nil => Some(None),
+        Value::BulkString(value) => Some(Some(value)),
+        _ => None,
+    }
+}
+
+/// Decodes the reply to `SET`; `None`: it is of another type.
+fn decode_okay(value: Value) -> Option<()> {
+    (value == Value::Okay).then_some(())
+}

@@ -1,0 +1,340 @@
+//! One connection of the client: its commands, its circuit breaker, its state.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisConnectionInfo, ServerError, Value};
+use sszip_core::cache::fleet::breaker::{
+    BreakerChange, BreakerState, CircuitBreaker, OpenReason, Outcome, Permit,
+};
+use sszip_core::cache::fleet::reply_limit::{ReplyLimits, ReplyViolation};
+use sszip_core::lock::lock_ignoring_poison;
+use tokio::sync::{watch, Notify};
+use tokio::time::{timeout, Instant};
+
+use super::availability::AvailabilityLog;
+use super::error::{connection_error, format_server_error, outcome_of_server_error, FleetError};
+use super::stream_opener::StreamOpener;
+use crate::fleet::random_number;
+use crate::fleet::reply_limit_stream::FleetTraffic;
+use crate::log::{LogFunction, LogLevel};
+
+/// The settings of a connection.
+pub(super) struct LinkSettings {
+    /// Beginning of the log lines.
+    pub(super) subject: String,
+    /// The effect of an unused connection, for log lines.
+    pub(super) effect: &'static str,
+    pub(super) limits: ReplyLimits,
+    /// Maximum number of commands that wait to be written.
+    pub(super) queue_length: usize,
+    pub(super) connect_timeout: Duration,
+    pub(super) info: RedisConnectionInfo,
+}
+
+/// An open connection; clones share it.
+#[derive(Clone)]
+pub(super) struct OpenConnection {
+    pub(super) connection: MultiplexedConnection,
+    /// The limit that the server's bytes violated.
+    pub(super) violation: Arc<OnceLock<ReplyViolation>>,
+}
+
+/// The progress of the connector, for commands that wait for a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LinkPhase {
+    /// An attempt to connect is in progress.
+    Connecting,
+    /// The connection is open.
+    Connected,
+    /// There is no connection, for this reason; the next attempt follows after a pause.
+    Disconnected(String),
+}
+
+struct LinkState {
+    open: Option<OpenConnection>,
+    /// Number of connections up to now. Results of earlier ones are ignored.
+    generation: u64,
+    breaker: CircuitBreaker,
+    /// Whether the server has replied to a command on the present connection.
+    has_replied: bool,
+    log: AvailabilityLog,
+}
+
+/// One connection of the client. The connector opens it, and opens it again after it was lost or
+/// its breaker opened; commands use it if it is open.
+pub(super) struct FleetLink {
+    pub(super) settings: LinkSettings,
+    pub(super) open_stream: StreamOpener,
+    pub(super) traffic: Arc<FleetTraffic>,
+    log: LogFunction,
+    clock: Instant,
+    state: Mutex<LinkState>,
+    pub(super) phase: watch::Sender<LinkPhase>,
+    /// Notified when a connection is to be dropped.
+    pub(super) dropped: Notify,
+}
+
+impl FleetLink {
+    pub(super) fn new(
+        settings: LinkSettings,
+        open_stream: StreamOpener,
+        traffic: Arc<FleetTraffic>,
+        log: LogFunction,
+    ) -> Self {
+        let availability = AvailabilityLog::new(settings.subject.clone(), settings.effect);
+        Self {
+            settings,
+            open_stream,
+            traffic,
+            log,
+            clock: Instant::now(),
+            state: Mutex::new(LinkState {
+                open: None,
+                generation: 0,
+                breaker: CircuitBreaker::new(random_number()),
+                has_replied: false,
+                log: availability,
+            }),
+            phase: watch::Sender::new(LinkPhase::Connecting),
+            dropped: Notify::new(),
+        }
+    }
+
+    /// Milliseconds of the client's clock.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        lock_ignoring_poison(&self.state).open.is_some()
+    }
+
+    /// Whether a command would be sent.
+    pub(super) fn is_usable(&self) -> bool {
+        let now = self.now_ms();
+        let state = lock_ignoring_poison(&self.state);
+        state.open.is_some() && state.breaker.is_permitted(now)
+    }
+
+    pub(super) fn breaker_state(&self) -> BreakerState {
+        lock_ignoring_poison(&self.state).breaker.state()
+    }
+
+    /// Returns the time until the breaker permits a command.
+    pub(super) fn breaker_wait(&self) -> Duration {
+        let now = self.now_ms();
+        Duration::from_millis(lock_ignoring_poison(&self.state).breaker.wait_ms(now))
+    }
+
+    /// Begins a command. Nothing is waited for.
+    ///
+    /// # Errors
+    /// [`FleetError::Open`]: there is no connection, or the breaker is open.
+    pub(super) fn begin_call(&self) -> Result<LinkCall<'_>, FleetError> {
+        let now = self.now_ms();
+        let mut state = lock_ignoring_poison(&self.state);
+        let open = state.open.clone().ok_or(FleetError::Open)?;
+        if state.breaker.permit(now) == Permit::Open {
+            return Err(FleetError::Open);
+        }
+        Ok(LinkCall {
+            link: self,
+            generation: state.generation,
+            open,
+            is_recorded: false,
+        })
+    }
+
+    /// Waits for the end of an attempt to connect that is in progress.
+    ///
+    /// # Errors
+    /// There is no connection, for the reason in the error.
+    pub(super) async fn wait_for_connection(&self, limit: Duration) -> Result<(), FleetError> {
+        let mut phase = self.phase.subscribe();
+        let ended = phase.wait_for(|phase| *phase != LinkPhase::Connecting);
+        let ended = timeout(limit, ended).await;
+        match ended {
+            Err(_) => Err(FleetError::Timeout),
+            // the sender is a part of this link
+            Ok(Err(_)) => Err(FleetError::Open),
+            Ok(Ok(phase)) => match &*phase {
+                LinkPhase::Disconnected(reason) => Err(FleetError::Connection(reason.clone())),
+                LinkPhase::Connected | LinkPhase::Connecting => Ok(()),
+            },
+        }
+    }
+
+    /// Uses a new connection from now on, and returns its generation.
+    pub(super) fn set_connection(&self, open: OpenConnection, connect_time: Duration) -> u64 {
+        let now = self.now_ms();
+        let (generation, line) = {
+            let mut state = lock_ignoring_poison(&self.state);
+            state.open = Some(open);
+            state.generation += 1;
+            state.has_replied = false;
+            self.phase.send_replace(LinkPhase::Connected);
+            // after an open breaker the result of the probe decides
+            let line = match state.breaker.state() {
+                BreakerState::Closed => state.log.line_when_used(now, Some(connect_time)),
+                BreakerState::Open | BreakerState::HalfOpen => None,
+            };
+            (state.generation, line)
+        };
+        self.write_log(line);
+        generation
+    }
+
+    /// Whether commands use the connection of this generation.
+    pub(super) fn is_current(&self, generation: u64) -> bool {
+        let state = lock_ignoring_poison(&self.state);
+        state.generation == generation && state.open.is_some()
+    }
+
+    /// Whether the server has replied to a command on the present connection, or on the last one.
+    pub(super) fn has_replied(&self) -> bool {
+        lock_ignoring_poison(&self.state).has_replied
+    }
+
+    /// Records that there is no connection, for this reason.
+    pub(super) fn set_disconnected(&self, reason: &str) {
+        let now = self.now_ms();
+        let line = {
+            let mut state = lock_ignoring_poison(&self.state);
+            state.open = None;
+            self.phase
+                .send_replace(LinkPhase::Disconnected(reason.to_owned()));
+            state.log.line_when_unused(now, None, reason)
+        };
+        self.write_log(line);
+    }
+
+    /// Records the result of a command on the connection of this generation. `detail`: the error.
+    fn record(&self, generation: u64, outcome: Outcome, detail: Option<&str>) {
+        let now = self.now_ms();
+        let line = {
+            let mut state = lock_ignoring_poison(&self.state);
+            if state.generation != generation || state.open.is_none() {
+                return;
+            }
+            state.has_replied |= outcome == Outcome::Success;
+            match state.breaker.record(now, outcome) {
+                None => return,
+                Some(BreakerChange::Closed { .. }) => state.log.line_when_used(now, None),
+                Some(BreakerChange::Opened { open_ms, reason }) => {
+                    let reason = format_open_reason(reason, detail);
+                    self.drop_connection(&mut state, &reason);
+                    state.log.line_when_unused(now, Some(open_ms), &reason)
+                }
+            }
+        };
+        self.write_log(line);
+    }
+
+    /// Drops the connection of this generation, whose replies don't fit its commands.
+    fn discard_connection(&self, generation: u64, reason: &str) {
+        let now = self.now_ms();
+        let line = {
+            let mut state = lock_ignoring_poison(&self.state);
+            if state.generation != generation || state.open.is_none() {
+                return;
+            }
+            self.drop_connection(&mut state, reason);
+            state.log.line_when_unused(now, None, reason)
+        };
+        self.write_log(line);
+    }
+
+    fn drop_connection(&self, state: &mut LinkState, reason: &str) {
+        state.open = None;
+        self.phase
+            .send_replace(LinkPhase::Disconnected(reason.to_owned()));
+        self.dropped.notify_one();
+    }
+
+    fn write_log(&self, line: Option<(LogLevel, String)>) {
+        if let Some((level, line)) = line {
+            (self.log)(level, &line);
+        }
+    }
+}
+
+fn format_open_reason(reason: OpenReason, detail: Option<&str>) -> String {
+    match (reason, detail) {
+        // a time-out has no error of the server
+        (OpenReason::Timeouts, _) | (_, None) => reason.name().to_owned(),
+        (_, Some(detail)) => format!("{}: {detail}", reason.name()),
+    }
+}
+
+/// The reply of a server to a command.
+pub(super) enum Reply<T> {
+    Value(T),
+    Error(ServerError),
+}
+
+/// A permitted command. Its result is recorded, or that it was abandoned.
+pub(super) struct LinkCall<'a> {
+    link: &'a FleetLink,
+    generation: u64,
+    open: OpenConnection,
+    is_recorded: bool,
+}
+
+impl LinkCall<'_> {
+    /// Sends the command and returns its reply within `limit`. `decode` returns `None` for a value
+    /// that is no reply to this command: the connection is dropped.
+    ///
+    /// # Errors
+    /// The reason why there is no reply.
+    pub(super) async fn send<T>(
+        mut self,
+        command: &Cmd,
+        limit: Duration,
+        decode: impl FnOnce(Value) -> Option<T>,
+    ) -> Result<Reply<T>, FleetError> {
+        let reply = timeout(limit, self.open.connection.send_packed_command(command)).await;
+        match reply {
+            Err(_) => {
+                self.record(Outcome::Timeout, None);
+                Err(FleetError::Timeout)
+            }
+            Ok(Ok(Value::ServerError(error))) => {
+                let outcome = outcome_of_server_error(&error);
+                self.record(outcome, Some(&format_server_error(&error)));
+                Ok(Reply::Error(error))
+            }
+            Ok(Ok(value)) => match decode(value) {
+                Some(value) => {
+                    self.record(Outcome::Success, None);
+                    Ok(Reply::Value(value))
+                }
+                None => {
+                    let reason = "the server sent a reply of another type";
+                    self.record(Outcome::Failure, Some(reason));
+                    self.link.discard_connection(self.generation, reason);
+                    Err(FleetError::Connection(reason.into()))
+                }
+            },
+            Ok(Err(error)) => {
+                let error = connection_error(&error, self.open.violation.get().copied());
+                self.record(Outcome::Failure, Some(&error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    fn record(&mut self, outcome: Outcome, detail: Option<&str>) {
+        self.is_recorded = true;
+        self.link.record(self.generation, outcome, detail);
+    }
+}
+
+impl Drop for LinkCall<'_> {
+    fn drop(&mut self) {
+        if !self.is_recorded {
+            self.link.record(self.generation, Outcome::Abandoned, None);
+        }
+    }
+}

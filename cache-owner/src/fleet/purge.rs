@@ -1,0 +1,428 @@
+//! Purges of this owner: their publication, and the confirmations of all owners.
+//!
+//! ```text
+//!  begin_purge ─▶ local purge ─▶ publish: outbox ─▶ stream task: XADD ─▶ confirmations of all owners
+//! ```
+//!
+//! A purge begins before the local purge: from then on no value in its scope is used, so that no
+//! value from before it returns to this owner. An owner confirms a record when its local purge is
+//! complete, and its position is stored.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use serde::Serialize;
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
+use sszip_core::cache::fleet::keyring::FleetKeyring;
+use sszip_core::cache::fleet::stream_record::{
+    PublishedPurge, PurgeName, PurgeRecordKind, StreamId,
+};
+use sszip_core::cache::fleet::stream_sync::{StreamLimits, StreamSync};
+use sszip_core::cache::CacheKey;
+use sszip_core::config::fleet::FleetSettings;
+use sszip_core::lock::lock_ignoring_poison;
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout_at, Instant};
+
+use super::client::FleetClient;
+use super::owner_table::{ConfirmationCount, OwnerTable};
+use super::position_file::FleetFiles;
+use super::random_name;
+use super::stream_replies::parse_confirmations;
+use crate::clock::read_clocks;
+use crate::log::{LogFunction, LogLevel};
+
+/// Timeout of a command about the purge stream.
+pub(super) const STREAM_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Interval between reads of the confirmations.
+const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time for which a purge waits for its publication if the server was not reachable before.
+const UNREACHABLE_WAIT: Duration = Duration::from_millis(250);
+
+/// The effect of a purge in the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FleetPurgeReport {
+    /// The purge is in the stream: each owner applies it when it reads the stream.
+    Published {
+        /// Position of the record.
+        position: u64,
+        /// Number of owners, this one included.
+        owners: u64,
+        /// Number of owners in which it is in effect.
+        confirmed: u64,
+        /// Number of the others that have shown no sign of life meanwhile.
+        silent: u64,
+    },
+    /// The server is not reachable: the purge is published before the fleet is used again.
+    Pending,
+}
+
+impl FleetPurgeReport {
+    /// Returns the member `fleet` of the report about a purge.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Published {
+                position,
+                owners,
+                confirmed,
+                silent,
+            } => serde_json::json!({
+                "id": StreamId::from_position(*position).to_string(),
+                "owners": owners,
+                "confirmed": confirmed,
+                "silent": silent,
+            }),
+            Self::Pending => serde_json::json!({ "error": "unreachable", "pending": true }),
+        }
+    }
+}
+
+/// The purge stream in the owner's status.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FleetStreamStatus {
+    /// Seconds since the last complete poll of the stream; `None` if there was none.
+    pub age_seconds: Option<f64>,
+    /// Number of fences that this owner has written.
+    pub fences: u64,
+    /// Number of purges in the stream, by the owner that has published them.
+    pub purges: FleetPurgeCounts,
+    /// Number of records that could not be read.
+    pub unreadable: u64,
+    /// Number of purges that wait for their publication.
+    pub pending: usize,
+    /// Number of owners of the fleet.
+    pub owners: u64,
+    /// Position of this owner; `None` while it is not known.
+    pub position: Option<u64>,
+}
+
+/// The number of purges in the stream, by the owner that has published them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FleetPurgeCounts {
+    /// Purges of this owner.
+    pub local: u64,
+    /// Purges of other owners.
+    pub fleet: u64,
+}
+
+/// The purges of a fleet, as far as this owner knows them, and its own that are published.
+pub struct FleetPurges {
+    sync: Mutex<StreamSync>,
+    pub(super) owners: Mutex<OwnerTable>,
+    pub(super) client: FleetClient,
+    pub(super) files: FleetFiles,
+    /// Beginning of the log lines.
+    pub(super) subject: String,
+    pub(super) log: OnceLock<LogFunction>,
+    /// Name of the stream on the server.
+    pub(super) stream: String,
+    /// Name of the table of owners on the server.
+    pub(super) owner_table: String,
+    /// Name of this owner in that table.
+    pub(super) owner_name: String,
+    purge_wait: Duration,
+    /// Notifies the stream task of a purge to publish.
+    pub(super) wake: Notify,
+    /// Notifies purges of a publication.
+    pub(super) published: Notify,
+    /// Whether the last command about the stream has failed.
+    pub(super) is_unreachable: AtomicBool,
+    /// Whether there may be an outbox file, which is written by one task at a time.
+    has_outbox_file: tokio::sync::Mutex<bool>,
+}
+
+impl FleetPurges {
+    /// Creates the purges of an owner whose store is in the folder `store`, and reads its files.
+    pub(crate) fn new(
+        settings: &FleetSettings,
+        store: &Path,
+        client: FleetClient,
+        keyring: Arc<FleetKeyring>,
+    ) -> Self {
+        let files = FleetFiles::new(store);
+        let owner = files.read_or_create_owner_id();
+        let outbox = files.read_outbox();
+        let has_outbox_file = !outbox.is_empty();
+        let sync = StreamSync::new(
+            keyring,
+            owner,
+            StreamLimits::default(),
+            files.read_position(),
+            outbox,
+            // higher than before the restart: it moves
+            read_clocks().unix,
+        );
+        let prefix = &settings.prefix;
+        Self {
+            sync: Mutex::new(sync),
+            owners: Mutex::default(),
+            client,
+            files,
+            subject: format!("fleet {}", settings.endpoint),
+            log: OnceLock::new(),
+            stream: format!("{prefix}:purges"),
+            owner_table: format!("{prefix}:owners"),
+            owner_name: hex::encode(owner),
+            purge_wait: Duration::from_millis(settings.purge_wait_ms),
+            wake: Notify::new(),
+            published: Notify::new(),
+            is_unreachable: AtomicBool::new(false),
+            has_outbox_file: tokio::sync::Mutex::new(has_outbox_file),
+        }
+    }
+
+    pub(super) fn lock_sync(&self) -> MutexGuard<'_, StreamSync> {
+        lock_ignoring_poison(&self.sync)
+    }
+
+    pub(super) fn log_line(&self, level: LogLevel, text: &str) {
+        if let Some(log) = self.log.get() {
+            log(level, &format!("{}: {text}", self.subject));
+        }
+    }
+
+    /// Whether values may be used at `now`, in monotonic milliseconds.
+    pub fn is_current(&self, now: u64) -> bool {
+        self.lock_sync().is_current(now)
+    }
+
+    /// Returns the position for a value; `None` if no value may be stored. It is read before the
+    /// entry is compared with the purges of the owner's store.
+    pub fn position(&self) -> Option<u64> {
+        self.lock_sync().position()
+    }
+
+    /// Whether a value must not be used. The purge generation of the entry that is made of it is
+    /// read before.
+    pub fn covers(&self, position: u64, key: &CacheKey, about: &StoredEntryAttributes) -> bool {
+        self.lock_sync().covers(position, key, about)
+    }
+
+    /// Begins a purge, before the local one: values in its scope are not used from now on. The purge
+    /// ends if the result is dropped.
+    pub fn begin_purge(self: &Arc<Self>, scope: &PurgeScope) -> BegunFleetPurge {
+        self.begin(PurgeRecordKind::Purge, scope)
+    }
+
+    /// Begins a purge of values only, before the local purge: the finality of their blocks was
+    /// reverted on this owner's node, and the entries of other owners stay.
+    pub fn begin_values_only(self: &Arc<Self>, scope: &PurgeScope) -> BegunFleetPurge {
+        self.begin(PurgeRecordKind::ValuesOnly, scope)
+    }
+
+    fn begin(self: &Arc<Self>, kind: PurgeRecordKind, scope: &PurgeScope) -> BegunFleetPurge {
+        let name = random_name();
+        let scope = scope.clone();
+        self.lock_sync()
+            .begin_purge(PublishedPurge { kind, name, scope });
+        BegunFleetPurge {
+            purges: Arc::clone(self),
+            name,
+        }
+    }
+
+    /// Returns the state of the stream.
+    pub fn status(&self) -> FleetStreamStatus {
+        let owners = lock_ignoring_poison(&self.owners).owner_count();
+        let sync = self.lock_sync();
+        let counters = sync.counters();
+        let now = read_clocks().monotonic;
+        let age = |at: u64| now.saturating_sub(at) as f64 / 1_000.0;
+        FleetStreamStatus {
+            age_seconds: sync.last_poll_time().map(age),
+            fences: counters.fences,
+            purges: FleetPurgeCounts {
+                local: counters.published,
+                fleet: counters.received,
+            },
+            unreadable: counters.unreadable,
+            pending: sync.outbox().len(),
+            owners,
+            position: sync.position(),
+        }
+    }
+
+    /// Waits until the server has accepted a purge, and returns its position.
+    async fn wait_for_publication(&self, name: &PurgeName, deadline: Instant) -> Option<u64> {
+        loop {
+            let published = self.published.notified();
+            tokio::pin!(published);
+            // enabled first: a notification between the two is not missed
+            published.as_mut().enable();
+            let position = self.lock_sync().published_position(name);
+            if position.is_some() {
+                return position;
+            }
+            timeout_at(deadline, published).await.ok()?;
+        }
+    }
+
+    /// Waits until all owners have confirmed a purge.
+    async fn wait_for_confirmations(
+        &self,
+        name: &PurgeName,
+        published: u64,
+        since: u64,
+        deadline: Instant,
+    ) -> FleetPurgeReport {
+        let (mut position, mut since) = (published, since);
+        loop {
+            self.read_owner_table().await;
+            let present = self.lock_sync().published_position(name);
+            if present.is_some_and(|present| present != position) {
+                // the stream was lost, and the purge was published again
+                position = present.unwrap_or(position);
+                since = lock_ignoring_poison(&self.owners).update_count();
+            }
+            let (count, is_own_known) = {
+                let owners = lock_ignoring_poison(&self.owners);
+                let own = self.owner_name.as_bytes();
+                let is_own_known = owners.has_confirmed(own, position, since);
+                (owners.count_confirmations(position, since), is_own_known)
+            };
+            let ConfirmationCount {
+                owners,
+                confirmed,
+                silent,
+            } = count;
+            // other owners confirm records of a new stream, which may lack this purge: after a loss
+            // they wait until this owner has noticed it or its last poll is too old
+            let is_current = self.lock_sync().is_current(read_clocks().monotonic);
+            let is_complete =
+                is_current && is_own_known && present.is_some() && confirmed == owners;
+            if is_complete {
+                self.lock_sync().record_purge_confirmed(name);
+            }
+            if is_complete || Instant::now() + CONFIRMATION_INTERVAL > deadline {
+                // this owner exists, though the table may not have it
+                let owners = owners.max(confirmed + u64::from(!is_own_known));
+                return FleetPurgeReport::Published {
+                    position,
+                    owners,
+                    confirmed,
+                    silent,
+                };
+            }
+            sleep(CONFIRMATION_INTERVAL).await;
+        }
+    }
+
+    /// Reads the table of owners.
+    pub(super) async fn read_owner_table(&self) {
+        let mut command = redis::cmd("HGETALL");
+        command.arg(&self.owner_table);
+        let reply = self.client.command(command, STREAM_TIMEOUT).await;
+        if let Some(confirmations) = reply.ok().and_then(parse_confirmations) {
+            let now = read_clocks().monotonic;
+            lock_ignoring_poison(&self.owners).update(confirmations, now);
+        }
+    }
+
+    /// Stores the purges that are not published yet, so that a restart does not lose them.
+    pub(super) async fn save_outbox(&self) {
+        let mut has_file = self.has_outbox_file.lock().await;
+        let outbox = self.lock_sync().outbox();
+        *has_file = !outbox.is_empty();
+        let files = self.files.clone();
+        let written = spawn_blocking(move || files.write_outbox(&outbox)).await;
+        if let Ok(Err(error)) = written {
+            let text = format!(
+                "cannot write the purges that are not published: {error}; repeat them after a restart"
+            );
+            self.log_line(LogLevel::Error, &text);
+        }
+    }
+
+    /// Updates the outbox file after a publication, if there is one.
+    pub(super) async fn update_outbox_file(&self) {
+        let has_file = *self.has_outbox_file.lock().await;
+        if has_file {
+            self.save_outbox().await;
+        }
+    }
+}
+
+/// A purge whose local part is running.
+pub struct BegunFleetPurge {
+    purges: Arc<FleetPurges>,
+    name: PurgeName,
+}
+
+impl BegunFleetPurge {
+    /// Queues the purge, whose local part is complete, and waits for its publication. Returns its
+    /// position and the deadline for confirmations.
+    async fn queue(&self) -> Option<(u64, Instant)> {
+        let purges = &self.purges;
+        let deadline = Instant::now() + purges.purge_wait;
+        let until = match purges.is_unreachable.load(Ordering::Relaxed) {
+            true => deadline.min(Instant::now() + UNREACHABLE_WAIT),
+            false => deadline,
+        };
+        purges.lock_sync().queue_purge(&self.name);
+        purges.wake.notify_one();
+        let position = purges.wait_for_publication(&self.name, until).await?;
+        Some((position, deadline))
+    }
+
+    /// Publishes the purge, whose local part is complete, and waits until all owners have confirmed
+    /// it, for `purge_wait` at most.
+    pub async fn publish(self) -> FleetPurgeReport {
+        let purges = &self.purges;
+        if !purges.is_unreachable.load(Ordering::Relaxed) {
+            // owners that are alive change their confirmations after that
+            purges.read_owner_table().await;
+        }
+        let since = lock_ignoring_poison(&purges.owners).update_count();
+        match self.queue().await {
+            Some((position, deadline)) => {
+                purges
+                    .wait_for_confirmations(&self.name, position, since, deadline)
+                    .await
+            }
+            None => {
+                purges.save_outbox().await;
+                FleetPurgeReport::Pending
+            }
+        }
+    }
+
+    /// Publishes the purge, whose local part is complete, without waiting for other owners.
+    pub async fn publish_unconfirmed(self) {
+        if self.queue().await.is_none() {
+            self.purges.save_outbox().await;
+        }
+    }
+}
+
+impl Drop for BegunFleetPurge {
+    fn drop(&mut self) {
+        // no effect if it was queued
+        self.purges.lock_sync().cancel_purge(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_has_the_members_of_its_case() {
+        let published = FleetPurgeReport::Published {
+            position: 1_764_331_200_421,
+            owners: 3,
+            confirmed: 2,
+            silent: 1,
+        };
+        let expected = serde_json::json!({
+            "id": "1764331200421-0", "owners": 3, "confirmed": 2, "silent": 1
+        });
+        assert_eq!(published.to_json(), expected);
+        let pending = serde_json::json!({ "error": "unreachable", "pending": true });
+        assert_eq!(FleetPurgeReport::Pending.to_json(), pending);
+    }
+}

@@ -1,0 +1,155 @@
+"""Measures the fleet tier (docs/fleet.md): the time that a fleet hit adds, the node requests that a
+second machine is spared, and the throughput with a fleet whose server is dead."""
+
+import argparse
+import datetime
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+sys.path[1:1] = [str(HERE.parent / "lib"), str(HERE.parent / "day")]
+
+import dead_fleet  # noqa: E402
+import latency  # noqa: E402
+import machines  # noqa: E402
+from fleet_servers import machine_facts  # noqa: E402
+from page import markdown as table  # noqa: E402
+
+RESULTS = HERE.parent / "results"
+SECTIONS = ["latency", "machines", "dead"]
+MOST_ADDED_US = 150
+LEAST_SAVED = 0.6
+LEAST_THROUGHPUT = 0.98
+
+
+def log(text):
+    print(f"fleet: {text}", file=sys.stderr, flush=True)
+
+
+def verdict(is_met):
+    return "met" if is_met else "not met"
+
+
+def latency_text(samples):
+    rows = []
+    for size, rounds in samples.items():
+        mid = {name: median(sample[name] for sample in rounds) for name in rounds[0]}
+        shares = f"{mid['fleet_share']:.0%}, {mid['memory_share']:.0%}"
+        rows.append([size, *(f"{mid[name]:.0f}" for name in ("length", "fleet", "memory", "get", "added")), shares])
+    heads = ["", "value, bytes", "fleet hit", "owner's memory hit", "GET", "added", "requests that were such hits"]
+    worst = max(median(sample["added"] for sample in rounds) for rounds in samples.values())
+    return [
+        "## Latency of a fleet hit",
+        "p50 in microseconds, through one worker, medians of the rounds. *GET* is `sszip fleet ping` of the same owner: "
+        "the same client and connection type, the value's length. *Added* is the fleet hit without the memory hit and the GET.",
+        table(heads, rows),
+        f"Goal: at most {MOST_ADDED_US} us added: {verdict(worst <= MOST_ADDED_US)}.",
+    ]
+
+
+def machines_text(results, arguments):
+    rows = []
+    for has_fleet, pair in results.items():
+        for number, result in enumerate(pair):
+            counts = result["counts"]
+            fleet = result["fleet"] or {"lookups": {"hit": 0}}
+            rows.append([
+                f"{'fleet' if has_fleet else 'no fleet'}, machine {number + 1}",
+                f"{counts.get('requests', 0):,}",
+                f"{result['node_requests']:,}",
+                f"{counts.get('final misses', 0):,}",
+                f"{counts.get('other misses', 0):,}",
+                f"{fleet['lookups']['hit']:,}",
+                f"{result['hit_p50_ms']:.2f}, {result['hit_p99_ms']:.2f}",
+            ])  # fmt: skip
+    without, shared = results[False][1], results[True][1]
+
+    def rate(result, count):
+        return count / max(1, result["counts"].get("requests", 0))
+
+    drop = 1 - rate(shared, shared["node_requests"]) / max(1e-9, rate(without, without["node_requests"]))
+    final = [rate(result, result["counts"].get("final misses", 0)) for result in (without, shared)]
+    final_drop = 1 - final[1] / max(1e-9, final[0])
+    failures = [failure for pair in results.values() for result in pair for failure in result["failures"]]
+    heads = ["", "requests", "node requests", "misses, final calls", "misses, others", "fleet hits", "hits p50, p99, ms"]
+    parts = [
+        "## Node requests of a second machine",
+        f"Two machines in network namespaces, {arguments.rate} requests/s each from {arguments.clients} clients of their own "
+        f"(loadtest/day/traffic.py), slots of {arguments.slot_ms} ms, {arguments.seconds} s; the second machine starts "
+        f"{machines.LEAD_SECONDS} s later. *Final calls* are `eth_chainId` and calls about old blocks; the others depend on the "
+        "head or on blocks that are not final when they are requested, and are not shared in this version.",
+        table(heads, rows),
+        f"Node requests of the second machine, per request: {drop:.0%} fewer with the fleet; of final calls alone {final_drop:.0%} fewer. "
+        f"Goal: {LEAST_SAVED:.0%} fewer: {verdict(drop >= LEAST_SAVED)}.",
+    ]
+    if failures:
+        parts += [f"{len(failures)} requests failed, such as {failures[0]}"]
+    return parts, failures
+
+
+def dead_text(samples, tail):
+    rows, ratios = [], []
+    for name in ("hits", "misses"):
+        base = samples[name, "without"]
+        for row in ("without", "refused", "stopped"):
+            mine = samples[name, row]
+            ratio = median(one["rps"] / other["rps"] for one, other in zip(mine, base, strict=True))
+            cpu = median(one["cpu_us"] / other["cpu_us"] for one, other in zip(mine, base, strict=True))
+            rows.append([f"{name}, {row}", f"{median(one['rps'] for one in mine):,.0f}", f"{ratio:.3f}", f"{cpu:.3f}",
+                         f"{median(one['p99_us'] for one in mine):,.0f}"])  # fmt: skip
+            ratios.append(ratio)
+    seconds = ", ".join(f"{p99 / 1000:.1f}" for p99 in tail)
+    return [
+        "## A dead fleet",
+        "Requests/s of wrk, and the ratio to the configuration without a fleet within a round. *Refused*: nothing listens on the "
+        "port. *Stopped*: the server has stopped (SIGSTOP), its connections are open. *CPU* is the worker's time per request.",
+        table(["", "requests/s", "ratio", "CPU ratio", "p99, us"], rows),
+        f"Goal: at least {LEAST_THROUGHPUT}: {verdict(min(ratios) >= LEAST_THROUGHPUT)}.",
+        f"p99 of misses in ms, second by second; the server stops before the second one: {seconds}.",
+    ]
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="loadtest/fleet/run", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="run only these sections (default: all)")
+    parser.add_argument("--quick", action="store_true", help="run a smoke test: few requests, one round")
+    parser.add_argument("--rounds", type=int, default=3, help="repetitions of latency and dead (default: 3)")
+    parser.add_argument("--keys", type=int, default=400, help="entries of a latency round (default: 400)")
+    parser.add_argument("--seconds", type=int, default=240, help="duration of a run of two machines (default: 240)")
+    parser.add_argument("--slot-ms", type=int, default=1000, help="duration of a slot in milliseconds (default: 1000)")
+    parser.add_argument("--rate", type=int, default=100, help="requests per second of each machine (default: 100)")
+    parser.add_argument("--clients", type=int, default=8, help="client threads of each machine (default: 8)")
+    parser.add_argument("--name", default="part-18-fleet", help="name of the result file (default: part-18-fleet)")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rounds, arguments.keys, arguments.seconds = 1, 60, 20
+    return arguments
+
+
+def main():
+    arguments = parse()
+    facts = [("Date", datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")),
+             ("Command", f"`loadtest/fleet/run {' '.join(sys.argv[1:])}`"), *machine_facts()]  # fmt: skip
+    parts, failures = ["# The fleet tier", table(["", ""], facts)], []
+    with tempfile.TemporaryDirectory(prefix="sszip-fleet-") as work:
+        work = Path(work)
+        work.chmod(0o755)
+        if "latency" in arguments.only:
+            parts += latency_text(latency.measure(work, arguments.rounds, arguments.keys, log))
+        if "machines" in arguments.only:
+            text, failures = machines_text(machines.run(work, arguments, log), arguments)
+            parts += text
+        if "dead" in arguments.only:
+            parts += dead_text(*dead_fleet.run(work, arguments.rounds, 1 if arguments.quick else 5, log))
+    text = "\n\n".join(parts) + "\n"
+    print(text)
+    if not arguments.quick:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{arguments.name}.md").write_text(text)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+//! Lookups at the owner: the responses that may be shared between machines.
+
+use std::sync::{Arc, Mutex};
+
+use sszip_core::cache::chain::{ChainState, HeightUnit, NamespaceChains};
+use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
+use sszip_core::cache::entry::CacheEntry;
+use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership};
+use sszip_core::cache::process::owner_client::{
+    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+};
+use sszip_core::cache::process::wake::{WaitingRequestId, WokenRequestQueue};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::cache::vary_key::named_cache_namespace;
+use sszip_core::cache::CacheKey;
+use sszip_core::exchange::{Exchange, Header, LookupAction, LookupRequest, RequestHead};
+
+use crate::setup::{config_of_process, JSON};
+
+const NAMESPACE: &str = "cache_namespace mainnet";
+
+const BLOCK: &str =
+    r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["TAG",false]}"#;
+
+/// A lookup that the owner has received.
+#[derive(Debug, PartialEq)]
+enum RecordedLookup {
+    /// The key, and whether the response may be shared between machines.
+    Single(CacheKey, bool),
+    /// The keys, and the number of the first ones whose responses may be shared.
+    Batch(Vec<CacheKey>, usize),
+}
+
+/// An owner without entries that records the lookups.
+#[derive(Debug, Default)]
+struct LookupRecorder {
+    chains: NamespaceChains,
+    lookups: Mutex<Vec<RecordedLookup>>,
+}
+
+impl LookupRecorder {
+    fn record(&self, lookup: RecordedLookup) {
+        self.lookups.lock().unwrap().push(lookup);
+    }
+}
+
+impl OwnerClient for LookupRecorder {
+    fn is_owner_reachable(&self) -> bool {
+        true
+    }
+
+    fn lookup_at_owner(
+        &self,
+        _: &CoalescedFlights,
+        token: FlightLeadership,
+        _: WaitingRequestId,
+        options: OwnerLookupOptions,
+        _: u64,
+    ) -> OwnerLookup {
+        let key = *token.flight_key();
+        self.record(RecordedLookup::Single(key, options.is_shareable));
+        OwnerLookup::Missing(token)
+    }
+
+    fn lookup_batch_at_owner(
+        &self,
+        keys: Vec<CacheKey>,
+        shareable: usize,
+        _: WaitingRequestId,
+        _: u64,
+    ) -> bool {
+        self.record(RecordedLookup::Batch(keys, shareable));
+        false
+    }
+
+    fn take_batch_entries(&self, _: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
+        Vec::new()
+    }
+
+    fn store_at_owner(
+        &self,
+        _: CacheKey,
+        _: Arc<CacheEntry>,
+        _: StoredEntryAttributes,
+        _: OwnerStoreOptions,
+        _: u64,
+    ) {
+    }
+
+    fn release_lease(&self, _: CacheKey) {}
+
+    fn permits_sending_from_memory(&self, _: u64) -> bool {
+        true
+    }
+
+    fn purge_generation(&self) -> u64 {
+        0
+    }
+
+    fn followed_chains(&self) -> &NamespaceChains {
+        &self.chains
+    }
+
+    fn purge_at_owner(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: WaitingRequestId,
+        _: u64,
+    ) -> Option<OwnerAdminReply> {
+        None
+    }
+
+    fn claim_admin_reply(&self, _: WaitingRequestId) -> Option<OwnerAdminReply> {
+        None
+    }
+}
+
+/// A request, and the configuration of its route and its owner.
+#[derive(Clone, Copy)]
+struct TestRequest<'a> {
+    /// Whether the identity of the chain `mainnet` is known; `None`: the chain is not followed.
+    is_chain_known: Option<bool>,
+    directives: &'a [&'a str],
+    fields: &'a [Header<'a>],
+    method: &'a [u8],
+    target: &'a [u8],
+    body: &'a str,
+}
+
+impl Default for TestRequest<'_> {
+    fn default() -> Self {
+        Self {
+            is_chain_known: Some(true),
+            directives: &["cache on", NAMESPACE],
+            fields: &[JSON],
+            method: b"POST",
+            target: b"/",
+            body: "",
+        }
+    }
+}
+
+impl TestRequest<'_> {
+    /// Looks the request up in a new process, and returns the lookups at the owner.
+    fn look_up(self) -> Vec<RecordedLookup> {
+        let owner = Arc::new(LookupRecorder::default());
+        if let Some(is_known) = self.is_chain_known {
+            let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 0);
+            state.known = is_known;
+            let namespace = named_cache_namespace(b"mainnet");
+            owner.chains.get_or_add_chain(namespace, || state);
+        }
+        let process = ProcessResources::default();
+        let queue = Arc::new(WokenRequestQueue::default());
+        let waiter = process.shared.add_event_loop(queue).waiter_of_request(1);
+        process.shared.set_owner_client(owner.clone());
+        let mut exchange = Exchange::new(config_of_process(process, self.directives));
+        let head = RequestHead {
+            method: self.method,
+            target: self.target,
+            fields: self.fields.iter().copied(),
+        };
+        exchange.read_request_head(head).unwrap();
+        let found = exchange.lookup_in_cache(LookupRequest {
+            body: self.body.as_bytes(),
+            now: 1,
+            waiter: Some(waiter),
+            coding_allowed: true,
+            ..LookupRequest::default()
+        });
+        assert_eq!(found.unwrap(), LookupAction::Forward);
+        let lookups = std::mem::take(&mut *owner.lookups.lock().unwrap());
+        lookups
+    }
+
+    /// Looks the request up, and returns whether its response may be shared; `None` if the owner
+    /// receives no lookup.
+    fn is_shareable(self) -> Option<bool> {
+        match &self.look_up()[..] {
+            [] => None,
+            [RecordedLookup::Single(_, is_shareable)] => Some(*is_shareable),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Returns the key of a single lookup.
+fn key_of_call(body: &str) -> CacheKey {
+    let request = TestRequest {
+        body,
+        ..TestRequest::default()
+    };
+    match request.look_up()[..] {
+        [RecordedLookup::Single(key, _)] => key,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn response_about_a_named_block_or_transaction_may_be_shared() {
+    let hash = format!("0x{:064x}", 7);
+    for (method, params, expected) in [
+        ("eth_getBlockByNumber", r#"["0x5",false]"#, Some(true)),
+        ("eth_getBlockByHash", r#"["HASH",false]"#, Some(true)),
+        ("eth_getTransactionReceipt", r#"["HASH"]"#, Some(true)),
+        ("eth_chainId", "[]", Some(true)),
+        ("eth_getBlockByNumber", r#"["latest",false]"#, Some(false)),
+        (
+            "eth_getBlockByNumber",
+            r#"["finalized",false]"#,
+            Some(false),
+        ),
+        ("eth_blockNumber", "[]", Some(false)),
+        ("eth_gasPrice", "[]", Some(false)),
+        ("eth_getBlockByNumber", r#"["pending",false]"#, None),
+    ] {
+        let params = params.replace("HASH", &hash);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let request = TestRequest {
+            body: &body,
+            ..TestRequest::default()
+        };
+        assert_eq!(request.is_shareable(), expected, "{body}");
+    }
+}
+
+#[test]
+fn response_of_the_beacon_api_about_a_named_block_may_be_shared() {
+    for (target, expected) in [
+        ("/eth/v2/beacon/blocks/5", Some(true)),
+        ("/eth/v1/beacon/genesis", Some(true)),
+        ("/eth/v2/beacon/blocks/head", Some(false)),
+        ("/eth/v2/beacon/blocks/finalized", Some(false)),
+        ("/eth/v1/config/spec", Some(false)),
+        // not looked up
+        ("/page", None),
+    ] {
+        let request = TestRequest {
+            method: b"GET",
+            target: target.as_bytes(),
+            fields: &[],
+            ..TestRequest::default()
+        };
+        assert_eq!(request.is_shareable(), expected, "{target}");
+    }
+}
+
+#[test]
+fn response_is_not_shared_if_its_key_has_credentials() {
+    let body = BLOCK.replace("TAG", "0x5");
+    let key: Header<'_> = (b"X-Api-Key", b"secret");
+    for (policy, fields, expected) in [
+        ("key", &[JSON, key][..], Some(false)),
+        ("key", &[JSON], Some(false)),
+        ("ignore", &[JSON, key], Some(true)),
+    ] {
+        let credentials = format!("cache_credentials {policy} X-Api-Key");
+        let request = TestRequest {
+            directives: &["cache on", NAMESPACE, &credentials],
+            fields,
+            body: &body,
+            ..TestRequest::default()
+        };
+        assert_eq!(request.is_shareable(), expected, "{policy} {fields:?}");
+    }
+}
+
+#[test]
+fn response_is_shared_only_if_the_chain_of_its_namespace_is_known() {
+    let body = BLOCK.replace("TAG", "0x5");
+    for (directive, is_chain_known, expected) in [
+        (NAMESPACE, Some(true), true),
+        (NAMESPACE, Some(false), false),
+        (NAMESPACE, None, false),
+        ("cache_namespace other", Some(true), false),
+        // the route is the namespace
+        ("cache_lock on", Some(true), false),
+    ] {
+        let request = TestRequest {
+            is_chain_known,
+            directives: &["cache on", directive],
+            body: &body,
+            ..TestRequest::default()
+        };
+        let is_shareable = request.is_shareable();
+        assert_eq!(
+            is_shareable,
+            Some(expected),
+            "{directive} {is_chain_known:?}"
+        );
+    }
+}
+
+#[test]
+fn shareable_keys_of_a_batch_are_the_first_ones() {
+    let calls = ["latest", "0x5", "finalized", "0x6"].map(|tag| BLOCK.replace("TAG", tag));
+    let [latest, five, finalized, six] = calls.each_ref().map(|call| key_of_call(call));
+    let numbered = calls.iter().enumerate().map(|(n, call)| {
+        let id = format!("\"id\":{n}");
+        call.replace("\"id\":1", &id)
+    });
+    let body = format!("[{}]", numbered.collect::<Vec<_>>().join(","));
+    let request = TestRequest {
+        body: &body,
+        ..TestRequest::default()
+    };
+    let expected = RecordedLookup::Batch(vec![five, six, latest, finalized], 2);
+    assert_eq!(request.look_up(), [expected]);
+    let unknown = TestRequest {
+        is_chain_known: Some(false),
+        ..request
+    };
+    let expected = RecordedLookup::Batch(vec![latest, five, finalized, six], 0);
+    assert_eq!(unknown.look_up(), [expected]);
+}

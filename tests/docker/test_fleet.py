@@ -1,0 +1,104 @@
+"""The profile fleet: two machines, a daemon and an nginx each, that share final responses over
+Redis."""
+
+import pytest
+
+from known_calls import call, fetch, send_call
+from stack import Stack, wait_for
+
+MACHINES = ("nginx", "nginx-2")
+SERVICES = ("redis", "cached-2", "nginx-2")
+# The simulated chain has 200 blocks, and up to 128 final ones.
+FINAL = iter(range(64, 128))
+
+
+def owner_status(stack, machine):
+    answer = fetch(stack.local(machine), "/sszip/owner?format=json")
+    return answer.json() if answer.status == 200 else {}
+
+
+def is_sharing(stack, machine):
+    """Whether the machine uses the fleet, and knows its chain's final blocks."""
+    status = owner_status(stack, machine)
+    chains = status.get("chains") or [{}]
+    return (status.get("fleet") or {}).get("up") and chains[0].get("final")
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    one = Stack(
+        "node.yml",
+        COMPOSE_PROFILES="replay,fleet",
+        NODE_OPTIONS="--chain",
+        HEAD_URL="http://node:9545",
+        FLEET_URL="redis://redis:6379",
+    )
+    try:
+        one.up("node", "redis", "cached", "nginx", "cached-2", "nginx-2")
+        for machine in MACHINES:
+            wait_for(f"{machine} shares", lambda m=machine: is_sharing(one, m))
+        yield one
+    finally:
+        one.down()
+
+
+def node_requests(stack):
+    return fetch(stack.url("node"), "/stats").json()["methods"].get("eth_getBlockByNumber", 0)
+
+
+def status_of(stack, machine, request):
+    answer = send_call(stack.url(machine), request)
+    assert answer.json() == send_call(stack.url("node"), request).json()
+    return answer.fields["cache-status"]
+
+
+def stored_values(stack, machine):
+    return owner_status(stack, machine)["fleet"]["stores"]["done"]
+
+
+def share_a_block(stack, machine):
+    """Fetches a final block through a machine, and waits until the fleet has it."""
+    request = call("eth_getBlockByNumber", [hex(next(FINAL)), False])
+    before = stored_values(stack, machine)
+    assert "fwd=" in status_of(stack, machine, request)
+    wait_for("the fleet has the block", lambda: stored_values(stack, machine) > before)
+    return request
+
+
+def test_final_block_of_one_machine_is_a_hit_on_the_other(fleet):
+    request = share_a_block(fleet, "nginx")
+    before = node_requests(fleet)
+    assert send_call(fleet.url("nginx-2"), request).fields["cache-status"].startswith("sszip; hit")
+    assert node_requests(fleet) == before
+
+
+def test_purge_of_one_machine_is_in_effect_on_both(fleet):
+    request = share_a_block(fleet, "nginx")
+    assert "hit" in status_of(fleet, "nginx-2", request)
+    purge = fetch(fleet.local("nginx-2"), "/sszip/purge?everything", body="")
+    assert purge.status == 200
+    report = purge.json()["fleet"]
+    assert (report["owners"], report["confirmed"]) == (2, 2)
+    before = node_requests(fleet)
+    assert "fwd=" in send_call(fleet.url("nginx"), request).fields["cache-status"]
+    assert node_requests(fleet) == before + 1
+
+
+def test_requests_are_answered_while_redis_is_down(fleet):
+    fleet.compose("stop", "--timeout", "5", "redis")
+    for machine in MACHINES:
+        wait_for(f"{machine} has noticed", lambda m=machine: not is_sharing(fleet, m))
+        request = call("eth_getBlockByNumber", [hex(next(FINAL)), False])
+        assert "fwd=" in status_of(fleet, machine, request)
+    fleet.up("redis")
+    for machine in MACHINES:
+        wait_for(f"{machine} shares again", lambda m=machine: is_sharing(fleet, m))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_container_of_the_fleet_has_no_privileges(fleet, service):
+    found = fleet.inspect(service)
+    assert found["State"]["Health"]["Status"] == "healthy"
+    assert found["HostConfig"]["ReadonlyRootfs"] and found["HostConfig"]["CapDrop"] == ["ALL"]
+    for ports in found["NetworkSettings"]["Ports"].values():
+        assert all(each["HostIp"] == "127.0.0.1" for each in ports or [])

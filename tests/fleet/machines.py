@@ -1,0 +1,279 @@
+"""Machines of a fleet: each has an owner with a store of its own, and a proxy with its cache."""
+
+import itertools
+import json
+
+from fleet_status import FleetStatus
+from servers import PASSWORD, USER
+
+from harness import client
+from harness.envoy import Envoy, address, cluster, route
+from harness.nginx import Nginx
+from harness.owner import Owner, owner_of, wait_until_linked
+from harness.rpc import call
+from harness.stands import VALID
+
+NAMESPACE = "main"
+# A busy machine delays replies by more than the default 10 ms.
+TIMEOUT = "900ms"
+# Of a purge; a busy machine delays confirmations.
+PURGE_WAIT = "10s"
+
+# hashes of transactions that are in no block
+_transactions = itertools.count(1)
+_JSON = ("Content-Type", "application/json")
+
+_CONFIG = """
+sszip on;
+sszip_cache on;
+%(store)s
+sszip_cache_memory 16m;
+%(valid)s
+sszip_cache_namespace main;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    add_header X-Key $sszip_cache_key;
+    location / { %(head)s proxy_pass http://%(node)s; }
+    location = /purge { sszip_cache_purge on; }
+}
+"""
+
+
+def secret_file(folder, name, content):
+    """A file that only its user can read."""
+    path = folder / name
+    path.write_text(content)
+    path.chmod(0o600)
+    return str(path)
+
+
+def fleet_settings(folder, url, **more):
+    """The settings of a fleet with a password and a key file; None omits one."""
+    settings = {
+        "url": url,
+        "user": USER,
+        "password_file": secret_file(folder, "password", PASSWORD),
+        "key_file": secret_file(folder, "key", "the key of the fleet " * 4),
+        "timeout": TIMEOUT,
+        "purge_wait": PURGE_WAIT,
+    }
+    return {name: value for name, value in {**settings, **more}.items() if value is not None}
+
+
+def directive(fleet):
+    """The value of the directive `cache_fleet`."""
+    words = [f"{name}={value}" for name, value in fleet.items() if name != "url"]
+    return " ".join([fleet["url"], *words])
+
+
+class FleetOwner(Owner):
+    """A daemon with a fleet."""
+
+    def __init__(self, heads, fleet, **settings):
+        super().__init__(heads, **settings)
+        with open(self.config, "a") as config:
+            config.write("\n[fleet]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fleet.items()))
+
+
+class Machine:
+    """nginx and a daemon, which follows the node."""
+
+    def __init__(self, chain, fleet, workers=2, valid=VALID, **settings):
+        self.chain = chain
+        self._valid = valid
+        self.server, self.owner = self._new_servers(fleet, workers, settings)
+
+    def _new_servers(self, fleet, workers, settings):
+        head = {"namespace": NAMESPACE, "url": f"http://{self.chain.address}", "interval": "100ms"}
+        owner = FleetOwner([head], fleet, **{"max_size": "64m", "memory": "16m"} | settings)
+        return Nginx(self._config(f"sszip_cache_owner unix:{owner.socket};"), workers=workers), owner
+
+    def _config(self, store, head=""):
+        valid = "\n".join(f"sszip_cache_valid {value};" for value in self._valid)
+        return _CONFIG % {"store": store, "valid": valid, "head": head, "node": self.chain.address}
+
+    def start(self):
+        self.owner.start()
+        self.server.start()
+        self.wait_until_ready()
+        return self
+
+    def wait_until_ready(self):
+        """Waits until the workers are linked, and the chain is followed."""
+        wait_until_linked(self.server, self.owner)
+        self.wait_for(self._follows, "the chain to be followed")
+
+    def _follows(self):
+        (status,) = self.owner.status()["chains"]
+        return status["state"] == "following" and status["final"] == self.chain.final and self._has_head(status)
+
+    def _has_head(self, status):
+        return status["head"] == self.chain.state["served_head"]["number"]
+
+    def close(self):
+        try:
+            self.server.stop()
+        finally:
+            self.owner.close()
+
+    def wait_for(self, condition, description):
+        return self.server.wait_for(condition, description)
+
+    # requests
+
+    def fetch(self, body):
+        response = client.fetch(self.server.port, "/", method="POST", headers=[_JSON, ("Accept-Encoding", "gzip")], body=body)
+        assert response.status == 200, response.body
+        return response
+
+    def result(self, body):
+        response = json.loads(self.fetch(body).decoded)
+        return response.get("result", response.get("error"))
+
+    def assert_right(self, *calls):
+        """Checks that the responses to calls equal the responses of an honest node."""
+        for body, honest in zip(calls, self.chain.honest(*calls), strict=True):
+            assert self.result(body) == honest, f"the response to {body} is not the node's"
+
+    def requested(self, *calls):
+        """Sends calls, checks the responses, and returns the number of requests that the node
+        received for them."""
+        before = self._node_requests(calls)
+        self.assert_right(*calls)
+        return self._node_requests(calls) - before
+
+    def _node_requests(self, calls):
+        methods = {json.loads(body)["method"] for body in calls}
+        return sum(self.chain.count(method) for method in methods)
+
+    def key(self, body):
+        """The cache key of a call; nginx only."""
+        return self.fetch(body).header("X-Key")
+
+    # the owner
+
+    @property
+    def fleet(self):
+        return FleetStatus(self.owner.status()["fleet"])
+
+    @property
+    def position(self):
+        """The position in the purge stream: purges up to it are in effect on this machine."""
+        return self.fleet.json["stream"]["position"] or 0
+
+    def wait_for_position(self, position):
+        self.wait_for(lambda: self.position >= position, f"position {position} in the purge stream")
+
+    @property
+    def namespace(self):
+        (status,) = self.owner.status()["chains"]
+        return status["namespace"]
+
+    def wait_until_used(self):
+        """Waits until lookups query the fleet. A lookup is the probe of an open breaker."""
+        self.wait_for(lambda: self.fleet.is_used or self._send_lookup(), "the fleet to be used")
+        return self
+
+    def _send_lookup(self):
+        """Sends a request that queries the fleet, and whose response is not shared: it is `null`."""
+        number = next(_transactions)
+        self.fetch(call("eth_getTransactionReceipt", f'["0x{number:064x}"]'))
+
+    def wait_until_unused(self):
+        self.wait_for(lambda: not self.fleet.is_used, "the fleet not to be used")
+
+    def purge(self, **scope):
+        """Purges by the owner, and returns its reply."""
+        status, _, body = self.owner.request("POST", "/v1/purges", json.dumps(scope))
+        assert status == 200, body
+        return json.loads(body)
+
+    def has_entry(self, key):
+        """Whether the owner itself has an entry; the fleet is not queried for it."""
+        return self.owner.request("GET", f"/v1/entries/{key}")[0] == 200
+
+    def restart_owner(self):
+        """Kills the daemon, and starts it again with the same store."""
+        self.owner.kill()
+        self.owner.start()
+        self.wait_until_ready()
+
+
+class StoreMachine(Machine):
+    """nginx, whose cache manager is the owner."""
+
+    def _new_servers(self, fleet, workers, settings):
+        store = f"sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip_cache_fleet {directive(fleet)};"
+        head = f"sszip_cache_head http://{self.chain.address} interval=100ms;"
+        nginx = Nginx(self._config(store, head), workers=workers)
+        return nginx, owner_of(nginx)
+
+    def start(self):
+        self.server.start()
+        self.wait_until_ready()
+        return self
+
+    def close(self):
+        self.server.stop()
+
+
+class EnvoyMachine(StoreMachine):
+    """Envoy with the module, whose library is the owner."""
+
+    def _new_servers(self, fleet, workers, settings):
+        envoy = Envoy(
+            [route("/purge", {"cache_purge": True}), route("/")],
+            settings={
+                "cache": True,
+                "cache_path": "@prefix@/cache max_size=64m memory=16m",
+                "cache_fleet": directive(fleet),
+                "cache_memory": "16m",
+                "cache_valid": self._valid,
+                "cache_namespace": NAMESPACE,
+                "cache_head": f"http://{self.chain.address} interval=100ms",
+            },
+            workers=workers,
+            clusters=[cluster("node", address(self.chain.port))],
+        )
+        # log lines about a server that is not reachable
+        envoy.expect(r"fleet rediss?://")
+        return envoy, owner_of(envoy)
+
+
+MACHINES = {"daemon": Machine, "nginx": StoreMachine, "envoy": EnvoyMachine}
+
+
+# calls about blocks; no follower sends these methods
+
+
+def receipts(number):
+    return call("eth_getBlockReceipts", f'["0x{number:x}"]')
+
+
+def balance(number, account=1):
+    """A call with any number of different accounts."""
+    return call("eth_getBalance", f'["0x{account:040x}","0x{number:x}"]')
+
+
+# sharing
+
+# where a value has its cache key (shared-core/src/cache/fleet/value.rs)
+KEY_AT = slice(64, 96)
+
+
+def share(machine, redis, *calls):
+    """Sends calls until the fleet has a new value for each; returns the names of the values."""
+    names = []
+    for body in calls:
+        before = redis.values()
+
+        def changed(body=body, before=before):
+            key = machine.fetch(body).header("X-Key")
+            new = ((name, value) for name, value in redis.values().items() if before.get(name) != value)
+            # another machine may store values of earlier calls meanwhile
+            return [name for name, value in new if key in (None, value[KEY_AT].hex())]
+
+        names += machine.wait_for(changed, f"a value of {body}")
+    assert len(names) == len(calls), f"{len(calls)} calls, and the values {names}"
+    return names
