@@ -107,7 +107,7 @@ class TestWords:
             ("redis://a max_entry=1mb", "max_entry=1mb", 'a size from 4k to 16m; did you mean "1m"?'),
             ("redis://a ttl=1s", "ttl=1s", TIME + "1m to 365d"),
             ("redis://a cost=2h", "cost=2h", "at most 1h"),
-            ("redis://a purge_wait=2m", "purge_wait=2m", "at most 1m"),
+            ("redis://a purge_wait=6s", "purge_wait=6s", "at most 5s"),
             ("redis://a prefix={a}", "prefix={a}", "1 to 64 letters, digits"),
             ('redis://a "user=a b"', "user=a b", "a name of 1 to 128 bytes"),
             ("redis://a user=a", "user=a", 'used together with "password_file=FILE"'),

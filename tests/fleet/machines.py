@@ -17,7 +17,7 @@ NAMESPACE = "main"
 # A busy machine delays replies by more than the default 10 ms.
 TIMEOUT = "900ms"
 # Of a purge; a busy machine delays confirmations.
-PURGE_WAIT = "10s"
+PURGE_WAIT = "5s"
 
 # hashes of transactions that are in no block
 _transactions = itertools.count(1)

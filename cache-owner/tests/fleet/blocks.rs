@@ -21,7 +21,7 @@ impl Random {
         self.next() % bound
     }
 
-    pub fn one_in(&mut self, bound: u64) -> bool {
+    pub fn happens_once_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
     }
 }

@@ -75,12 +75,12 @@ impl FleetServer {
 
     /// Returns the value of a key; sometimes an older one, or one of another key.
     pub fn read_value(&self, key: &CacheKey, random: &mut Random) -> Option<&Vec<u8>> {
-        if random.one_in(64) {
+        if random.happens_once_in(64) {
             let other = random.below(self.values.len().max(1) as u64);
             return self.values.values().nth(other as usize)?.last();
         }
         let values = self.values.get(key)?;
-        match random.one_in(6) {
+        match random.happens_once_in(6) {
             true => values.get(random.below(values.len() as u64) as usize),
             false => values.last(),
         }
@@ -88,7 +88,7 @@ impl FleetServer {
 
     /// Evicts some of the values.
     pub fn evict_values(&mut self, random: &mut Random) {
-        self.values.retain(|_, _| !random.one_in(4));
+        self.values.retain(|_, _| !random.happens_once_in(4));
     }
 
     /// Removes the stream, as a flush or an eviction does. Values stay, which is the worst case.

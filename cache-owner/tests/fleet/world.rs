@@ -169,7 +169,7 @@ impl FleetWorld {
             885..=889 => self.change_lag(),
             900..=907 => self.change_knowledge_of_finality(machine),
             908..=914 => {
-                let is_known = !self.random.one_in(5);
+                let is_known = !self.random.happens_once_in(5);
                 self.machines[machine].set_identity_known(is_known);
             }
             915..=918 if self.purges.count() < 40 => self.purge(machine),
@@ -177,7 +177,7 @@ impl FleetWorld {
             928..=939 => self.machines[machine].is_up = true,
             940 | 941 => self.restart(machine),
             944..=946 => self.server.evict_values(&mut self.random),
-            947 if self.random.one_in(3) => self.lose_stream(),
+            947 if self.random.happens_once_in(3) => self.lose_stream(),
             948 => self.now += self.random.below(6_000),
             _ => {}
         }

@@ -131,9 +131,10 @@ const COST_RANGE: DirectiveValueRange = DirectiveValueRange {
     most: 3_600_000,
     unit: DirectiveValueUnit::Time,
 };
+/// Proxies wait 10 seconds for a purge; its local part takes some of them.
 const PURGE_WAIT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 0,
-    most: 60_000,
+    most: 5_000,
     unit: DirectiveValueUnit::Time,
 };
 

@@ -48,7 +48,7 @@ pub(super) enum LinkPhase {
     Connecting,
     /// The connection is open.
     Connected,
-    /// There is no connection, for this reason; the next attempt follows after a pause.
+    /// The connection is closed, for this reason; the next attempt follows after a pause.
     Disconnected(String),
 }
 
@@ -150,7 +150,7 @@ impl FleetLink {
     /// Waits for the end of an attempt to connect that is in progress.
     ///
     /// # Errors
-    /// There is no connection, for the reason in the error.
+    /// The connection could not be opened, for the reason in the error.
     pub(super) async fn wait_for_connection(&self, limit: Duration) -> Result<(), FleetError> {
         let mut phase = self.phase.subscribe();
         let ended = phase.wait_for(|phase| *phase != LinkPhase::Connecting);

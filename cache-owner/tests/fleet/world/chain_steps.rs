@@ -48,7 +48,7 @@ impl FleetWorld {
         self.follow(LAGGING, lagging);
         if !self.is_forked {
             self.follow(BRANCHING, self.trunk.clone());
-        } else if self.random.one_in(2) {
+        } else if self.random.happens_once_in(2) {
             let mut path = self.machines[BRANCHING].path.clone();
             self.tree.extend(&mut path);
             self.follow(BRANCHING, path);
@@ -105,7 +105,7 @@ impl FleetWorld {
 
     pub(super) fn change_knowledge_of_finality(&mut self, at: usize) {
         match self.machines[at].last_final {
-            Some(_) if self.random.one_in(4) => self.machines[at].set_final(None),
+            Some(_) if self.random.happens_once_in(4) => self.machines[at].set_final(None),
             Some(_) => {}
             None => {
                 let height = self.final_block_of(at);
@@ -134,7 +134,7 @@ impl FleetWorld {
     }
 
     pub(super) fn change_lag(&mut self) {
-        self.lag = match self.random.one_in(2) {
+        self.lag = match self.random.happens_once_in(2) {
             true => 0,
             false => self.random.below(MAX_LAG + 1),
         };

@@ -18,7 +18,11 @@ impl FleetWorld {
         let of = self.random.below(MACHINES as u64) as usize;
         let path = &self.machines[of].path;
         // mostly near the head
-        let farthest = if self.random.one_in(4) { 24 } else { 6 };
+        let farthest = if self.random.happens_once_in(4) {
+            24
+        } else {
+            6
+        };
         let distance = self.random.below(farthest);
         let height = (path.head() + 1).saturating_sub(distance);
         match self.random.below(8) {
@@ -68,7 +72,7 @@ impl FleetWorld {
         }
         self.receive_replies(at, "own memory");
         // some take longer
-        if !self.random.one_in(4) {
+        if !self.random.happens_once_in(4) {
             while self.advance_lookup(at) {}
         }
     }

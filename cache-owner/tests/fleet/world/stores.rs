@@ -33,7 +33,7 @@ impl FleetWorld {
         let response = result.to_response(call, is_final, generation, state.epoch);
         let fresh = match response.about.class {
             LifetimeClass::Immutable => 3_600_000,
-            _ if self.random.one_in(20) => 1_000,
+            _ if self.random.happens_once_in(20) => 1_000,
             _ => 2_000 + self.random.below(60_000),
         };
         let store = StoreRequest {
@@ -54,7 +54,7 @@ impl FleetWorld {
         if let Ok(stored) = stored {
             self.offer(at, call, &stored.entry);
             // some writes take longer
-            if !self.random.one_in(3) {
+            if !self.random.happens_once_in(3) {
                 self.write_value(at);
             }
         }

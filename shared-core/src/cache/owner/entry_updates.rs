@@ -57,8 +57,8 @@ impl Owner {
         let body = as_immutable_entry(entry.encoded_bytes(), block)?;
         let made = self.new_memory_entry(about, body, fresh, now);
         let made = made
-            .with_shareability(entry.claim_fleet_offer())
-            .with_block_anchor(entry.block_anchor());
+            .mark_shareability(entry.claim_fleet_offer())
+            .attach_block_anchor(entry.block_anchor());
         let made = Arc::new(made);
         self.replace_in_memory(key, entry, &made).then_some(made)
     }

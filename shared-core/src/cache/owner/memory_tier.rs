@@ -134,7 +134,7 @@ impl OwnerMemoryEntry {
 
     /// Sets the block hash by which the owner of another machine can check the entry.
     #[must_use]
-    pub fn with_block_anchor(self, anchor: Option<BlockAnchor>) -> Self {
+    pub fn attach_block_anchor(self, anchor: Option<BlockAnchor>) -> Self {
         Self { anchor, ..self }
     }
 
@@ -227,7 +227,7 @@ impl OwnerMemoryEntry {
 
     /// Sets whether the entry may be offered to the fleet.
     #[must_use]
-    pub fn with_shareability(self, is_shareable: bool) -> Self {
+    pub fn mark_shareability(self, is_shareable: bool) -> Self {
         Self {
             unshared: is_shareable.then(|| Arc::new(true.into())),
             ..self
@@ -658,7 +658,7 @@ mod tests {
         let new = |anchor| {
             let about = about(LifetimeClass::Unfinalized);
             let entry = OwnerMemoryEntry::new(about, vec![1; 100], 1_000, at(0));
-            entry.with_block_anchor(anchor)
+            entry.attach_block_anchor(anchor)
         };
         for anchor in [anchor, None] {
             assert_eq!(new(anchor).block_anchor(), anchor);

@@ -389,8 +389,8 @@ impl Owner {
         let entry = self.new_memory_entry(store.about, body, store.fresh, now);
         let entry = entry
             .with_age(store.age)
-            .with_shareability(store.is_shareable)
-            .with_block_anchor(store.anchor);
+            .mark_shareability(store.is_shareable)
+            .attach_block_anchor(store.anchor);
         let mut entry = Arc::new(entry);
         if !has_room && entry.length_if_unchecked().is_some() {
             // it is sent from the disk each time, and no request waits now

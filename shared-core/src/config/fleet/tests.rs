@@ -102,7 +102,7 @@ fn fleet_parameters_are_parsed() {
     let (settings, names) = parse(
         "rediss://h|user=sszip|password_file=pw|key_file=/k/new,old|ca=/ca.pem|cert=c.pem|\
          cert_key=k.pem|timeout=1s|connect_timeout=10ms|max_entry=16m|prefix=eth:main.1-a_b|\
-         ttl=365d|cost=0|purge_wait=1m",
+         ttl=365d|cost=0|purge_wait=5s",
     )
     .unwrap();
     let expected = FleetSettings {
@@ -113,7 +113,7 @@ fn fleet_parameters_are_parsed() {
         prefix: "eth:main.1-a_b".into(),
         ttl_ms: 365 * 86_400_000,
         cost_ms: 0,
-        purge_wait_ms: 60_000,
+        purge_wait_ms: 5_000,
         ..FleetSettings::new(endpoint("h", 6379, true, 0))
     };
     assert_eq!(settings, expected);
@@ -227,8 +227,8 @@ fn invalid_parameters_are_rejected_with_the_allowed_values() {
             "a time with its unit (ms, s, m, h or d), at most 1h".into(),
         ),
         (
-            "purge_wait=61s",
-            "a time with its unit (ms, s, m, h or d), at most 1m".into(),
+            "purge_wait=6s",
+            "a time with its unit (ms, s, m, h or d), at most 5s".into(),
         ),
         (
             "prefix=",

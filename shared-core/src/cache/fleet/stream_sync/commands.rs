@@ -62,7 +62,7 @@ pub enum StreamReply {
     Records(Vec<RawStreamRecord>),
     /// The command was executed.
     Done,
-    /// There is no stream, and none was created.
+    /// The server has no stream, and the command has created none.
     NoStream,
     /// The id is not above the highest id of the stream.
     IdTooLow,

@@ -30,7 +30,7 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    pub(super) fn one_in(&mut self, bound: usize) -> bool {
+    pub(super) fn happens_once_in(&mut self, bound: usize) -> bool {
         self.below(bound) == 0
     }
 }

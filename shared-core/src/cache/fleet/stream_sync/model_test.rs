@@ -21,12 +21,12 @@ impl ModelFleet {
                 self.advance_command(owner);
             }
             35..=44 => {
-                let is_done = !self.random.one_in(8);
+                let is_done = !self.random.happens_once_in(8);
                 self.advance_job(owner, is_done);
             }
             45..=54 => self.now += self.random.next() % 120,
             55..=64 => {
-                let is_new = self.random.one_in(2);
+                let is_new = self.random.happens_once_in(2);
                 self.store(owner, key, is_new);
             }
             65..=71 => self.write(owner),
@@ -40,14 +40,14 @@ impl ModelFleet {
             87..=91 => self.queue_purge(owner),
             92 => self.owners[owner].is_up = false,
             93..=95 => self.owners[owner].is_up = true,
-            96 if self.random.one_in(3) => {
-                let has_file = !self.random.one_in(4);
+            96 if self.random.happens_once_in(3) => {
+                let has_file = !self.random.happens_once_in(4);
                 self.restart(owner, has_file);
             }
             97 => self.snapshot = self.server.clone(),
-            98 if self.random.one_in(3) => self.failover(),
-            99 if self.random.one_in(4) => {
-                let keeps_highest = self.random.one_in(2);
+            98 if self.random.happens_once_in(3) => self.failover(),
+            99 if self.random.happens_once_in(4) => {
+                let keeps_highest = self.random.happens_once_in(2);
                 self.flush(keeps_highest);
             }
             _ => {}
