@@ -30,6 +30,7 @@ static size_t  ngx_http_sszip_known_fields[] = {
     offsetof(ngx_http_headers_out_t, content_encoding),
     0,                                  /* SSZIP_FIELD_CONTENT_LENGTH */
     0,                                  /* SSZIP_FIELD_CONTENT_TYPE */
+    offsetof(ngx_http_headers_out_t, date),
     offsetof(ngx_http_headers_out_t, etag),
     offsetof(ngx_http_headers_out_t, expires),
     offsetof(ngx_http_headers_out_t, last_modified),

@@ -124,7 +124,7 @@ extern "C" {
  The value that `sszip_abi` returns if the library fits this header. It is
  incremented with every change for which a host must be compiled again.
  */
-#define SSZIP_ABI 3
+#define SSZIP_ABI 4
 
 /*
  Result of a call. Values are never reused.
@@ -604,6 +604,10 @@ typedef enum {
      `Content-Type`
      */
     SSZIP_FIELD_CONTENT_TYPE,
+    /*
+     `Date`
+     */
+    SSZIP_FIELD_DATE,
     /*
      `ETag`
      */

@@ -94,10 +94,10 @@ def run(suite, port, only=()):
     return json.loads(output[output.index("{") :])
 
 
-def run_all(suite, *ports):
+def run_all(suite, *ports, only=()):
     """Runs the suites concurrently: most of the time they wait."""
     with concurrent.futures.ThreadPoolExecutor(len(ports)) as pool:
-        return list(pool.map(functools.partial(run, suite), ports))
+        return list(pool.map(functools.partial(run, suite, only=only), ports))
 
 
 def failures_after_retry(suite, port, names):

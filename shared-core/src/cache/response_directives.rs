@@ -44,6 +44,7 @@ pub struct CacheDirectivesReader {
     max_age: Option<u64>,
     s_maxage: Option<u64>,
     expires: Option<Option<SystemTime>>,
+    date: Option<SystemTime>,
     age: u64,
     stale_if_error: Option<u64>,
     stale_while_revalidate: Option<u64>,
@@ -80,6 +81,8 @@ impl CacheDirectivesReader {
         } else if name.eq_ignore_ascii_case(b"expires") {
             // section 5.3: an invalid date is in the past
             self.expires.get_or_insert(parse_header_date(value));
+        } else if name.eq_ignore_ascii_case(b"date") {
+            self.date = self.date.or_else(|| parse_header_date(value));
         } else if name.eq_ignore_ascii_case(b"age") {
             // section 5.1: the first member of a list counts; some proxies merge two lines into one
             let first = list_header_members(value)
@@ -118,14 +121,11 @@ impl CacheDirectivesReader {
 
     /// Evaluates the headers that were read, at the wall clock's `now` in seconds since 1970.
     pub fn evaluate_directives(&self, now: u64) -> CacheDirectives {
-        let explicit = self.s_maxage.or(self.max_age);
-        let seconds = explicit.or_else(|| {
-            let expires = (*self.expires.as_ref()?)?;
-            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now);
-            Some(expires.duration_since(now).map_or(0, |left| left.as_secs()))
-        });
-        let seconds = seconds.or(self.expires.map(|_| 0));
-        let left = seconds.map(|seconds| seconds.saturating_sub(self.age));
+        let left = match (self.s_maxage.or(self.max_age), self.expires) {
+            (Some(seconds), _) => Some(seconds.saturating_sub(self.age)),
+            (None, Some(expires)) => Some(expires.map_or(0, |time| self.seconds_until(time, now))),
+            (None, None) => None,
+        };
         // X-Accel-Expires overrides all others, including `private`, as in nginx
         let (forbidden, left) = match self.accel {
             Some(AccelExpires::For(seconds)) => (seconds == 0, Some(seconds)),
@@ -138,6 +138,18 @@ impl CacheDirectivesReader {
             age: self.age,
             stale: self.stale_directives(),
         }
+    }
+
+    /// Returns the time from `now` until `Expires`. `Expires` belongs to the clock that wrote `Date`
+    /// (sections 4.2.1 and 4.2.3), which may differ from this machine's.
+    fn seconds_until(&self, expires: SystemTime, now: u64) -> u64 {
+        let seconds_after = |time: SystemTime, start: SystemTime| {
+            time.duration_since(start).map_or(0, |time| time.as_secs())
+        };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now);
+        let date = self.date.unwrap_or(now);
+        let age = self.age.max(seconds_after(now, date));
+        seconds_after(expires, date).saturating_sub(age)
     }
 
     /// Returns the times for which the headers that were read permit serving the response stale. An
@@ -295,7 +307,7 @@ pub fn is_storable_status(status: u16) -> bool {
 /// Whether a header is stored with the entry. The others belong to one connection (RFC 9110, 7.6.1;
 /// RFC 9111, 3.1), to the body as it was sent, or to this cache.
 pub fn is_stored_header(name: &[u8]) -> bool {
-    const NOT: [&str; 23] = [
+    const NOT: [&str; 22] = [
         // headers for nginx alone, or for a gateway (RFC 3875, 6.3.3)
         "x-accel-expires",
         "x-accel-redirect",
@@ -316,7 +328,6 @@ pub fn is_stored_header(name: &[u8]) -> bool {
         "upgrade",
         "content-length",
         "accept-ranges",
-        "date",
         "server",
         "age",
         "cache-status",
@@ -367,7 +378,15 @@ mod tests {
             expires: Sun Nov  6 08:50:37 1994 => 60000
             expires: Sun Nov 6 08:50:37 1994 => 60000
             expires: Thu Nov 6 08:50:37 1994 => 60000
-            # age is deducted
+            # expires counts from the date of the clock that wrote both
+            expires: Sun, 06 Nov 1994 08:50:37 GMT; date: Sun, 06 Nov 1994 08:50:07 GMT => 30000
+            expires: Sun, 06 Nov 1994 08:50:37 GMT; date: Sun, 06 Nov 1994 08:48:37 GMT => 60000
+            expires: Sun, 06 Nov 1994 08:50:37 GMT; date: Sun, 06 Nov 1994 08:50:38 GMT => 0
+            expires: Sun, 06 Nov 1994 08:50:37 GMT; date: yesterday => 60000
+            cache-control: max-age=5; date: Sun, 06 Nov 1994 08:48:37 GMT => 5000
+            # age is deducted, and is at least what the date states
+            expires: Sun, 06 Nov 1994 08:50:37 GMT; date: Sun, 06 Nov 1994 08:49:07 GMT; age: 40 => 50000
+            expires: Sun, 06 Nov 1994 08:50:37 GMT; date: Sun, 06 Nov 1994 08:50:07 GMT; age: 40 => 0
             cache-control: max-age=10; age: 4 => 6000
             age: 40; cache-control: max-age=10 => 0
             # the first of a list, the oldest of several lines

@@ -16,6 +16,8 @@ pub enum sszip_known_header {
     SSZIP_FIELD_CONTENT_LENGTH,
     /// `Content-Type`
     SSZIP_FIELD_CONTENT_TYPE,
+    /// `Date`
+    SSZIP_FIELD_DATE,
     /// `ETag`
     SSZIP_FIELD_ETAG,
     /// `Expires`
@@ -36,7 +38,11 @@ impl sszip_known_header {
         use sszip_known_header::*;
         // the length distinguishes most names
         let candidates: &[(&str, Self)] = match name.len() {
-            4 => &[("Vary", SSZIP_FIELD_VARY), ("ETag", SSZIP_FIELD_ETAG)],
+            4 => &[
+                ("Vary", SSZIP_FIELD_VARY),
+                ("ETag", SSZIP_FIELD_ETAG),
+                ("Date", SSZIP_FIELD_DATE),
+            ],
             7 => &[("Expires", SSZIP_FIELD_EXPIRES)],
             8 => &[("Location", SSZIP_FIELD_LOCATION)],
             12 => &[("Content-Type", SSZIP_FIELD_CONTENT_TYPE)],

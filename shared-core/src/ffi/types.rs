@@ -6,7 +6,7 @@ use crate::faults::{is_fault_injected_before_fork, InjectedTestFault};
 
 /// The value that `sszip_abi` returns if the library fits this header. It is
 /// incremented with every change for which a host must be compiled again.
-pub const SSZIP_ABI: u32 = 3;
+pub const SSZIP_ABI: u32 = 4;
 
 /// Result of a call. Values are never reused.
 #[repr(C)]

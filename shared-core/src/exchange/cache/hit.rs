@@ -266,9 +266,9 @@ impl Exchange {
             Some(body) => body.is_gzip(),
             None => entry.is_compressed() && self.client_prefers_gzip(lookup),
         };
-        // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age for
-        // a resource
-        self.head_edits.reserve(meta.fields.len() + 5);
+        // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age and
+        // Date for a resource
+        self.head_edits.reserve(meta.fields.len() + 6);
         let vary_lines = self.copy_stored_headers(entry, gzip);
         let adds_encoding = self.varies && !lookup.host_writes_vary;
         if let Some(vary) = vary::complete_vary_header(&vary_lines, self.varies, adds_encoding) {

@@ -2,6 +2,7 @@
 //! sends no directives, and conditional requests (RFC 9110, section 13).
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::beacon;
 use crate::beacon::BeaconRouteLifetimeKind;
@@ -25,6 +26,9 @@ use crate::gzip::splice::SlicedBody;
 use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::media_type::is_event_stream;
 use crate::transcode::{requested_root, TranscodeRequest};
+
+/// The last second that an HTTP-date can name, in the year 9999.
+const MAX_HTTP_DATE: u64 = 253_402_300_799;
 
 impl Exchange {
     /// Looks up the stored response to a GET or HEAD, and makes a request for a stale one
@@ -160,8 +164,9 @@ impl Exchange {
         let mut meta = stale.response_metadata().clone();
         let is_replaced = |name: &[u8]| {
             let mut fields = head.fields.clone();
-            response_directives::is_updated_by_304(name)
-                && fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
+            name.eq_ignore_ascii_case(b"date")
+                || response_directives::is_updated_by_304(name)
+                    && fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
         };
         meta.fields.retain(|(name, _)| !is_replaced(name));
         for (name, value) in head.fields.clone() {
@@ -240,8 +245,8 @@ impl Exchange {
         matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
     }
 
-    /// Adds `Age` to a stored response, and replaces its body where GET is conditional or the
-    /// method is HEAD.
+    /// Adds `Age` and `Date` to a stored response, and replaces its body where GET is conditional or
+    /// the method is HEAD.
     pub(in crate::exchange) fn adapt_resource_response(
         &mut self,
         answer: &mut ReadyResponse,
@@ -256,6 +261,16 @@ impl Exchange {
         let age = resident + meta.age;
         self.head_edits
             .push(HeadEdit::set_header("Age", age.to_string().into_bytes()));
+        // RFC 9110, 6.6.1: a response without Date has the time at which it was received. The host
+        // must not write the present time, which `Expires` and `Age` do not refer to
+        let has_date = |edit: &HeadEdit| edit.name.eq_ignore_ascii_case("date");
+        if !self.head_edits.iter().any(has_date) {
+            let received = (meta.requested_at / 1000).saturating_sub(meta.age);
+            // what is later than the year 9999 has no HTTP-date
+            let date = UNIX_EPOCH + Duration::from_secs(received.min(MAX_HTTP_DATE));
+            let date = httpdate::fmt_http_date(date).into_bytes();
+            self.head_edits.push(HeadEdit::set_header("Date", date));
+        }
         if self.is_entry_not_modified(entry) {
             answer.status = 304;
             // RFC 9110, 15.4.5: headers that describe the body are left out
