@@ -1,6 +1,7 @@
 """Stored responses to GET: cache directives of the node (RFC 9111), the Beacon API in
 their absence, and conditional requests."""
 
+import email.utils
 import json
 import threading
 import time
@@ -81,6 +82,20 @@ class TestNodeHeaders:
         assert hit.header("Cache-Status").startswith("sszip; hit")
         assert int(hit.header("Age")) <= 5
         assert hit.header("Cache-Control") == "max-age=600"
+
+    @pytest.mark.parametrize("dates", [[], ["yesterday"], [""], ["x", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"]])
+    def test_hit_has_the_valid_date_of_the_node_or_the_time_of_the_request(self, resource, dates):
+        before = time.time()
+        resource.answers(JSON, headers=[*FRESH, *(("Date", date) for date in dates)])
+        resource()
+        after, hit = time.time(), resource()
+        assert hit.header("Cache-Status").startswith("sszip; hit")
+        (sent,) = (value for name, value in hit.headers if name.lower() == "date")
+        if len(dates) == 3:
+            assert sent == dates[1]
+        else:
+            # a date has no fraction of a second
+            assert before - 1 <= email.utils.parsedate_to_datetime(sent).timestamp() <= after
 
     @pytest.mark.parametrize("value", ["no-store", "private, max-age=9", "no-cache", "max-age=0", "no-transform, max-age=9"])
     def test_response_is_not_stored_when_cache_control_forbids_it(self, resource, value):

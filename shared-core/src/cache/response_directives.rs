@@ -336,6 +336,11 @@ pub fn is_stored_header(name: &[u8]) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
+/// Whether a header's value is stored: a hit has no invalid `Date`.
+pub fn is_stored_value(name: &[u8], value: &[u8]) -> bool {
+    !name.eq_ignore_ascii_case(b"date") || parse_header_date(value).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{CacheDirectives, CacheDirectivesReader, ResponseVaryHeaders, StaleDirectives};

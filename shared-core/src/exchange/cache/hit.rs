@@ -167,7 +167,7 @@ impl Exchange {
     }
 
     /// Whether the host hides the header from clients.
-    fn hides_response_header(&self, name: &[u8]) -> bool {
+    pub(in crate::exchange) fn hides_response_header(&self, name: &[u8]) -> bool {
         let mut hidden = self.route_config.hidden.iter();
         hidden.any(|hidden| hidden.eq_ignore_ascii_case(name))
     }
@@ -298,7 +298,8 @@ impl Exchange {
         let mut vary_lines: Vec<&[u8]> = Vec::new();
         for (name, value) in &entry.response_metadata().fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-            if self.hides_response_header(name) {
+            // Date follows Age
+            if self.hides_response_header(name) || is("date") {
                 continue;
             }
             if is("vary") {

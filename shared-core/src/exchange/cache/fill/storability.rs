@@ -158,7 +158,9 @@ impl CacheFill {
                 self.coding.update_from_content_encoding(value);
             }
             if is_call && is_stored_call_header(name)
-                || !is_call && response_directives::is_stored_header(name)
+                || !is_call
+                    && response_directives::is_stored_header(name)
+                    && response_directives::is_stored_value(name, value)
             {
                 self.record_stored_header(name, value);
             }
@@ -203,10 +205,12 @@ impl CacheFill {
         }
     }
 
-    /// Records a header; several lines of a header are joined (RFC 9110, 5.3).
+    /// Records a header; several lines of a header are joined (RFC 9110, 5.3), but for `Date`, of which
+    /// the first one counts.
     fn record_stored_header(&mut self, name: &[u8], value: &[u8]) {
         let mut known = self.fields.iter_mut();
         match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some((known, _)) if known.eq_ignore_ascii_case(b"date") => {}
             Some((_, line)) => {
                 line.extend_from_slice(b", ");
                 line.extend_from_slice(value);

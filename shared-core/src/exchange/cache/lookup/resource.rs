@@ -170,7 +170,10 @@ impl Exchange {
         };
         meta.fields.retain(|(name, _)| !is_replaced(name));
         for (name, value) in head.fields.clone() {
-            if response_directives::is_updated_by_304(name) && !value.is_empty() {
+            if response_directives::is_updated_by_304(name)
+                && !value.is_empty()
+                && response_directives::is_stored_value(name, value)
+            {
                 meta.fields.push((name.to_vec(), value.to_vec()));
             }
         }
@@ -263,14 +266,16 @@ impl Exchange {
             .push(HeadEdit::set_header("Age", age.to_string().into_bytes()));
         // RFC 9110, 6.6.1: a response without Date has the time at which it was received. The host
         // must not write the present time, which `Expires` and `Age` do not refer to
-        let has_date = |edit: &HeadEdit| edit.name.eq_ignore_ascii_case("date");
-        if !self.head_edits.iter().any(has_date) {
-            let received = (meta.requested_at / 1000).saturating_sub(meta.age);
-            // what is later than the year 9999 has no HTTP-date
-            let date = UNIX_EPOCH + Duration::from_secs(received.min(MAX_HTTP_DATE));
-            let date = httpdate::fmt_http_date(date).into_bytes();
-            self.head_edits.push(HeadEdit::set_header("Date", date));
-        }
+        let date = match stored_header(entry, "date") {
+            Some(date) if !self.hides_response_header(b"date") => date.to_vec(),
+            _ => {
+                let received = (meta.requested_at / 1000).saturating_sub(meta.age);
+                // what is later than the year 9999 has no HTTP-date
+                let date = UNIX_EPOCH + Duration::from_secs(received.min(MAX_HTTP_DATE));
+                httpdate::fmt_http_date(date).into_bytes()
+            }
+        };
+        self.head_edits.push(HeadEdit::set_header("Date", date));
         if self.is_entry_not_modified(entry) {
             answer.status = 304;
             // RFC 9110, 15.4.5: headers that describe the body are left out
