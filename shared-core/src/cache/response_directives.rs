@@ -297,6 +297,9 @@ fn parse_capped_seconds(value: &[u8], most: u64) -> Option<u64> {
     )
 }
 
+/// The last second that an HTTP-date can name, in the year 9999.
+const MAX_HTTP_DATE: u64 = 253_402_300_799;
+
 /// Whether a status may be stored if the head specifies a lifetime (section 3: a final status that
 /// is understood, and not partial content). The response to a condition or a range does not fit the
 /// next request.
@@ -334,6 +337,18 @@ pub fn is_stored_header(name: &[u8]) -> bool {
     ];
     !NOT.iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Adds `Date` to stored headers without one: the time in seconds since 1970 at which the response
+/// was received (RFC 9110, 6.6.1). Hosts would write the time of each hit, which `Age` and `Expires`
+/// do not refer to.
+pub fn complete_date(fields: &mut Vec<(Vec<u8>, Vec<u8>)>, now: u64) {
+    let mut names = fields.iter().map(|(name, _)| name);
+    if !names.any(|name| name.eq_ignore_ascii_case(b"date")) {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(now.min(MAX_HTTP_DATE));
+        let date = httpdate::fmt_http_date(time).into_bytes();
+        fields.push((b"Date".to_vec(), date));
+    }
 }
 
 /// Whether a header's value is stored: a hit has no invalid `Date`.

@@ -165,6 +165,9 @@ impl CacheFill {
                 self.record_stored_header(name, value);
             }
         }
+        if !is_call {
+            response_directives::complete_date(&mut self.fields, head.now);
+        }
         Ok((reader.evaluate_directives(head.now), varies, content_type))
     }
 

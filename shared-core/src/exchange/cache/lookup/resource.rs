@@ -2,7 +2,6 @@
 //! sends no directives, and conditional requests (RFC 9110, section 13).
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use crate::beacon;
 use crate::beacon::BeaconRouteLifetimeKind;
@@ -26,9 +25,6 @@ use crate::gzip::splice::SlicedBody;
 use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::media_type::is_event_stream;
 use crate::transcode::{requested_root, TranscodeRequest};
-
-/// The last second that an HTTP-date can name, in the year 9999.
-const MAX_HTTP_DATE: u64 = 253_402_300_799;
 
 impl Exchange {
     /// Looks up the stored response to a GET or HEAD, and makes a request for a stale one
@@ -177,6 +173,7 @@ impl Exchange {
                 meta.fields.push((name.to_vec(), value.to_vec()));
             }
         }
+        response_directives::complete_date(&mut meta.fields, head.now);
         let mut reader = response_directives::CacheDirectivesReader::default();
         let mut varies = response_directives::ResponseVaryHeaders::default();
         for (name, value) in &meta.fields {
@@ -264,18 +261,13 @@ impl Exchange {
         let age = resident + meta.age;
         self.head_edits
             .push(HeadEdit::set_header("Age", age.to_string().into_bytes()));
-        // RFC 9110, 6.6.1: a response without Date has the time at which it was received. The host
-        // must not write the present time, which `Expires` and `Age` do not refer to
-        let date = match stored_header(entry, "date") {
-            Some(date) if !self.hides_response_header(b"date") => date.to_vec(),
-            _ => {
-                let received = (meta.requested_at / 1000).saturating_sub(meta.age);
-                // what is later than the year 9999 has no HTTP-date
-                let date = UNIX_EPOCH + Duration::from_secs(received.min(MAX_HTTP_DATE));
-                httpdate::fmt_http_date(date).into_bytes()
+        // REDbot relates a Date to the Age before it
+        if let Some(date) = stored_header(entry, "date") {
+            if !self.hides_response_header(b"date") {
+                self.head_edits
+                    .push(HeadEdit::set_header("Date", date.to_vec()));
             }
-        };
-        self.head_edits.push(HeadEdit::set_header("Date", date));
+        }
         if self.is_entry_not_modified(entry) {
             answer.status = 304;
             // RFC 9110, 15.4.5: headers that describe the body are left out
