@@ -208,8 +208,8 @@ impl CacheFill {
         }
     }
 
-    /// Records a header; several lines of a header are joined (RFC 9110, 5.3), but for `Date`, of which
-    /// the first one counts.
+    /// Records a header; several lines of a header are joined (RFC 9110, 5.3). The first `Date`
+    /// counts.
     fn record_stored_header(&mut self, name: &[u8], value: &[u8]) {
         let mut known = self.fields.iter_mut();
         match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
