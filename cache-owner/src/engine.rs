@@ -215,7 +215,7 @@ impl OwnerRequestExecutor {
             self.upgrade_if_final(key, Arc::clone(&entry), if_final);
         }
         let fleet = self.fleet.get();
-        let is_to_be_shared = fleet.is_some_and(|fleet| fleet.admits_first_fill(&entry, age));
+        let is_to_be_shared = fleet.is_some_and(|fleet| fleet.record_fill(&key, &entry, age));
         if is_to_be_stored || is_to_be_shared {
             self.check_and_store_entry(key, entry, is_to_be_stored, is_to_be_shared);
         }

@@ -19,6 +19,8 @@ struct RawFleet {
     url: String,
     user: Option<String>,
     password_file: Option<String>,
+    sentinel_user: Option<String>,
+    sentinel_password_file: Option<String>,
     key_file: Option<String>,
     ca: Option<String>,
     cert: Option<String>,
@@ -36,6 +38,8 @@ struct RawFleet {
     cost: Option<String>,
     #[serde(default, deserialize_with = "deserialize_optional_text")]
     purge_wait: Option<String>,
+    #[serde(default, deserialize_with = "deserialize_optional_text")]
+    lease_wait: Option<String>,
 }
 
 impl TryFrom<RawFleet> for FleetTable {
@@ -45,6 +49,8 @@ impl TryFrom<RawFleet> for FleetTable {
         let named = [
             ("user", table.user),
             ("password_file", table.password_file),
+            ("sentinel_user", table.sentinel_user),
+            ("sentinel_password_file", table.sentinel_password_file),
             ("key_file", table.key_file),
             ("ca", table.ca),
             ("cert", table.cert),
@@ -56,6 +62,7 @@ impl TryFrom<RawFleet> for FleetTable {
             ("ttl", table.ttl),
             ("cost", table.cost),
             ("purge_wait", table.purge_wait),
+            ("lease_wait", table.lease_wait),
         ];
         let named = named.into_iter();
         let named = named.filter_map(|(name, value)| Some(format!("{name}={}", value?)));
@@ -133,7 +140,8 @@ mod tests {
         let lines = "url = \"rediss://h:1/2\"\nuser = \"u\"\npassword_file = \"@/pw\"\n\
                      key_file = \"@/a,@/b\"\nca = \"@/ca.pem\"\ncert = \"@/cert.pem\"\n\
                      cert_key = \"@/cert.key\"\ntimeout = \"5ms\"\nconnect_timeout = \"1s\"\n\
-                     max_entry = 65536\nprefix = \"p\"\nttl = \"1d\"\ncost = 0\npurge_wait = \"1s\"\n";
+                     max_entry = 65536\nprefix = \"p\"\nttl = \"1d\"\ncost = 0\npurge_wait = \"1s\"\n\
+                     lease_wait = \"3s\"\n";
         let lines = lines.replace('@', &folder.display().to_string());
         let expected = FleetSettings {
             user: Some("u".into()),
@@ -151,6 +159,7 @@ mod tests {
             ttl_ms: 86_400_000,
             cost_ms: 0,
             purge_wait_ms: 1_000,
+            lease_wait_ms: 3_000,
             ..default_settings("rediss://h:1/2")
         };
         let config = parse_fleet_table(&lines).unwrap();
@@ -164,9 +173,9 @@ mod tests {
             ("", "cached.toml:4: missing field `url`"),
             ("url = 5", "cached.toml:5: invalid type: integer `5`, expected a string"),
             (
-                "url = \"redis+cluster://h\"",
-                "cached.toml:4: [fleet] has an invalid value \"redis+cluster://h\": it must be a \
-                 URL: \"redis://\" or \"rediss://\" and",
+                "url = \"redis+clustr://h\"",
+                "cached.toml:4: [fleet] has an invalid value \"redis+clustr://h\": it must be a \
+                 URL that begins with \"redis://\", \"rediss://\", \"redis+cluster://\",",
             ),
             (
                 "url = \"redis://:secret@h\"",

@@ -9,7 +9,7 @@ use sszip_core::status::StatusReportFormat;
 
 use crate::clock::read_clocks;
 use crate::engine::{CompletedPurge, OwnerExecutionError, OwnerRequestExecutor};
-use crate::fleet::purge::FleetPurgeReport;
+use crate::fleet::purge_report::FleetPurgeReport;
 use crate::request::{self, ProblemDetails};
 use crate::response;
 

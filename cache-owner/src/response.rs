@@ -13,7 +13,7 @@ use sszip_core::cache::owner::ClockReading;
 use sszip_core::status::StatusReportFormat;
 
 use crate::engine::CompletedPurge;
-use crate::fleet::purge::FleetPurgeReport;
+use crate::fleet::purge_report::FleetPurgeReport;
 use crate::follow::chain::FollowedChain;
 use crate::request::ProblemDetails;
 

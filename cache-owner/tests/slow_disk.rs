@@ -74,6 +74,7 @@ fn store_behind_gate(gate: &Arc<DiskGate>) -> MemoryStore {
             },
             requested_at: now,
             expires_at: now + 3_600_000,
+            is_shareable: false,
         },
         body: EntryBytes::Pinned(Arc::new(b"from the disk")),
         is_old: false,
@@ -241,6 +242,7 @@ fn lookup(id: u32, first: u8) -> ProcessMessage {
         key: key(first, id),
         lease: Some(60_000),
         fleet_wait: 0,
+        call_kind: 0,
     }
 }
 

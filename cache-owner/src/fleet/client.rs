@@ -1,4 +1,4 @@
-//! The client of a fleet's server: commands, each within a time limit.
+//! The client of a fleet's servers: commands, each within a time limit.
 //!
 //! Lookups have a connection of their own, so that no long value delays them; all other commands
 //! share another one. Both are opened in the background, and each has a circuit breaker: a lookup
@@ -6,10 +6,13 @@
 
 mod availability;
 mod backoff;
+mod cluster;
 mod connector;
 mod counters;
 mod error;
+mod fleet_lease;
 mod link;
+mod sentinels;
 mod store_pause;
 mod stream_opener;
 #[cfg(test)]
@@ -21,21 +24,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use redis::{Cmd, RedisConnectionInfo, Value};
+use redis::{Cmd, RedisConnectionInfo, ServerError, Value};
+use sszip_core::cache::fleet::leases::is_fleet_lease;
 use sszip_core::cache::fleet::reply_limit::ReplyLimits;
-use sszip_core::config::fleet::FleetSettings;
+use sszip_core::config::fleet::{FleetSettings, FleetTopology, Secret};
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::cluster::ClusterNodes;
 use self::counters::FleetCounters;
 pub use self::counters::{FleetLookupResult, LatencyBucket, LatencySnapshot};
 pub use self::error::FleetError;
 use self::error::{format_server_error, refuses_writes};
 use self::link::{FleetLink, LinkSettings, Reply};
+use self::sentinels::Sentinels;
 use self::store_pause::StorePause;
-use self::stream_opener::StreamOpener;
+use self::stream_opener::LinkTarget;
 use super::connect::FleetConnector;
 use super::reply_limit_stream::FleetTraffic;
 use crate::log::LogFunction;
@@ -51,6 +57,12 @@ const MAX_REPLY_OVERHEAD: u64 = 4 << 10;
 
 /// Maximum number of elements of a reply on the lookup connection: its replies are no aggregates.
 const MAX_LOOKUP_ELEMENTS: u64 = 16;
+
+/// Maximum number of elements of the reply of a primary about its role: four for each replica.
+const MAX_ROLE_ELEMENTS: u64 = 1 << 10;
+
+/// Maximum length of a reply about the replicas of a primary, or the slots of a cluster, in bytes.
+const MAX_TOPOLOGY_REPLY: u64 = 1 << 20;
 
 /// Limits of the replies on the store connection: ranges of the purge stream.
 const STORE_LIMITS: ReplyLimits = ReplyLimits {
@@ -128,24 +140,31 @@ struct ClientSettings {
 
 impl ClientSettings {
     fn new(settings: &FleetSettings) -> Result<Self, String> {
-        let mut info = RedisConnectionInfo::default()
-            .set_db(settings.endpoint.database.into())
-            // needs rights that no other command needs
-            .set_skip_set_lib_name();
-        if let Some(user) = &settings.user {
-            info = info.set_username(user);
-        }
-        if let Some(password) = &settings.password {
-            let password = password.as_text();
-            info = info.set_password(password.ok_or("the password is not UTF-8")?);
-        }
+        let info = login_info(settings.user.as_deref(), settings.password.as_ref())?;
         Ok(Self {
             subject: format!("fleet {}", settings.endpoint),
-            info,
+            info: info.set_db(settings.endpoint.database.into()),
             connect_timeout: Duration::from_millis(settings.connect_timeout_ms),
             max_entry: settings.max_entry,
         })
     }
+}
+
+/// Returns the parameters of a login.
+fn login_info(
+    user: Option<&str>,
+    password: Option<&Secret>,
+) -> Result<RedisConnectionInfo, String> {
+    // needs rights that no other command needs
+    let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
+    if let Some(user) = user {
+        info = info.set_username(user);
+    }
+    if let Some(password) = password {
+        let password = password.as_text();
+        info = info.set_password(password.ok_or("the password is not UTF-8")?);
+    }
+    Ok(info)
 }
 
 impl FleetClient {
@@ -155,20 +174,54 @@ impl FleetClient {
     /// The settings cannot be used. The message is for operators.
     pub fn new(settings: &FleetSettings, log: LogFunction) -> Result<Self, String> {
         let connector = FleetConnector::new(settings)?;
-        let open_stream: StreamOpener = Arc::new(move || {
-            let connector = connector.clone();
-            async move { connector.open_fleet_stream().await }.boxed()
-        });
-        Ok(Self::from_opener(
-            ClientSettings::new(settings)?,
-            open_stream,
-            log,
-        ))
+        let traffic = Arc::<FleetTraffic>::default();
+        let nodes = settings.endpoint.nodes.clone();
+        let target = match &settings.endpoint.topology {
+            FleetTopology::Server => {
+                let first = nodes.into_iter().next().ok_or("it has no server")?;
+                LinkTarget::Server(Arc::new(move || {
+                    let (connector, node) = (connector.clone(), first.clone());
+                    async move { connector.open_node_stream(&node).await }.boxed()
+                }))
+            }
+            FleetTopology::Sentinel { primary_name } => {
+                let user = settings.sentinel_user.as_deref();
+                let sentinels = Arc::new(Sentinels::new(
+                    connector,
+                    nodes,
+                    primary_name.clone(),
+                    login_info(user, settings.sentinel_password.as_ref())?,
+                    Arc::clone(&traffic),
+                    Duration::from_millis(settings.connect_timeout_ms),
+                ));
+                LinkTarget::Primary(Arc::new(move || {
+                    let sentinels = Arc::clone(&sentinels);
+                    async move { sentinels.open_primary_stream().await }.boxed()
+                }))
+            }
+            FleetTopology::Cluster => LinkTarget::Cluster(ClusterNodes { connector, nodes }),
+        };
+        let settings = ClientSettings::new(settings)?;
+        Ok(Self::from_target(settings, &target, traffic, log))
     }
 
-    /// Creates a client whose connections are opened by `open_stream`.
-    fn from_opener(settings: ClientSettings, open_stream: StreamOpener, log: LogFunction) -> Self {
-        let traffic = Arc::<FleetTraffic>::default();
+    /// Creates a client of one server, whose connections are opened by `open_stream`.
+    #[cfg(test)]
+    fn from_opener(
+        settings: ClientSettings,
+        open_stream: stream_opener::StreamOpener,
+        log: LogFunction,
+    ) -> Self {
+        let target = LinkTarget::Server(open_stream);
+        Self::from_target(settings, &target, Arc::default(), log)
+    }
+
+    fn from_target(
+        settings: ClientSettings,
+        target: &LinkTarget,
+        traffic: Arc<FleetTraffic>,
+        log: LogFunction,
+    ) -> Self {
         let bulk = settings.max_entry.saturating_add(MAX_VALUE_OVERHEAD);
         let subject = &settings.subject;
         let lookups = LinkSettings {
@@ -176,8 +229,17 @@ impl FleetClient {
             effect: "requests go to the node",
             limits: ReplyLimits {
                 bulk,
-                elements: MAX_LOOKUP_ELEMENTS,
-                reply: bulk.saturating_add(MAX_REPLY_OVERHEAD),
+                elements: match target {
+                    LinkTarget::Server(_) => MAX_LOOKUP_ELEMENTS,
+                    LinkTarget::Primary(_) => MAX_ROLE_ELEMENTS,
+                    LinkTarget::Cluster(_) => STORE_LIMITS.elements,
+                },
+                reply: match target {
+                    LinkTarget::Server(_) => bulk.saturating_add(MAX_REPLY_OVERHEAD),
+                    LinkTarget::Primary(_) | LinkTarget::Cluster(_) => {
+                        bulk.saturating_add(MAX_TOPOLOGY_REPLY)
+                    }
+                },
             },
             queue_length: MAX_LOOKUPS,
             connect_timeout: settings.connect_timeout,
@@ -194,7 +256,7 @@ impl FleetClient {
         let link = |settings| {
             Arc::new(FleetLink::new(
                 settings,
-                Arc::clone(&open_stream),
+                target.clone(),
                 Arc::clone(&traffic),
                 Arc::clone(&log),
             ))
@@ -274,7 +336,8 @@ impl FleetClient {
         match reply {
             Reply::Value(value) => {
                 let counters = &shared.counters;
-                counters.count_reply(value.is_some(), begun.elapsed());
+                let is_value = value.as_deref().is_some_and(|value| !is_fleet_lease(value));
+                counters.count_reply(is_value, begun.elapsed());
                 Ok(value)
             }
             Reply::Error(error) => Err(FleetError::Rejected(format_server_error(&error))),
@@ -321,6 +384,7 @@ impl FleetClient {
             Reply::Value(()) => pause.record_success(),
             Reply::Error(error) if refuses_writes(error) => {
                 pause.record_refusal(&format_server_error(error));
+                self.discard_replica(error);
             }
             Reply::Error(_) => {}
         }
@@ -344,8 +408,18 @@ impl FleetClient {
         let call = stores.begin_call()?;
         match call.send(&command, rest, Some).await? {
             Reply::Value(value) => Ok(value),
-            Reply::Error(error) => Err(FleetError::Rejected(format_server_error(&error))),
+            Reply::Error(error) => {
+                self.discard_replica(&error);
+                Err(FleetError::Rejected(format_server_error(&error)))
+            }
         }
+    }
+
+    /// Drops both connections if the error shows that the server is not the primary any more, and
+    /// Sentinels know the new one.
+    fn discard_replica(&self, error: &ServerError) {
+        self.shared.lookups.discard_replica(error);
+        self.shared.stores.discard_replica(error);
     }
 
     /// Whether lookups are sent: they have a connection, and its breaker is closed or a probe is

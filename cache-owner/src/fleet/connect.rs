@@ -1,11 +1,11 @@
-//! Connections to the server of a fleet: TCP and TLS.
+//! Connections to the servers of a fleet: TCP and TLS.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use sszip_core::config::fleet::FleetSettings;
+use sszip_core::config::fleet::{FleetNode, FleetSettings};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -26,27 +26,24 @@ pub trait FleetByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> FleetByteStream for T {}
 
-/// The factory of connections to the server of a fleet.
+/// The factory of connections to the servers of a fleet.
 #[derive(Clone)]
 pub struct FleetConnector {
-    host: String,
-    port: u16,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    tls: Option<TlsConnector>,
     resolver: HostResolver,
 }
 
 impl FleetConnector {
-    /// Creates a connector to the server of `settings`.
+    /// Creates a connector to the servers of `settings`.
     ///
     /// # Errors
-    /// The server's name, the certificates or the key are invalid. The message is for operators.
+    /// A server's name, the certificates or the key are invalid. The message is for operators.
     pub fn new(settings: &FleetSettings) -> Result<Self, String> {
-        let endpoint = &settings.endpoint;
-        let host = endpoint.host.clone();
-        let tls = match endpoint.is_secure {
+        let tls = match settings.endpoint.is_secure {
             true => {
-                let name = ServerName::try_from(host.clone())
-                    .map_err(|error| format!("\"{host}\" is not a host name: {error}"))?;
+                for node in &settings.endpoint.nodes {
+                    parse_server_name(&node.host)?;
+                }
                 let authorities = settings
                     .ca
                     .as_deref()
@@ -60,31 +57,39 @@ impl FleetConnector {
                             key: key.as_bytes(),
                         });
                 let config = tls_config(authorities, identity)?;
-                Some((TlsConnector::from(Arc::new(config)), name))
+                Some(TlsConnector::from(Arc::new(config)))
             }
             false => None,
         };
         Ok(Self {
-            host,
-            port: endpoint.port,
             tls,
             resolver: HostResolver::default(),
         })
     }
 
-    /// Opens a connection to the server. The caller limits the time.
+    /// Opens a connection to a server, whose certificate must be valid for the host of `node`. The
+    /// caller limits the time.
     ///
     /// # Errors
     /// The error of the system, or what is wrong with the server's certificate.
-    pub async fn open_fleet_stream(&self) -> io::Result<Box<dyn FleetByteStream>> {
-        let addresses = self.resolver.resolve(&self.host, self.port).await?;
+    pub async fn open_node_stream(&self, node: &FleetNode) -> io::Result<Box<dyn FleetByteStream>> {
+        let addresses = self.resolver.resolve(&node.host, node.port).await?;
         let stream = TcpStream::connect(&addresses[..]).await?;
         set_socket_options(&stream)?;
         Ok(match &self.tls {
-            Some((tls, name)) => Box::new(tls.connect(name.clone(), stream).await?),
+            Some(tls) => {
+                let name = parse_server_name(&node.host).map_err(io::Error::other)?;
+                Box::new(tls.connect(name, stream).await?)
+            }
             None => Box::new(stream),
         })
     }
+}
+
+/// Parses the name of a server for the verification of its certificate.
+fn parse_server_name(host: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|error| format!("\"{host}\" is not a host name: {error}"))
 }
 
 /// Sets the options of a connection that carries short commands, and must fail soon when its server

@@ -16,8 +16,12 @@
 //! | [`start`]               | start of an owner's fleet                           |
 //! | [`tier`]                | lookups, with the checks of values                  |
 //! | [`offers`]              | entries that are shared                             |
+//! | [`lease_table`]         | leases of this owner, and node times                |
+//! | [`leases`]              | waits for a response that another machine fetches   |
 //! | [`store_queue`]         | queue of entries to store                           |
 //! | [`purge`]               | purges of this owner                                |
+//! | [`purge_report`]        | reports about purges                                |
+//! | `owner_identity`        | id of this owner, which no other owner has          |
 //! | `owner_table`           | owners of the fleet, and the purges they confirm    |
 //! | [`stream`]              | purges of all owners, in their order                |
 //! | `stream_replies`        | replies to commands of the purge stream             |
@@ -32,11 +36,15 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 pub mod client;
 pub mod connect;
+mod lease_table;
+mod leases;
 pub mod offers;
+mod owner_identity;
 mod owner_table;
 pub mod ping;
 pub mod position_file;
 pub mod purge;
+pub mod purge_report;
 pub mod reply_limit_stream;
 pub mod start;
 pub mod status;

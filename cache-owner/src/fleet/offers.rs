@@ -11,7 +11,8 @@ use sszip_core::cache::fleet::value::{encode_fleet_value, FleetValueParts};
 use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use sszip_core::cache::owner::tracker::ChainIdentity;
 use sszip_core::cache::CacheKey;
-use tokio::task::JoinSet;
+use sszip_core::memory::can_allocate_now;
+use tokio::task::{spawn_blocking, JoinSet};
 
 use super::random_number;
 use super::store_queue::{QueuedValue, MAX_WRITES};
@@ -21,6 +22,9 @@ use crate::clock::read_clocks;
 /// Distance from the head within which an entry is shared at its first fill, in blocks: most
 /// requests of other machines are about recent blocks.
 const RECENT_BLOCKS: u64 = 1_024;
+
+/// Number of copies that the client makes of a value on its way to the connection.
+const VALUE_COPIES: usize = 3;
 
 impl FleetTier {
     /// Whether an entry that was just stored is offered to the fleet at its first fill: it is not
@@ -43,6 +47,56 @@ impl FleetTier {
             Some(distance <= RECENT_BLOCKS)
         };
         node_time_ms >= self.settings.cost_ms || chain.and_then(is_recent).unwrap_or(false)
+    }
+
+    /// Queues an entry for its offer that a request has found, and that was read from the store: a
+    /// former owner may have written it, or this one before the fleet was usable. It was filled
+    /// before this request, so it is worth a value. Called for each hit of the entry until its offer
+    /// is claimed.
+    pub(super) fn queue_disk_entry(&self, key: &CacheKey, entry: &Arc<OwnerMemoryEntry>, now: u64) {
+        let about = entry.entry_store_attributes();
+        let length = entry.encoded_bytes().len() as u64;
+        // its anchor is not on the disk
+        if !is_shareable(about, None) || length > self.settings.max_entry {
+            entry.claim_fleet_offer();
+            return;
+        }
+        // after a start these are known a moment later than the first hits
+        let chain = self.owner.chain_state_of_namespace(&about.namespace);
+        let is_chain_known = chain.is_some_and(|chain| chain.known && !chain.wrong);
+        if !is_chain_known || self.purges.position().is_none() {
+            return;
+        }
+        let Ok(place) = self.stores.disk_entries.try_reserve() else {
+            return;
+        };
+        if self.stores.record_offer(key, now) {
+            entry.claim_fleet_offer();
+        } else {
+            place.send((*key, Arc::clone(entry)));
+        }
+    }
+
+    /// Offers the queued entries of the store, as long as the owner serves.
+    pub(crate) async fn offer_queued_disk_entries(self: Arc<Self>) {
+        // locked by this task only
+        let waiting = &mut *self.stores.waiting_disk_entries.lock().await;
+        while let Some((key, entry)) = waiting.recv().await {
+            let tier = Arc::clone(&self);
+            // a panic is of one entry
+            let _ = spawn_blocking(move || tier.check_and_offer_entry(&key, entry)).await;
+        }
+    }
+
+    /// Offers an entry, which may have been stored unchecked.
+    fn check_and_offer_entry(&self, key: &CacheKey, mut entry: Arc<OwnerMemoryEntry>) {
+        if entry.length_if_unchecked().is_some() {
+            match self.owner.check_entry_strictly(key, &entry) {
+                Some(checked) => entry = checked,
+                None => return,
+            }
+        }
+        self.offer_entry(key, &entry);
     }
 
     /// Queues a strictly checked entry for the fleet, unless it may not be shared.
@@ -76,6 +130,7 @@ impl FleetTier {
         if !self.owner.is_entry_unpurged(key, entry) || !entry.claim_fleet_offer() {
             return;
         }
+        self.stores.record_offer(key, now.monotonic);
         let length = u32::try_from(entry.encoded_bytes().len()).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.stores.room).try_acquire_many_owned(length);
         let value = room.ok().and_then(|bytes| {
@@ -118,6 +173,11 @@ impl FleetTier {
         while let Some(queued) = waiting.recv().await {
             while writes.len() >= MAX_WRITES {
                 writes.join_next().await;
+            }
+            // the client copies a value, and can't report refused memory
+            if !can_allocate_now(queued.value.len().saturating_mul(VALUE_COPIES)) {
+                self.stores.dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
             }
             let tier = Arc::clone(&self);
             writes.spawn(async move {

@@ -54,7 +54,7 @@ impl OwnerTable {
                 changed_in: self.updates,
                 changed_at: now,
             };
-            let is_full = self.known.len() >= MAX_OWNERS;
+            let is_full = self.known.len() >= MAX_OWNERS || self.known.try_reserve(1).is_err();
             let is_changed =
                 |known: &KnownOwner| known.counter != counter || known.position != position;
             match self.known.get_mut(&owner) {

@@ -58,9 +58,14 @@ impl FleetFiles {
         if let Some(id) = text.and_then(|text| decode_hex(text.trim_ascii_end())) {
             return id;
         }
-        let id = random_number().to_be_bytes();
-        let _ = self.replace_file(OWNER_FILE, format!("{}\n", hex::encode(id)).as_bytes());
+        let id = random_owner_id();
+        let _ = self.write_owner_id(&id);
         id
+    }
+
+    /// Stores the owner's id in the fleet.
+    pub(crate) fn write_owner_id(&self, id: &FleetOwnerId) -> io::Result<()> {
+        self.replace_file(OWNER_FILE, format!("{}\n", hex::encode(id)).as_bytes())
     }
 
     /// Returns the stored position.
@@ -136,6 +141,11 @@ impl FleetFiles {
     }
 }
 
+/// Returns an id for an owner.
+pub(crate) fn random_owner_id() -> FleetOwnerId {
+    random_number().to_be_bytes()
+}
+
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -191,6 +201,8 @@ mod tests {
         assert_eq!(files.read_or_create_owner_id(), id);
         fs::write(folder.path().join(OWNER_FILE), "x").unwrap();
         assert_ne!(files.read_or_create_owner_id(), id);
+        files.write_owner_id(&id).unwrap();
+        assert_eq!(files.read_or_create_owner_id(), id);
     }
 
     #[test]

@@ -13,12 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use serde::Serialize;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::fleet::keyring::FleetKeyring;
-use sszip_core::cache::fleet::stream_record::{
-    PublishedPurge, PurgeName, PurgeRecordKind, StreamId,
-};
+use sszip_core::cache::fleet::stream_record::{PublishedPurge, PurgeName, PurgeRecordKind};
 use sszip_core::cache::fleet::stream_sync::{StreamLimits, StreamSync};
 use sszip_core::cache::CacheKey;
 use sszip_core::config::fleet::FleetSettings;
@@ -28,8 +25,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout_at, Instant};
 
 use super::client::FleetClient;
+use super::owner_identity::OwnerIdentity;
 use super::owner_table::{ConfirmationCount, OwnerTable};
 use super::position_file::FleetFiles;
+use super::purge_report::{FleetPurgeCounts, FleetPurgeReport, FleetStreamStatus};
 use super::random_name;
 use super::stream_replies::parse_confirmations;
 use crate::clock::read_clocks;
@@ -44,72 +43,6 @@ const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(100);
 /// Time for which a purge waits for its publication if the server was not reachable before.
 const UNREACHABLE_WAIT: Duration = Duration::from_millis(250);
 
-/// The effect of a purge in the fleet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FleetPurgeReport {
-    /// The purge is in the stream: each owner applies it when it reads the stream.
-    Published {
-        /// Position of the record.
-        position: u64,
-        /// Number of owners, this one included.
-        owners: u64,
-        /// Number of owners in which it is in effect.
-        confirmed: u64,
-        /// Number of the others that have shown no sign of life meanwhile.
-        silent: u64,
-    },
-    /// The server is not reachable: the purge is published before the fleet is used again.
-    Pending,
-}
-
-impl FleetPurgeReport {
-    /// Returns the member `fleet` of the report about a purge.
-    pub fn to_json(&self) -> serde_json::Value {
-        match self {
-            Self::Published {
-                position,
-                owners,
-                confirmed,
-                silent,
-            } => serde_json::json!({
-                "id": StreamId::from_position(*position).to_string(),
-                "owners": owners,
-                "confirmed": confirmed,
-                "silent": silent,
-            }),
-            Self::Pending => serde_json::json!({ "error": "unreachable", "pending": true }),
-        }
-    }
-}
-
-/// The purge stream in the owner's status.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FleetStreamStatus {
-    /// Seconds since the last complete poll of the stream; `None` if there was none.
-    pub age_seconds: Option<f64>,
-    /// Number of fences that this owner has written.
-    pub fences: u64,
-    /// Number of purges in the stream, by the owner that has published them.
-    pub purges: FleetPurgeCounts,
-    /// Number of records that could not be read.
-    pub unreadable: u64,
-    /// Number of purges that wait for their publication.
-    pub pending: usize,
-    /// Number of owners of the fleet.
-    pub owners: u64,
-    /// Position of this owner; `None` while it is not known.
-    pub position: Option<u64>,
-}
-
-/// The number of purges in the stream, by the owner that has published them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct FleetPurgeCounts {
-    /// Purges of this owner.
-    pub local: u64,
-    /// Purges of other owners.
-    pub fleet: u64,
-}
-
 /// The purges of a fleet, as far as this owner knows them, and its own that are published.
 pub struct FleetPurges {
     sync: Mutex<StreamSync>,
@@ -123,8 +56,8 @@ pub struct FleetPurges {
     pub(super) stream: String,
     /// Name of the table of owners on the server.
     pub(super) owner_table: String,
-    /// Name of this owner in that table.
-    pub(super) owner_name: String,
+    /// Id of this owner, which is its name in that table.
+    pub(super) identity: Mutex<OwnerIdentity>,
     purge_wait: Duration,
     /// Notifies the stream task of a purge to publish.
     pub(super) wake: Notify,
@@ -167,7 +100,7 @@ impl FleetPurges {
             log: OnceLock::new(),
             stream: format!("{prefix}:purges"),
             owner_table: format!("{prefix}:owners"),
-            owner_name: hex::encode(owner),
+            identity: Mutex::new(OwnerIdentity::new(owner)),
             purge_wait: Duration::from_millis(settings.purge_wait_ms),
             wake: Notify::new(),
             published: Notify::new(),
@@ -280,9 +213,9 @@ impl FleetPurges {
                 since = lock_ignoring_poison(&self.owners).update_count();
             }
             let (count, is_own_known) = {
+                let own = lock_ignoring_poison(&self.identity).name().to_owned();
                 let owners = lock_ignoring_poison(&self.owners);
-                let own = self.owner_name.as_bytes();
-                let is_own_known = owners.has_confirmed(own, position, since);
+                let is_own_known = owners.has_confirmed(own.as_bytes(), position, since);
                 (owners.count_confirmations(position, since), is_own_known)
             };
             let ConfirmationCount {
@@ -316,9 +249,15 @@ impl FleetPurges {
     pub(super) async fn read_owner_table(&self) {
         let mut command = redis::cmd("HGETALL");
         command.arg(&self.owner_table);
+        // before the command: the table has this one, or a later one
+        let confirmed = self.lock_sync().confirmed_counter();
         let reply = self.client.command(command, STREAM_TIMEOUT).await;
         if let Some(confirmations) = reply.ok().and_then(parse_confirmations) {
             let now = read_clocks().monotonic;
+            if let Some(confirmed) = confirmed {
+                let mut identity = lock_ignoring_poison(&self.identity);
+                identity.compare_with_table(&confirmations, confirmed, now);
+            }
             lock_ignoring_poison(&self.owners).update(confirmations, now);
         }
     }
@@ -403,26 +342,5 @@ impl Drop for BegunFleetPurge {
     fn drop(&mut self) {
         // no effect if it was queued
         self.purges.lock_sync().cancel_purge(&self.name);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn report_has_the_members_of_its_case() {
-        let published = FleetPurgeReport::Published {
-            position: 1_764_331_200_421,
-            owners: 3,
-            confirmed: 2,
-            silent: 1,
-        };
-        let expected = serde_json::json!({
-            "id": "1764331200421-0", "owners": 3, "confirmed": 2, "silent": 1
-        });
-        assert_eq!(published.to_json(), expected);
-        let pending = serde_json::json!({ "error": "unreachable", "pending": true });
-        assert_eq!(FleetPurgeReport::Pending.to_json(), pending);
     }
 }

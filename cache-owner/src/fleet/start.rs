@@ -8,6 +8,7 @@ use sszip_core::config::fleet::FleetSettings;
 use tokio::task::JoinSet;
 
 use super::client::FleetClient;
+use super::lease_table::FleetLeases;
 use super::purge::FleetPurges;
 use super::store_queue::StoreQueue;
 use super::stream;
@@ -49,12 +50,14 @@ pub fn start_fleet_tier(
         client,
         purges: Arc::clone(&purges),
         stores: StoreQueue::new(),
+        leases: FleetLeases::new(),
         owner: Arc::clone(&engine.owner),
         counters: FleetTierCounters::default(),
     });
     let gate = FleetTierGate(Arc::downgrade(&tier));
     engine.owner.set_fleet_gate(Arc::new(gate));
     tasks.spawn(Arc::clone(&tier).write_queued_values());
+    tasks.spawn(Arc::clone(&tier).offer_queued_disk_entries());
     stream::start(tasks, purges, Arc::clone(engine), log);
     // an engine has one fleet
     let _ = engine.fleet.set(tier);

@@ -52,6 +52,12 @@ impl FleetTier {
                 "dropped": load(&self.stores.dropped),
                 "too_long": load(&self.stores.too_long),
             },
+            "leases": {
+                "leased": load(&self.leases.counters.leased),
+                "waited": load(&self.leases.counters.waited),
+                "received": load(&self.leases.counters.received),
+                "abandoned": load(&self.leases.counters.abandoned),
+            },
             "stores_paused": client.are_stores_paused,
             "queue_bytes": self.stores.queued_bytes(),
             "bytes": { "received": client.bytes_received, "sent": client.bytes_sent },

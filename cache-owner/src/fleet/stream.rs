@@ -14,7 +14,10 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::task::{spawn_blocking, JoinSet};
 use tokio::time::{sleep, Instant};
 
+use super::owner_identity::OwnerIdentity;
+use super::position_file::random_owner_id;
 use super::purge::{FleetPurges, STREAM_TIMEOUT};
+use super::random_number;
 use super::stream_replies::{append_reply, confirm_reply, range_reply, read_reply};
 use crate::clock::read_clocks;
 use crate::engine::OwnerRequestExecutor;
@@ -27,7 +30,14 @@ const STREAM_LENGTH: usize = 16_384;
 const MAX_LOCAL_PURGES: usize = 8;
 
 /// Interval between reads of the table of owners.
-const OWNERS_INTERVAL: Duration = Duration::from_secs(60);
+const OWNERS_INTERVAL_MS: u64 = 60_000;
+
+/// Interval between these reads while the table seems to have another owner with the id of this one.
+const DUPLICATE_INTERVAL_MS: u64 = 500;
+
+/// Maximum random time that is added to these intervals, so that a read is not always just after a
+/// confirmation of this owner.
+const MAX_INTERVAL_JITTER_MS: u64 = 1_500;
 
 /// Maximum time until the state is looked at again.
 const MAX_WAIT_MS: u64 = 200;
@@ -70,9 +80,10 @@ async fn run_purge_stream(purges: Arc<FleetPurges>, engine: Arc<OwnerRequestExec
             run_command(&purges, &command).await;
             continue;
         }
-        if Instant::now() >= owners_due {
-            owners_due = Instant::now() + OWNERS_INTERVAL;
+        let is_duplicate = lock_ignoring_poison(&purges.identity).is_duplicate();
+        if is_duplicate || Instant::now() >= owners_due {
             update_owner_table(&purges).await;
+            owners_due = Instant::now() + owners_interval(&purges);
             continue;
         }
         let due = purges.lock_sync().next_time();
@@ -174,16 +185,54 @@ async fn send_command(purges: &FleetPurges, command: &StreamCommand) -> StreamRe
         }
         StreamCommand::Confirm { position, counter } => {
             let mut confirm = redis::cmd("HSET");
-            confirm.arg(&purges.owner_table).arg(&purges.owner_name);
+            let owner = lock_ignoring_poison(&purges.identity).name().to_owned();
+            confirm.arg(&purges.owner_table).arg(owner);
             confirm.arg(format!("{position}:{counter}"));
             confirm_reply(send(confirm).await)
         }
     }
 }
 
+/// Returns the time until the table of owners is read again.
+fn owners_interval(purges: &FleetPurges) -> Duration {
+    let now = read_clocks().monotonic;
+    let interval = match lock_ignoring_poison(&purges.identity).is_suspected(now) {
+        true => DUPLICATE_INTERVAL_MS,
+        false => OWNERS_INTERVAL_MS,
+    };
+    Duration::from_millis(interval + random_number() % MAX_INTERVAL_JITTER_MS)
+}
+
+/// Gives this owner another id, as another live owner has its present one.
+async fn replace_duplicate_id(purges: &FleetPurges) {
+    let id = random_owner_id();
+    let before = {
+        let mut identity = lock_ignoring_poison(&purges.identity);
+        let former = std::mem::replace(&mut *identity, OwnerIdentity::new(id));
+        former.name().to_owned()
+    };
+    purges.lock_sync().replace_owner_id(id);
+    let text = format!(
+        "another machine has this owner's id {before}, as the folder of its store is a copy: this \
+         owner has the id {} from now on",
+        hex::encode(id)
+    );
+    purges.log_line(LogLevel::Notice, &text);
+    let files = purges.files.clone();
+    let written = spawn_blocking(move || files.write_owner_id(&id)).await;
+    if let Ok(Err(error)) = written {
+        let text = format!("cannot write the owner's id: {error}; it changes with the next start");
+        purges.log_line(LogLevel::Error, &text);
+    }
+}
+
 /// Reads the table of owners, and removes the owners that have ended.
 async fn update_owner_table(purges: &FleetPurges) {
     purges.read_owner_table().await;
+    let is_duplicate = lock_ignoring_poison(&purges.identity).is_duplicate();
+    if is_duplicate {
+        replace_duplicate_id(purges).await;
+    }
     let now = read_clocks().monotonic;
     let absent = lock_ignoring_poison(&purges.owners).take_absent_owners(now);
     if absent.is_empty() {

@@ -72,19 +72,22 @@ pub(super) fn confirm_reply(reply: Result<Value, FleetError>) -> StreamReply {
 /// Returns the confirmations in the reply to `HGETALL`; `None` if it is no table.
 pub(super) fn parse_confirmations(value: Value) -> Option<Vec<OwnerConfirmation>> {
     let pairs = parse_pairs(value, MAX_OWNERS)?;
-    let confirmations = pairs.into_iter().filter_map(|(owner, value)| {
-        let (position, counter) = match value.len() <= MAX_OWNER_BYTES {
-            true => std::str::from_utf8(&value).ok()?.split_once(':')?,
-            false => return None,
-        };
-        (owner.len() <= MAX_OWNER_BYTES).then_some(())?;
-        Some(OwnerConfirmation {
-            owner,
-            position: position.parse().ok()?,
-            counter: counter.parse().ok()?,
-        })
-    });
-    Some(confirmations.collect())
+    let mut confirmations = Vec::new();
+    confirmations.try_reserve_exact(pairs.len()).ok()?;
+    confirmations.extend(pairs.into_iter().filter_map(parse_confirmation));
+    Some(confirmations)
+}
+
+fn parse_confirmation((owner, value): (Vec<u8>, Vec<u8>)) -> Option<OwnerConfirmation> {
+    if owner.len().max(value.len()) > MAX_OWNER_BYTES {
+        return None;
+    }
+    let (position, counter) = std::str::from_utf8(&value).ok()?.split_once(':')?;
+    Some(OwnerConfirmation {
+        owner,
+        position: position.parse().ok()?,
+        counter: counter.parse().ok()?,
+    })
 }
 
 fn parse_records(value: Value, count: usize) -> Option<Vec<RawStreamRecord>> {
@@ -109,23 +112,27 @@ fn parse_record(value: Value) -> Option<RawStreamRecord> {
     })
 }
 
-/// Returns names and values of a map, which is an array in RESP2.
+/// Returns names and values of a map, which is an array in RESP2. Returns `None` if the value is
+/// none, if it is too long, or if memory is refused.
 fn parse_pairs(value: Value, max: usize) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut pairs = Vec::new();
     match value {
         Value::Array(parts) if parts.len().is_multiple_of(2) && parts.len() / 2 <= max => {
+            pairs.try_reserve_exact(parts.len() / 2).ok()?;
             let mut parts = parts.into_iter().map(parse_bytes);
-            let mut pairs = Vec::new();
             while let Some(name) = parts.next() {
                 pairs.push((name?, parts.next()??));
             }
-            Some(pairs)
         }
-        Value::Map(pairs) if pairs.len() <= max => pairs
-            .into_iter()
-            .map(|(name, value)| Some((parse_bytes(name)?, parse_bytes(value)?)))
-            .collect(),
-        _ => None,
+        Value::Map(parts) if parts.len() <= max => {
+            pairs.try_reserve_exact(parts.len()).ok()?;
+            for (name, value) in parts {
+                pairs.push((parse_bytes(name)?, parse_bytes(value)?));
+            }
+        }
+        _ => return None,
     }
+    Some(pairs)
 }
 
 fn parse_bytes(value: Value) -> Option<Vec<u8>> {

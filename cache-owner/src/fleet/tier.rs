@@ -10,17 +10,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sszip_core::cache::fleet::gate::FleetGate;
 use sszip_core::cache::fleet::keyring::FleetKeyring;
+use sszip_core::cache::fleet::leases::is_fleet_lease;
 use sszip_core::cache::fleet::sharing::{NotServable, ServableValue};
 use sszip_core::cache::fleet::value::{decode_fleet_value, FleetValueRejection};
-use sszip_core::cache::owner::session_tasks::{FleetBatchLookup, FleetLookup};
+use sszip_core::cache::owner::fleet_gate::FleetGate;
+use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
+use sszip_core::cache::owner::session_tasks::FleetBatchLookup;
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::CacheKey;
 use sszip_core::config::fleet::FleetSettings;
 use tokio::task::block_in_place;
 
 use super::client::FleetClient;
+use super::lease_table::FleetLeases;
 use super::purge::FleetPurges;
 use super::store_queue::StoreQueue;
 use crate::clock::read_clocks;
@@ -35,6 +38,7 @@ pub struct FleetTier {
     pub(crate) client: FleetClient,
     pub(crate) purges: Arc<FleetPurges>,
     pub(crate) stores: StoreQueue,
+    pub(crate) leases: FleetLeases,
     pub(crate) owner: Arc<Owner>,
     pub(crate) counters: FleetTierCounters,
 }
@@ -49,6 +53,20 @@ pub(crate) struct FleetTierCounters {
     pub(crate) purged: AtomicU64,
 }
 
+/// The result of the query of one key.
+pub(super) enum QueriedKey {
+    /// A value that may be used.
+    Servable(ServableValue),
+    /// A value that may not be used.
+    Unusable,
+    /// The lease of this owner or of another one, which fetches the response.
+    Leased { is_own: bool },
+    /// The server has no value.
+    Absent,
+    /// The server has not replied in time, or was not queried.
+    NoReply,
+}
+
 /// The gate of a tier. It does not keep the tier, which keeps the owner: an owner that has ended
 /// must close its store.
 pub(crate) struct FleetTierGate(pub(crate) Weak<FleetTier>);
@@ -59,37 +77,51 @@ impl FleetGate for FleetTierGate {
             .upgrade()
             .is_some_and(|tier| tier.client.is_lookup_open() && tier.purges.is_current(now))
     }
+
+    fn offer_disk_entry(&self, key: &CacheKey, entry: &Arc<OwnerMemoryEntry>, now: u64) {
+        if let Some(tier) = self.0.upgrade() {
+            tier.queue_disk_entry(key, entry, now);
+        }
+    }
 }
 
 impl FleetTier {
-    /// Looks up the value of one key. Returns `None` if the fleet has none that may be used, or does
-    /// not answer in time.
-    pub(crate) async fn query(&self, fleet_lookup: &FleetLookup) -> Option<ServableValue> {
-        let lookup = &fleet_lookup.lookup;
-        let wait = lookup.fleet_wait.remaining_ms(read_clocks());
-        self.query_key(&lookup.key, wait).await
-    }
-
     /// Looks up the values of several keys at once.
     pub(crate) async fn query_batch(
         &self,
         fleet_lookup: &FleetBatchLookup,
     ) -> Vec<(CacheKey, ServableValue)> {
         let wait = fleet_lookup.batch.fleet_wait.remaining_ms(read_clocks());
-        let query = |key: CacheKey| async move { Some((key, self.query_key(&key, wait).await?)) };
+        let query = |key: CacheKey| async move {
+            match self.query_key(&key, wait.into()).await {
+                QueriedKey::Servable(value) => Some((key, value)),
+                _ => None,
+            }
+        };
         let queries = fleet_lookup.keys.iter().copied().map(query);
         join_all(queries).await.into_iter().flatten().collect()
     }
 
-    async fn query_key(&self, key: &CacheKey, wait: u16) -> Option<ServableValue> {
-        let wait = Duration::from_millis(u64::from(wait).min(self.settings.timeout_ms));
+    /// Queries one key, for `wait` milliseconds at most.
+    pub(super) async fn query_key(&self, key: &CacheKey, wait: u64) -> QueriedKey {
+        let wait = Duration::from_millis(wait.min(self.settings.timeout_ms));
         let name = self.keyring.value_name(&self.settings.prefix, key);
-        // counted, and logged by the client
-        let bytes = self.client.get(&name, wait).await.ok()??;
-        match bytes.len() > LONG_VALUE_BYTES {
+        let bytes = match self.client.get(&name, wait).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return QueriedKey::Absent,
+            // counted, and logged by the client
+            Err(_) => return QueriedKey::NoReply,
+        };
+        if is_fleet_lease(&bytes) {
+            return QueriedKey::Leased {
+                is_own: self.leases.is_own_lease(&bytes),
+            };
+        }
+        let value = match bytes.len() > LONG_VALUE_BYTES {
             true => block_in_place(|| self.check_value(key, &bytes)),
             false => self.check_value(key, &bytes),
-        }
+        };
+        value.map_or(QueriedKey::Unusable, QueriedKey::Servable)
     }
 
     /// Decodes a value of the fleet, and returns it if it may be used.

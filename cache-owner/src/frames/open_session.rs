@@ -174,6 +174,7 @@ mod tests {
             key,
             lease: Some(lease),
             fleet_wait: 0,
+            call_kind: 0,
         };
         open.receive_message(lookup, read_clocks()).unwrap();
         open.finish_messages(&mut SessionTasks::default());

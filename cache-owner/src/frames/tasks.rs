@@ -121,11 +121,11 @@ impl SessionTasks {
                     });
                 }
                 // each has a task of its own: a slow fleet delays no read of the store
-                OwnerTask::QueryFleet(lookup) => {
-                    let engine = Arc::clone(engine);
+                OwnerTask::QueryFleet(mut lookup) => {
+                    let (engine, process) = (Arc::clone(engine), process.clone());
                     self.running.spawn(async move {
                         let value = match engine.fleet.get() {
-                            Some(fleet) => fleet.query(&lookup).await,
+                            Some(fleet) => fleet.query(&engine, &process, &mut lookup).await,
                             None => None,
                         };
                         vec![CompletedTask::FleetLookup(lookup, value)]

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use sszip_core::cache::chain::{ChainChange, HeightUnit};
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::fleet::gate::FleetGate;
 use sszip_core::cache::fleet::keyring::FleetKeyring;
 use sszip_core::cache::fleet::local_purges::LocalPurgeJob;
 use sszip_core::cache::fleet::sharing::ServableValue;
 use sszip_core::cache::fleet::stream_record::{PublishedPurge, StreamMark};
 use sszip_core::cache::fleet::stream_sync::{StreamCommand, StreamReply, StreamSync};
+use sszip_core::cache::owner::fleet_gate::FleetGate;
+use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use sszip_core::cache::owner::session::OwnerSession;
 use sszip_core::cache::owner::session_tasks::FleetLookup;
 use sszip_core::cache::owner::tracker::ChainIdentity;
@@ -50,6 +51,9 @@ impl FleetGate for ModelGate {
     fn is_open(&self, _: u64) -> bool {
         self.0.load(Relaxed)
     }
+
+    // entries are not on disk in this model
+    fn offer_disk_entry(&self, _: &CacheKey, _: &Arc<OwnerMemoryEntry>, _: u64) {}
 }
 
 /// The stages of a lookup in the fleet. Blocks may be replaced between them.

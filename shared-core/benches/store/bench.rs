@@ -238,6 +238,7 @@ fn put(store: &DiskEntryStore, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>
         },
         requested_at: 1,
         expires_at: u64::MAX,
+        is_shareable: false,
     };
     for _ in 0..100_000 {
         match store.put_entry(&key(n), &header, body) {

@@ -1,4 +1,4 @@
-//! The fleet tier (`cache_fleet`): the Redis or Valkey server through which the owners of several
+//! The fleet tier (`cache_fleet`): the Redis or Valkey servers through which the owners of several
 //! machines share entries.
 //!
 //! Passwords and keys are read from files when the configuration is parsed, because the owner may
@@ -6,6 +6,7 @@
 //! files, and contain no contents.
 
 pub mod directive;
+mod fleet_endpoint;
 #[cfg(unix)]
 mod fleet_files;
 mod json;
@@ -13,9 +14,8 @@ mod json;
 mod pem;
 
 use std::fmt;
-use std::net::IpAddr;
 
-use super::endpoint::parse_url_host;
+pub use self::fleet_endpoint::{FleetEndpoint, FleetNode, FleetTopology};
 use super::values::{DirectiveValueRange, DirectiveValueUnit, KIB, MIB};
 #[cfg(unix)]
 use super::DirectiveError;
@@ -47,29 +47,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The server of a fleet, as its URL names it. `Display` writes the URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetEndpoint {
-    /// A host name, or an address without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// Whether connections use TLS.
-    pub is_secure: bool,
-    /// Number of the database.
-    pub database: u32,
-}
-
 /// The settings of the fleet tier, with the contents of their files. Times are in milliseconds,
 /// sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetSettings {
-    /// The server.
+    /// The servers.
     pub endpoint: FleetEndpoint,
     /// Name of the user of the server's ACL, or `None` for the default user.
     pub user: Option<String>,
     /// Password of the user, UTF-8; `None`: connections are not authenticated.
     pub password: Option<Secret>,
+    /// Name of the user of the Sentinels' ACL, or `None` for their default user.
+    pub sentinel_user: Option<String>,
+    /// Password of the Sentinels' user, UTF-8; `None`: connections to them are not authenticated.
+    pub sentinel_password: Option<Secret>,
     /// Keys of shared values, at most two: the first authenticates new values, and both verify.
     /// Without a key, values have a checksum only.
     pub key_files: Vec<Secret>,
@@ -91,21 +82,10 @@ pub struct FleetSettings {
     pub cost_ms: u64,
     /// Time for which a purge waits for the confirmations of other owners.
     pub purge_wait_ms: u64,
+    /// Maximum time for which requests wait for the fetch of another machine; 0: they don't.
+    pub lease_wait_ms: u64,
 }
 
-/// Default port of the protocol.
-const DEFAULT_PORT: u16 = 6379;
-
-const PORT_RANGE: DirectiveValueRange = DirectiveValueRange {
-    least: 1,
-    most: 65_535,
-    unit: DirectiveValueUnit::Number,
-};
-const DATABASE_RANGE: DirectiveValueRange = DirectiveValueRange {
-    least: 0,
-    most: 65_535,
-    unit: DirectiveValueUnit::Number,
-};
 const TIMEOUT_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 1_000,
@@ -137,63 +117,11 @@ const PURGE_WAIT_RANGE: DirectiveValueRange = DirectiveValueRange {
     most: 5_000,
     unit: DirectiveValueUnit::Time,
 };
-
-impl FleetEndpoint {
-    /// Parses `redis://HOST[:PORT][/DATABASE]`, or the same with `rediss`, which uses TLS. Returns
-    /// `None` for any other URL, also if it has a user or a password.
-    pub fn parse_url(url: &str) -> Option<Self> {
-        let (scheme, rest) = url.split_once("://")?;
-        let is_secure = match &*scheme.to_ascii_lowercase() {
-            "redis" => false,
-            "rediss" => true,
-            _ => return None,
-        };
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let database = match path {
-            "" => 0,
-            number => DATABASE_RANGE.parse_in_range(number.as_bytes()).ok()?,
-        };
-        let (host, port) = match authority.rsplit_once(':') {
-            // the colons of an IPv6 address are in brackets
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, PORT_RANGE.parse_in_range(port.as_bytes()).ok()?)
-            }
-            _ => (authority, DEFAULT_PORT.into()),
-        };
-        Some(Self {
-            host: parse_url_host(host)?.to_owned(),
-            port: u16::try_from(port).ok()?,
-            is_secure,
-            database: u32::try_from(database).ok()?,
-        })
-    }
-
-    /// Whether the server is on this machine, so that connections to it cross no network.
-    pub fn is_loopback(&self) -> bool {
-        let address = self.host.parse::<IpAddr>();
-        self.host.eq_ignore_ascii_case("localhost")
-            || address.is_ok_and(|address| address.is_loopback())
-    }
-}
-
-impl fmt::Display for FleetEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port, .. } = self;
-        f.write_str(if self.is_secure {
-            "rediss://"
-        } else {
-            "redis://"
-        })?;
-        match host.contains(':') {
-            true => write!(f, "[{host}]:{port}")?,
-            false => write!(f, "{host}:{port}")?,
-        }
-        match self.database {
-            0 => Ok(()),
-            number => write!(f, "/{number}"),
-        }
-    }
-}
+const LEASE_WAIT_RANGE: DirectiveValueRange = DirectiveValueRange {
+    least: 0,
+    most: 60_000,
+    unit: DirectiveValueUnit::Time,
+};
 
 impl FleetSettings {
     /// Creates the settings of a server with default parameters.
@@ -202,6 +130,8 @@ impl FleetSettings {
             endpoint,
             user: None,
             password: None,
+            sentinel_user: None,
+            sentinel_password: None,
             key_files: Vec::new(),
             ca: None,
             client_cert: None,
@@ -212,6 +142,7 @@ impl FleetSettings {
             ttl_ms: 7 * 86_400_000,
             cost_ms: 100,
             purge_wait_ms: 2_000,
+            lease_wait_ms: 10_000,
         }
     }
 
@@ -242,16 +173,17 @@ impl FleetSettings {
         if endpoint.is_secure || endpoint.is_loopback() {
             return Vec::new();
         }
+        let secure = endpoint.secure_url_scheme();
         let mut texts = Vec::new();
-        if self.password.is_some() {
+        if self.password.is_some() || self.sentinel_password.is_some() {
             texts.push(format!(
-                "sends its password to {endpoint} without encryption; use a \"rediss://\" URL"
+                "sends its password to {endpoint} without encryption; use a \"{secure}\" URL"
             ));
         }
         if self.key_files.is_empty() {
             texts.push(format!(
                 "shares entries through {endpoint} without encryption and without a key: other \
-                 hosts of the network can forge them; use a \"rediss://\" URL, or set \
+                 hosts of the network can forge them; use a \"{secure}\" URL, or set \
                  \"key_file=FILE\""
             ));
         }

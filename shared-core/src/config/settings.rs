@@ -426,9 +426,9 @@ pub(super) const SETTINGS: &[SettingDefinition] = &[
     },
     SettingDefinition {
         name: "cache_fleet",
-        about: "Redis or Valkey server through which the owners of several machines share entries.",
+        about: "Redis or Valkey servers through which the owners of several machines share entries.",
         takes: Line,
-        syntax: &["URL [user=NAME] [password_file=FILE] [key_file=FILE[,FILE]]\n[ca=FILE] [cert=FILE cert_key=FILE] [timeout=TIME]\n[connect_timeout=TIME] [max_entry=SIZE] [prefix=TEXT]\n[ttl=TIME] [cost=TIME] [purge_wait=TIME]"],
+        syntax: &["URL [user=NAME] [password_file=FILE]\n[sentinel_user=NAME] [sentinel_password_file=FILE]\n[key_file=FILE[,FILE]] [ca=FILE] [cert=FILE cert_key=FILE]\n[timeout=TIME] [connect_timeout=TIME] [max_entry=SIZE] [prefix=TEXT]\n[ttl=TIME] [cost=TIME] [purge_wait=TIME]\n[lease_wait=TIME]"],
         context: Http,
         envoy: Filter,
         ..DEFAULT_SETTING

@@ -599,7 +599,7 @@ mod tests {
             let error = set_fleet(&mut plan, line, "f:9").unwrap_err();
             assert_eq!(error, "is duplicate: \"cache_fleet\" is already set at f:3");
         }
-        assert_eq!(plan.fleet.unwrap().endpoint.host, "a");
+        assert_eq!(plan.fleet.unwrap().endpoint.nodes[0].host, "a");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::metric_writers::{escape_label, write_count, write_gauge};
 
 /// Families of counters: member, metric, help and label. The label is the name of a member of the
 /// member.
-const COUNTER_FAMILIES: [(&str, &str, &str, &str); 5] = [
+const COUNTER_FAMILIES: [(&str, &str, &str, &str); 6] = [
     (
         "/lookups",
         "fleet_lookups",
@@ -35,6 +35,12 @@ const COUNTER_FAMILIES: [(&str, &str, &str, &str); 5] = [
         "/stores",
         "fleet_stores",
         "Values that were written to the fleet, or not, by result",
+        "result",
+    ),
+    (
+        "/leases",
+        "fleet_leases",
+        "Leases of this owner in the fleet, and waits for other owners, by result",
         "result",
     ),
     (

@@ -332,6 +332,7 @@ fn openmetrics_contains_the_fleet_of_an_owner() {
         "rejected": {"tag": 1},
         "not_servable": {"not_final": 3},
         "stores": {"done": 4},
+        "leases": {"leased": 11},
         "queue_bytes": 8,
         "bytes": {"received": 10, "sent": 9},
         "stream": {
@@ -352,6 +353,7 @@ fn openmetrics_contains_the_fleet_of_an_owner() {
         r#"sszip_fleet_rejected_total{reason="tag"} 1"#,
         r#"sszip_fleet_not_servable_total{reason="not_final"} 3"#,
         r#"sszip_fleet_stores_total{result="done"} 4"#,
+        r#"sszip_fleet_leases_total{result="leased"} 11"#,
         "sszip_fleet_queue_bytes 8.0",
         r#"sszip_fleet_bytes_total{direction="received"} 10"#,
         "sszip_fleet_stream_age_seconds 0.2",

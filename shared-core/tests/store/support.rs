@@ -54,6 +54,7 @@ pub fn header(store: &DiskEntryStore, n: u64) -> EntryRecordAttributes {
         },
         requested_at: NOW,
         expires_at: u64::MAX,
+        is_shareable: false,
     }
 }
 

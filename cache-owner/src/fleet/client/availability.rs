@@ -1,19 +1,32 @@
-//! The log lines of a connection: one for each change, however often it fails in between.
+//! The log lines of a connection: one for each change, however often it fails in between. While it is
+//! not used, another reason is a change.
 
 use std::time::Duration;
 
 use crate::log::LogLevel;
 
+/// Minimum interval between lines about other reasons, in milliseconds. The first one is logged at
+/// once: a closed connection is often followed by the reason why no new one can be opened.
+const REASON_INTERVAL_MS: u64 = 60_000;
+
 /// Whether a connection is used, as the log has reported it. Times are in milliseconds of the
 /// client's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Reported {
     /// No line has been logged.
     Nothing,
     /// The connection has been logged as used.
     Used,
-    /// The connection has been logged as not used. `was_used`: it was used before.
-    Unused { since: u64, was_used: bool },
+    /// The connection has been logged as not used.
+    Unused {
+        since: u64,
+        /// Whether it was used before.
+        was_used: bool,
+        /// The reason that was logged last.
+        reason: String,
+        /// Time from which on another reason is logged.
+        next_reason: u64,
+    },
 }
 
 /// The source of the log lines of one connection.
@@ -47,6 +60,7 @@ impl AvailabilityLog {
             Reported::Unused {
                 since,
                 was_used: true,
+                ..
             } => format!("used again after {}", format_ms(now.saturating_sub(since))),
             Reported::Nothing | Reported::Unused { .. } => match connect_time {
                 Some(time) => format!("connected ({} ms)", time.as_millis()),
@@ -65,15 +79,27 @@ impl AvailabilityLog {
         pause_ms: Option<u64>,
         reason: &str,
     ) -> Option<(LogLevel, String)> {
-        let was_used = match self.reported {
-            Reported::Unused { .. } => return None,
-            Reported::Nothing => false,
-            Reported::Used => true,
-        };
-        self.reported = Reported::Unused {
-            since: now,
-            was_used,
-        };
+        match &mut self.reported {
+            Reported::Unused {
+                reason: logged,
+                next_reason,
+                ..
+            } => {
+                if logged == reason || now < *next_reason {
+                    return None;
+                }
+                reason.clone_into(logged);
+                *next_reason = now.saturating_add(REASON_INTERVAL_MS);
+            }
+            reported => {
+                *reported = Reported::Unused {
+                    since: now,
+                    was_used: *reported == Reported::Used,
+                    reason: reason.to_owned(),
+                    next_reason: now,
+                };
+            }
+        }
         let pause = pause_ms.map_or_else(String::new, |pause| {
             format!(" for at least {}", format_ms(pause))
         });
@@ -121,10 +147,16 @@ mod tests {
                 "fleet: not used for at least 1.0 s: the reason; the effect".into()
             ))
         );
-        assert_eq!(log.line_when_unused(6_000, None, "another reason"), None);
+        assert_eq!(log.line_when_unused(6_000, None, "the reason"), None);
         assert_eq!(
-            text(log.line_when_used(47_400, None)),
-            Some("fleet: used again after 42 s".into())
+            text(log.line_when_unused(6_100, None, "another reason")),
+            Some("fleet: not used: another reason; the effect".into())
+        );
+        assert_eq!(log.line_when_unused(6_200, None, "the reason"), None);
+        assert!(log.line_when_unused(66_100, None, "the reason").is_some());
+        assert_eq!(
+            text(log.line_when_used(67_400, None)),
+            Some("fleet: used again after 62 s".into())
         );
     }
 

@@ -9,13 +9,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value};
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, Value};
 use sszip_core::cache::fleet::breaker::Outcome;
 use tokio::time::{sleep, timeout, Instant};
 
 use super::backoff::{ReconnectBackoff, MAX_PAUSE_MS};
+use super::cluster::{ClusterNodes, NodeSettings, OpenCluster};
 use super::error::{bound_text, connection_error, format_server_error, outcome_of_server_error};
-use super::link::{FleetLink, LinkPhase, OpenConnection};
+use super::link::{FleetConnection, FleetLink, LinkPhase, OpenConnection};
+use super::stream_opener::{LinkTarget, StreamOpener};
 use crate::fleet::random_number;
 use crate::fleet::reply_limit_stream::ReplyLimitStream;
 use crate::follow::format_error_causes;
@@ -52,12 +54,47 @@ impl FleetLink {
         }
     }
 
-    /// Opens a connection to a server that replies.
+    /// Opens a connection to a server that replies, or to a cluster.
     ///
     /// # Errors
     /// The reason, for log lines.
     async fn open_connection(&self) -> Result<(OpenConnection, ConnectionDriver), String> {
-        let stream = (self.open_stream)()
+        match &self.target {
+            LinkTarget::Server(open_stream) => {
+                let ping = redis::cmd("PING");
+                let (open, driver, reply) = self.open_server_connection(open_stream, &ping).await?;
+                match reply {
+                    // a user who may not send PING may send the other commands
+                    Value::ServerError(error) if error.code() != "NOPERM" => {
+                        match outcome_of_server_error(&error) {
+                            Outcome::Failure => Err(format_server_error(&error)),
+                            _ => Ok((open, driver)),
+                        }
+                    }
+                    _ => Ok((open, driver)),
+                }
+            }
+            LinkTarget::Primary(open_stream) => {
+                let role = redis::cmd("ROLE");
+                let (open, driver, reply) = self.open_server_connection(open_stream, &role).await?;
+                check_primary_role(&reply)?;
+                Ok((open, driver))
+            }
+            LinkTarget::Cluster(cluster) => {
+                let open = self.open_cluster_connection(cluster).await?;
+                // the library has a task for each node
+                Ok((open, Box::pin(std::future::pending())))
+            }
+        }
+    }
+
+    /// Opens a connection to one server, and returns its reply to `first`.
+    async fn open_server_connection(
+        &self,
+        open_stream: &StreamOpener,
+        first: &Cmd,
+    ) -> Result<(OpenConnection, ConnectionDriver, Value), String> {
+        let stream = open_stream()
             .await
             .map_err(|error| bound_text(&format_error_causes(&error)))?;
         let violation = Arc::new(OnceLock::new());
@@ -72,33 +109,52 @@ impl FleetLink {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(self.settings.queue_length);
-        let (connection, driver) =
+        let (mut connection, driver) =
             MultiplexedConnection::new_with_config(&self.settings.info, stream, config)
                 .await
                 .map_err(|error| connection_error(&error, violation.get().copied()).to_string())?;
         let mut driver: ConnectionDriver = Box::pin(driver);
-        let mut open = OpenConnection {
-            connection,
-            violation,
-        };
-        let ping = redis::cmd("PING");
         let reply = tokio::select! {
             // the reply is read before its error, if the connection fails
             biased;
-            reply = open.connection.send_packed_command(&ping) => reply,
+            reply = connection.send_packed_command(first) => reply,
             () = &mut driver => return Err("the server closed the connection".into()),
         };
-        match reply {
-            // a user who may not send PING may send the other commands
-            Ok(Value::ServerError(error)) if error.code() != "NOPERM" => {
-                match outcome_of_server_error(&error) {
-                    Outcome::Failure => Err(format_server_error(&error)),
-                    _ => Ok((open, driver)),
-                }
-            }
-            Ok(_) => Ok((open, driver)),
-            Err(error) => Err(connection_error(&error, open.violation.get().copied()).to_string()),
-        }
+        let reply = reply
+            .map_err(|error| connection_error(&error, violation.get().copied()).to_string())?;
+        let open = OpenConnection {
+            connection: FleetConnection::Server(connection),
+            violation,
+        };
+        Ok((open, driver, reply))
+    }
+
+    /// Opens connections to the nodes of a cluster.
+    async fn open_cluster_connection(
+        &self,
+        cluster: &ClusterNodes,
+    ) -> Result<OpenConnection, String> {
+        let violation = Arc::new(OnceLock::new());
+        let settings = NodeSettings {
+            connector: cluster.connector.clone(),
+            info: self
+                .settings
+                .info
+                .clone()
+                .set_protocol(ProtocolVersion::RESP3),
+            limits: self.settings.limits,
+            queue_length: self.settings.queue_length,
+            connect_timeout: self.settings.connect_timeout,
+            traffic: Arc::clone(&self.traffic),
+            violation: Arc::clone(&violation),
+        };
+        let opened = OpenCluster::connect(&cluster.nodes, settings).await;
+        let open = opened
+            .map_err(|error| connection_error(&error, violation.get().copied()).to_string())?;
+        Ok(OpenConnection {
+            connection: FleetConnection::Cluster(open),
+            violation,
+        })
     }
 
     /// Uses a connection until it is lost or dropped.
@@ -125,5 +181,20 @@ impl FleetLink {
                 None => "the server closed the connection",
             });
         }
+    }
+}
+
+/// Checks the reply to `ROLE` of a server that a Sentinel has named.
+///
+/// # Errors
+/// The server is not a primary, or its role is unknown. The reason is for log lines.
+fn check_primary_role(reply: &Value) -> Result<(), String> {
+    match reply {
+        Value::Array(parts) => match parts.first() {
+            Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+            _ => Err("the server that a Sentinel has named is not a primary".into()),
+        },
+        Value::ServerError(error) => Err(format_server_error(error)),
+        _ => Err("the server sent a reply of another type".into()),
     }
 }

@@ -37,10 +37,10 @@ pub(super) fn connection_error(
     error: &RedisError,
     violation: Option<ReplyViolation>,
 ) -> FleetError {
-    use ReplyViolation::{Bulk, Depth, Elements, Length, Line, Reply, Terminator, Type};
+    use ReplyViolation::{Bulk, Depth, Elements, Length, Line, Memory, Reply, Terminator, Type};
     match violation {
         Some(Bulk | Elements | Reply | Line | Depth) => FleetError::ReplyTooLong,
-        Some(violation @ (Type | Length | Terminator)) => {
+        Some(violation @ (Type | Length | Terminator | Memory)) => {
             FleetError::Connection(violation.name().into())
         }
         None => FleetError::Connection(match error.kind() {

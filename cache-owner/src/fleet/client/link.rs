@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisConnectionInfo, ServerError, Value};
+use redis::{Cmd, RedisConnectionInfo, RedisResult, ServerError, Value};
 use sszip_core::cache::fleet::breaker::{
     BreakerChange, BreakerState, CircuitBreaker, OpenReason, Outcome, Permit,
 };
@@ -14,11 +14,16 @@ use tokio::sync::{watch, Notify};
 use tokio::time::{timeout, Instant};
 
 use super::availability::AvailabilityLog;
+use super::cluster::OpenCluster;
 use super::error::{connection_error, format_server_error, outcome_of_server_error, FleetError};
-use super::stream_opener::StreamOpener;
+use super::stream_opener::LinkTarget;
 use crate::fleet::random_number;
 use crate::fleet::reply_limit_stream::FleetTraffic;
 use crate::log::{LogFunction, LogLevel};
+
+/// Time after which the connection to a cluster is dropped, so that the next one begins with the
+/// configured nodes, if commands were sent and none has succeeded, in milliseconds.
+const MAX_CLUSTER_FAILURE_MS: u64 = 3_000;
 
 /// The settings of a connection.
 pub(super) struct LinkSettings {
@@ -36,9 +41,29 @@ pub(super) struct LinkSettings {
 /// An open connection; clones share it.
 #[derive(Clone)]
 pub(super) struct OpenConnection {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: FleetConnection,
     /// The limit that the server's bytes violated.
     pub(super) violation: Arc<OnceLock<ReplyViolation>>,
+}
+
+/// A connection to one server or to a cluster.
+#[derive(Clone)]
+pub(super) enum FleetConnection {
+    Server(MultiplexedConnection),
+    Cluster(OpenCluster),
+}
+
+impl FleetConnection {
+    async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Server(connection) => connection.send_packed_command(command).await,
+            // an error that the library has not resolved is a reply, as an error of one server
+            Self::Cluster(cluster) => match cluster.send(command).await {
+                Ok(value) => Ok(value),
+                Err(error) => ServerError::try_from(error).map(Value::ServerError),
+            },
+        }
+    }
 }
 
 /// The progress of the connector, for commands that wait for a connection.
@@ -59,6 +84,8 @@ struct LinkState {
     breaker: CircuitBreaker,
     /// Whether the server has replied to a command on the present connection.
     has_replied: bool,
+    /// Time of the first failure since the last success on the present connection.
+    failing_since: Option<u64>,
     log: AvailabilityLog,
 }
 
@@ -66,7 +93,7 @@ struct LinkState {
 /// its breaker opened; commands use it if it is open.
 pub(super) struct FleetLink {
     pub(super) settings: LinkSettings,
-    pub(super) open_stream: StreamOpener,
+    pub(super) target: LinkTarget,
     pub(super) traffic: Arc<FleetTraffic>,
     log: LogFunction,
     clock: Instant,
@@ -79,14 +106,14 @@ pub(super) struct FleetLink {
 impl FleetLink {
     pub(super) fn new(
         settings: LinkSettings,
-        open_stream: StreamOpener,
+        target: LinkTarget,
         traffic: Arc<FleetTraffic>,
         log: LogFunction,
     ) -> Self {
         let availability = AvailabilityLog::new(settings.subject.clone(), settings.effect);
         Self {
             settings,
-            open_stream,
+            target,
             traffic,
             log,
             clock: Instant::now(),
@@ -95,6 +122,7 @@ impl FleetLink {
                 generation: 0,
                 breaker: CircuitBreaker::new(random_number()),
                 has_replied: false,
+                failing_since: None,
                 log: availability,
             }),
             phase: watch::Sender::new(LinkPhase::Connecting),
@@ -174,6 +202,7 @@ impl FleetLink {
             state.open = Some(open);
             state.generation += 1;
             state.has_replied = false;
+            state.failing_since = None;
             self.phase.send_replace(LinkPhase::Connected);
             // after an open breaker the result of the probe decides
             let line = match state.breaker.state() {
@@ -219,7 +248,23 @@ impl FleetLink {
                 return;
             }
             state.has_replied |= outcome == Outcome::Success;
+            match outcome {
+                Outcome::Success => state.failing_since = None,
+                Outcome::Timeout | Outcome::Failure => {
+                    state.failing_since.get_or_insert(now);
+                }
+                Outcome::Refusal | Outcome::Abandoned => {}
+            }
+            let failure_ms = state
+                .failing_since
+                .map_or(0, |since| now.saturating_sub(since));
             match state.breaker.record(now, outcome) {
+                None if self.is_cluster() && failure_ms >= MAX_CLUSTER_FAILURE_MS => {
+                    let seconds = MAX_CLUSTER_FAILURE_MS / 1_000;
+                    let reason = format!("no command has succeeded for {seconds} s");
+                    self.drop_connection(&mut state, &reason);
+                    state.log.line_when_unused(now, None, &reason)
+                }
                 None => return,
                 Some(BreakerChange::Closed { .. }) => state.log.line_when_used(now, None),
                 Some(BreakerChange::Opened { open_ms, reason }) => {
@@ -246,6 +291,20 @@ impl FleetLink {
         self.write_log(line);
     }
 
+    fn is_cluster(&self) -> bool {
+        matches!(self.target, LinkTarget::Cluster(_))
+    }
+
+    /// Drops the connection to a server that was a primary and is none any more, so that Sentinels
+    /// are queried again.
+    pub(super) fn discard_replica(&self, error: &ServerError) {
+        if error.code() != "READONLY" || !matches!(self.target, LinkTarget::Primary(_)) {
+            return;
+        }
+        let generation = lock_ignoring_poison(&self.state).generation;
+        self.discard_connection(generation, "the server is not the primary any more");
+    }
+
     fn drop_connection(&self, state: &mut LinkState, reason: &str) {
         state.open = None;
         self.phase
@@ -260,12 +319,16 @@ impl FleetLink {
     }
 }
 
+/// Returns the reason for log lines. It is the same before and after a failed probe, so that it is
+/// logged once.
 fn format_open_reason(reason: OpenReason, detail: Option<&str>) -> String {
-    match (reason, detail) {
+    let text = match (reason, detail) {
         // a time-out has no error of the server
-        (OpenReason::Timeouts, _) | (_, None) => reason.name().to_owned(),
-        (_, Some(detail)) => format!("{}: {detail}", reason.name()),
-    }
+        (OpenReason::Timeouts, _) | (OpenReason::Probe, None) => OpenReason::Timeouts.name(),
+        (_, None) => reason.name(),
+        (_, Some(detail)) => detail,
+    };
+    text.to_owned()
 }
 
 /// The reply of a server to a command.
@@ -294,7 +357,7 @@ impl LinkCall<'_> {
         limit: Duration,
         decode: impl FnOnce(Value) -> Option<T>,
     ) -> Result<Reply<T>, FleetError> {
-        let reply = timeout(limit, self.open.connection.send_packed_command(command)).await;
+        let reply = timeout(limit, self.open.connection.send(command)).await;
         match reply {
             Err(_) => {
                 self.record(Outcome::Timeout, None);
@@ -318,8 +381,14 @@ impl LinkCall<'_> {
                 }
             },
             Ok(Err(error)) => {
-                let error = connection_error(&error, self.open.violation.get().copied());
+                let violation = self.open.violation.get().copied();
+                let error = connection_error(&error, violation);
                 self.record(Outcome::Failure, Some(&error.to_string()));
+                if let (true, Some(violation)) = (self.link.is_cluster(), violation) {
+                    // the library would connect to the same node again
+                    self.link
+                        .discard_connection(self.generation, violation.name());
+                }
                 Err(error)
             }
         }

@@ -1,11 +1,14 @@
 //! Tests of the client with a simulated server, in paused time: time passes only when all tasks
 //! wait.
 
+mod cluster;
 mod failures;
+mod sentinels;
 mod server;
 
+use sszip_core::config::fleet::FleetEndpoint;
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use self::server::SimulatedServer;
 use super::*;
@@ -85,6 +88,37 @@ impl TestClient {
     }
 }
 
+/// Limit of commands that are sent over TCP, whose time is not simulated.
+const TCP_LIMIT: Duration = Duration::from_secs(20);
+
+/// Creates the settings of a fleet with this URL, whose servers have much time.
+fn tcp_settings(url: &str) -> FleetSettings {
+    FleetSettings {
+        connect_timeout_ms: 10_000,
+        ..FleetSettings::new(FleetEndpoint::parse_url(url).unwrap())
+    }
+}
+
+/// Waits until a condition holds.
+async fn wait_until(condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(TCP_LIMIT, waiting).await.unwrap();
+}
+
+/// Connects, as often as it takes.
+async fn connect_finally(client: &FleetClient) {
+    let connecting = async {
+        while client.connect(TCP_LIMIT).await.is_err() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(TCP_LIMIT, connecting).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn values_are_stored_and_looked_up() {
     let test = TestClient::connected().await;
@@ -111,6 +145,25 @@ async fn values_are_stored_and_looked_up() {
     for part in ["lookup connection", "store connection"] {
         assert_eq!(test.take_lines(part), ["connected (0 ms)"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_is_set_unless_the_server_has_another_or_refuses_writes() {
+    let test = TestClient::connected().await;
+    let set_lease = || test.client.set_lease(b"name", b"lease", 800, LOOKUP_LIMIT);
+    assert_eq!(set_lease().await, Ok(true));
+    let sent = test.server.commands("SET");
+    assert_eq!(sent, [["SET", "name", "lease", "NX", "PX", "800"]]);
+    test.server.set_reaction("SET", "$-1\r\n");
+    assert_eq!(set_lease().await, Ok(false));
+    test.server
+        .set_reaction("SET", "-OOM command not allowed\r\n");
+    assert!(matches!(set_lease().await, Err(FleetError::Rejected(_))));
+    assert!(test.set().await.is_err());
+    let sent = test.server.commands("SET").len();
+    assert_eq!(set_lease().await, Err(FleetError::Open));
+    assert_eq!(test.server.commands("SET").len(), sent);
+    assert_eq!(test.client.status().lookup_breaker, "closed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,12 +52,13 @@ fn create_acceptor(server: &Authority, clients: &Authority) -> TlsAcceptor {
 /// Starts a server that answers each connection with `+PONG`, and returns its settings.
 async fn start_server(acceptor: Option<TlsAcceptor>) -> FleetSettings {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = FleetEndpoint {
-        host: "localhost".into(),
-        port: listener.local_addr().unwrap().port(),
-        is_secure: acceptor.is_some(),
-        database: 0,
+    let port = listener.local_addr().unwrap().port();
+    let scheme = if acceptor.is_some() {
+        "rediss"
+    } else {
+        "redis"
     };
+    let endpoint = FleetEndpoint::parse_url(&format!("{scheme}://localhost:{port}")).unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             match &acceptor {
@@ -79,7 +80,9 @@ async fn start_server(acceptor: Option<TlsAcceptor>) -> FleetSettings {
 /// Connects and reads all bytes of the server.
 async fn read_from_server(settings: &FleetSettings) -> Result<String, String> {
     let connector = FleetConnector::new(settings)?;
-    let stream = connector.open_fleet_stream().await;
+    let stream = connector
+        .open_node_stream(&settings.endpoint.nodes[0])
+        .await;
     let mut text = String::new();
     let mut stream = stream.map_err(|error| error.to_string())?;
     stream
@@ -134,7 +137,7 @@ async fn certificates_of_server_and_client_are_verified() {
         assert!(error.contains("certificate"), "{error}");
     }
     settings.ca = Some(authority.pem());
-    settings.endpoint.host = "127.0.0.1".into();
+    settings.endpoint.nodes[0].host = "127.0.0.1".into();
     assert!(read_from_server(&settings).await.is_err());
 }
 
@@ -143,12 +146,7 @@ fn invalid_certificates_are_rejected_without_their_key_in_the_message() {
     let authority = create_authority("one");
     let (certificate, key) = issue_certificate(&authority, "client");
     let (_, other_key) = issue_certificate(&authority, "other");
-    let endpoint = FleetEndpoint {
-        host: "localhost".into(),
-        port: 1,
-        is_secure: true,
-        database: 0,
-    };
+    let endpoint = FleetEndpoint::parse_url("rediss://localhost:1").unwrap();
     let settings = FleetSettings {
         ca: Some(authority.pem()),
         ..FleetSettings::new(endpoint)

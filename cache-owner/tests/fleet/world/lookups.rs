@@ -47,6 +47,7 @@ impl FleetWorld {
             key: call.cache_key(),
             lease: None,
             fleet_wait: 20,
+            call_kind: 0,
         };
         let session = &mut machine.session;
         let tasks = machine.owner.receive_message(session, message, now);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
-use sszip_core::cache::fleet::gate::FleetGate;
+use sszip_core::cache::owner::fleet_gate::FleetGate;
+use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use sszip_core::cache::owner::session::OwnerSession;
 use sszip_core::cache::owner::session_tasks::FleetLookup;
 use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionLookup};
@@ -67,6 +68,10 @@ struct IntermittentGate;
 impl FleetGate for IntermittentGate {
     fn is_open(&self, now: u64) -> bool {
         now.is_multiple_of(2)
+    }
+
+    // no entry is on disk
+    fn offer_disk_entry(&self, _: &sszip_core::cache::CacheKey, _: &Arc<OwnerMemoryEntry>, _: u64) {
     }
 }
 
@@ -147,6 +152,7 @@ impl SessionModel {
                     key: key(n),
                     lease: lease.map(u32::from),
                     fleet_wait: fleet_wait.into(),
+                    call_kind: n.into(),
                 };
                 self.receive(owner, lookup, now)
             }

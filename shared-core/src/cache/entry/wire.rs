@@ -5,8 +5,10 @@
 //! payload up to the end of the bytes. Times are not serialized, as clocks of processes differ.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition};
 use crate::bytes::{try_copy_bytes, SharedBytes};
@@ -50,7 +52,7 @@ const MAX_FIXED_LENGTH: usize = 13 * MAX_NUMBER_LENGTH + 16 + 9;
 #[derive(Deserialize, Serialize)]
 pub(super) struct SerializedEntryHead<'a> {
     meta: Cow<'a, EntryMetadata>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "deserialize_headers")]
     fields: Vec<(&'a [u8], &'a [u8])>,
     id: ResponseIdPosition,
     before: &'a [u8],
@@ -127,6 +129,44 @@ impl SerializedEntryHead<'_> {
             .sum();
         MAX_FIXED_LENGTH + fields + self.before.len() + self.between.len() + self.after.len()
     }
+}
+
+/// Number of headers up to which their declared number is reserved before they are read.
+const MAX_RESERVED_HEADERS: usize = 64;
+
+/// Visitor of the headers of an entry, whose number is another program's: refused memory is an
+/// error.
+struct HeadersVisitor;
+
+impl<'de> Visitor<'de> for HeadersVisitor {
+    type Value = Vec<(&'de [u8], &'de [u8])>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("headers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut headers: A) -> Result<Self::Value, A::Error> {
+        let refused = |_| A::Error::custom("out of memory");
+        let declared = headers.size_hint().unwrap_or(0);
+        let mut fields = Vec::new();
+        fields
+            .try_reserve_exact(declared.min(MAX_RESERVED_HEADERS))
+            .map_err(refused)?;
+        while let Some(field) = headers.next_element()? {
+            fields.try_reserve(1).map_err(refused)?;
+            fields.push(field);
+        }
+        Ok(fields)
+    }
+}
+
+/// The headers of a serialized entry.
+type BorrowedHeaders<'de> = Vec<(&'de [u8], &'de [u8])>;
+
+fn deserialize_headers<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BorrowedHeaders<'de>, D::Error> {
+    deserializer.deserialize_seq(HeadersVisitor)
 }
 
 /// The bytes of an entry for the owner or the store, in two parts: the head, and the payload, which
@@ -328,10 +368,13 @@ fn read_entry_head(
         between: try_copy_bytes(head.between)?.into(),
         after: try_copy_bytes(head.after)?.into(),
     };
-    let fields = head.fields.iter();
-    let fields = fields.map(|(name, value)| Some((try_copy_bytes(name)?, try_copy_bytes(value)?)));
+    let mut fields = Vec::new();
+    fields.try_reserve_exact(head.fields.len()).ok()?;
+    for (name, value) in &head.fields {
+        fields.push((try_copy_bytes(name)?, try_copy_bytes(value)?));
+    }
     let meta = EntryMetadata {
-        fields: fields.collect::<Option<_>>()?,
+        fields,
         requested_at: now.saturating_sub(age),
         expires_at: now.saturating_add(fresh),
         ..head.meta.into_owned()

@@ -66,13 +66,14 @@ named_enum! {
 }
 
 named_enum! {
-    /// The reason why a breaker opened.
+    /// The reason why a breaker opened. Its name has no counts: a reason that continues has one
+    /// name.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     OpenReason
     /// Several requests in a row timed out.
-    Timeouts "5 time-outs in a row",
+    Timeouts "no reply in time",
     /// At least every second request of a second failed.
-    Failures "half of the requests of a second failed",
+    Failures "half of the requests fail",
     /// The server refused a request.
     Refusal "the server refuses requests",
     /// The probe failed.

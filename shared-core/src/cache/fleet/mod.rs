@@ -17,11 +17,11 @@
 //! | [`purge_log`]     | purges of all owners, compared with the positions of values  |
 //! | [`own_purges`]    | purges of this owner that are not in the stream yet          |
 //! | [`local_purges`]  | purges of the stream for this owner's own entries            |
-//! | [`gate`]          | decision whether lookups may query the fleet                 |
+//! | [`leases`]        | leases of responses that take a node long                    |
 
 pub mod breaker;
-pub mod gate;
 pub mod keyring;
+pub mod leases;
 pub mod local_purges;
 pub mod own_purges;
 pub mod purge_log;

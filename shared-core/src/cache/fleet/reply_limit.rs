@@ -3,7 +3,10 @@
 //! A reply of the Redis protocol (RESP2 and RESP3) declares its lengths before its bytes. A client
 //! that buffers a reply until it is complete allocates memory of a length that the server chooses:
 //! [`ReplyLengthGuard`] reads the same bytes before the client does, and fails at the first length
-//! above the limits. It buffers nothing.
+//! above the limits, or for which there is no memory: the client can't report a refusal. It buffers
+//! nothing.
+
+use crate::memory::{can_allocate_now, MAX_RESERVE_ALLOCATION};
 
 /// Maximum length of a line in bytes: a simple string, an error or a number.
 const MAX_LINE: u32 = 64 << 10;
@@ -13,6 +16,10 @@ const MAX_DIGITS: u8 = 19;
 
 /// Maximum number of aggregates that contain each other.
 const MAX_DEPTH: usize = 8;
+
+/// Maximum number of copies of a value that a client has at a time: the buffer of the connection
+/// before and after it has grown, and the value.
+const MAX_COPIES: usize = 3;
 
 /// The limits of one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +52,8 @@ named_enum! {
     Length "a reply has an invalid length",
     /// A bulk string is longer than its declared length.
     Terminator "a value is longer than its declared length",
+    /// The memory for a bulk string is refused.
+    Memory "there is no memory for a value",
 }
 
 /// The values whose length is declared.
@@ -254,6 +263,7 @@ impl ReplyLengthGuard {
             // the line that ends has made the reply longer since its digits were checked
             value_type @ DeclaredType::Bulk { .. } => {
                 self.check_declared_length(value_type, declared.value)?;
+                check_memory(declared.value)?;
                 self.state = match declared.value {
                     0 => ScanState::PayloadEnd { ends: false },
                     missing => ScanState::Payload { missing },
@@ -323,6 +333,16 @@ fn state_after_type(byte: u8) -> Option<ScanState> {
         is_negative: false,
         ends: false,
     }))
+}
+
+/// Checks that a client can allocate a value of this length.
+fn check_memory(length: u64) -> Result<(), ReplyViolation> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let needed = length.saturating_mul(MAX_COPIES);
+    match needed <= MAX_RESERVE_ALLOCATION || can_allocate_now(needed) {
+        true => Ok(()),
+        false => Err(ReplyViolation::Memory),
+    }
 }
 
 fn element_count(length: u64, factor: u8, extra: u8) -> u64 {

@@ -29,6 +29,7 @@ mod commands;
 mod following;
 mod reading;
 mod record_pages;
+mod replies;
 
 use std::sync::Arc;
 
@@ -119,6 +120,8 @@ pub struct StreamSync {
     confirm_from: u64,
     next_confirm: u64,
     confirmed: Option<u64>,
+    /// The counter of the last confirmation that the server has accepted.
+    confirmed_counter: Option<u64>,
     counter: u64,
     events: Vec<StreamEvent>,
     counters: StreamCounters,
@@ -163,6 +166,7 @@ impl StreamSync {
             confirm_from: 0,
             next_confirm: 0,
             confirmed: None,
+            confirmed_counter: None,
             counter,
             events: Vec::new(),
             counters: StreamCounters::default(),
@@ -252,83 +256,6 @@ impl StreamSync {
         StreamId::from_position(now.unix.max(after).max(self.raised))
     }
 
-    /// Receives the reply to the pending command.
-    pub fn complete_command(&mut self, reply: StreamReply, now: ClockReading) {
-        let at = now.monotonic;
-        match self.pending.take() {
-            None => {}
-            Some(PendingCommand::Page) => self.complete_page(reply, now),
-            Some(PendingCommand::Fence { id }) => {
-                self.next_command = match reply {
-                    StreamReply::Failed => at + POLL_INTERVAL_MS,
-                    _ => at,
-                };
-                match reply {
-                    StreamReply::Done => {
-                        self.next_fence = at + FENCE_INTERVAL_MS;
-                        self.counters.fences += 1;
-                        self.record_accepted_id(id);
-                    }
-                    StreamReply::IdTooLow => self.raise_id(id),
-                    _ => {}
-                }
-                // another owner may have written one
-                self.phase = SyncPhase::Reading(StreamReading::default());
-            }
-            Some(PendingCommand::Poll { sent }) => match reply {
-                StreamReply::Records(records) => self.complete_poll(&records, sent, now),
-                _ => self.next_command = at + POLL_INTERVAL_MS,
-            },
-            Some(PendingCommand::Publish { name, id }) => match reply {
-                StreamReply::Done => {
-                    self.own.mark_published(&name, id, at);
-                    self.counters.published += 1;
-                    self.record_accepted_id(id);
-                    self.next_command = at;
-                }
-                StreamReply::IdTooLow => {
-                    self.raise_id(id);
-                    self.next_command = at;
-                }
-                StreamReply::NoStream => self.restart_reading(at),
-                StreamReply::Records(_) | StreamReply::Failed => {
-                    self.next_append = at + POLL_INTERVAL_MS;
-                }
-            },
-            Some(PendingCommand::Confirm { position }) => match reply {
-                StreamReply::Done => {
-                    self.confirmed = Some(position);
-                    self.next_confirm = at + CONFIRM_INTERVAL_MS;
-                }
-                // with the next poll
-                _ => self.fresh_until = 0,
-            },
-        }
-    }
-
-    fn record_accepted_id(&mut self, id: StreamId) {
-        self.highest = self.highest.max(id);
-        (self.raised, self.refusals) = (0, 0);
-    }
-
-    /// Chooses a higher id after a refused one: first by the records that are read meanwhile.
-    fn raise_id(&mut self, refused: StreamId) {
-        let step = RAISE_STEP_MS << self.refusals.min(16);
-        if self.refusals > 0 {
-            self.raised = refused.milliseconds.saturating_add(step);
-        }
-        self.refusals += 1;
-    }
-
-    /// Reads the whole stream again, as it does not have the known records any more.
-    fn restart_reading(&mut self, now: u64) {
-        self.phase = SyncPhase::Reading(StreamReading::default());
-        self.next_command = now;
-        self.current_until = 0;
-        self.is_position_known = false;
-        self.local.clear_mark();
-    }
-
     /// Records that a local purge begins: values in its scope are not used from now on.
     pub fn begin_purge(&mut self, purge: PublishedPurge) {
         self.own.begin(purge);
@@ -387,6 +314,19 @@ impl StreamSync {
             times.extend(self.own.next_queued().map(|_| self.next_append));
         }
         times.into_iter().min().unwrap_or_default()
+    }
+
+    /// Gives the owner another id, as another owner has its present one. The position is confirmed
+    /// under the new id at once.
+    pub fn replace_owner_id(&mut self, owner: FleetOwnerId) {
+        self.owner = owner;
+        (self.confirmed, self.confirmed_counter) = (None, None);
+    }
+
+    /// Returns the counter of the last confirmation under the present id that the server has
+    /// accepted.
+    pub fn confirmed_counter(&self) -> Option<u64> {
+        self.confirmed_counter
     }
 
     /// Returns the events since the last call.

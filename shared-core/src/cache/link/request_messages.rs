@@ -159,6 +159,7 @@ fn lookup_message(id: u32, lookup: &LookupJob, remaining: u64) -> ProcessMessage
         key: *lookup.token.flight_key(),
         lease: options.requests_lease().then_some(LEASE_MS),
         fleet_wait: fleet_wait(remaining, options.is_shareable),
+        call_kind: options.call_kind,
     }
 }
 

@@ -57,7 +57,7 @@ impl Owner {
         let body = as_immutable_entry(entry.encoded_bytes(), block)?;
         let made = self.new_memory_entry(about, body, fresh, now);
         let made = made
-            .mark_shareability(entry.claim_fleet_offer())
+            .take_shareability(entry)
             .attach_block_anchor(entry.block_anchor());
         let made = Arc::new(made);
         self.replace_in_memory(key, entry, &made).then_some(made)

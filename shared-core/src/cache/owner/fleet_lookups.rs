@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::memory_tier::OwnerMemoryEntry;
+use super::processes::OwnerClientName;
 use super::session::OwnerSession;
 use super::session_lookups::{reply_to_batch, reply_to_hit, CheckedHit};
 use super::session_tasks::{
@@ -18,11 +19,12 @@ use crate::cache::chain::ChainState;
 use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire;
-use crate::cache::fleet::gate::FleetGate;
 use crate::cache::fleet::sharing::{check_against_chain, NotServable, ServableValue};
 use crate::cache::fleet::value::FleetValue;
+use crate::cache::owner::fleet_gate::FleetGate;
 use crate::cache::owner_protocol::owner_message::{LeaseReply, OwnerMessage};
 use crate::cache::{CacheKey, CacheNamespace};
+use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of keys of a batch for which the fleet is queried.
 const MAX_BATCH_QUERIES: usize = 64;
@@ -43,6 +45,20 @@ impl Owner {
                 .fleet_gate
                 .get()
                 .is_some_and(|gate| gate.is_open(now.monotonic))
+    }
+
+    /// Offers a found entry to the fleet if it was read from the store, and may be shared.
+    pub(super) fn offer_disk_entry(
+        &self,
+        key: &CacheKey,
+        entry: &Arc<OwnerMemoryEntry>,
+        now: ClockReading,
+    ) {
+        if entry.is_unshared_disk_entry() {
+            if let Some(gate) = self.fleet_gate.get() {
+                gate.offer_disk_entry(key, entry, now.monotonic);
+            }
+        }
     }
 
     /// Returns the task of querying the fleet for an entry that the machine does not have, if the
@@ -94,7 +110,10 @@ impl Owner {
         };
         let key = lookup.key;
         let accepted = value
-            .and_then(|value| self.accept_fleet_value(&key, value, lookup.generation, session, now))
+            .and_then(|value| {
+                let process = session.process();
+                self.accept_fleet_value(&key, value, lookup.generation, process, now)
+            })
             .map(|hit| self.check_short_hit(&key, hit));
         let tasks = match accepted {
             Some(CheckedHit::Valid(hit)) => reply_to_hit(session, lookup, hit, now)
@@ -110,7 +129,7 @@ impl Owner {
         tasks
     }
 
-    /// Stores a value of the fleet in memory, as if the process of the session had fetched it.
+    /// Stores a value of the fleet in memory, as if `process`, which has the lease, had fetched it.
     /// Returns `None` if it was purged or replaced in the meantime, by an entry or by a
     /// reorganisation since its check, or if memory is refused.
     fn accept_fleet_value(
@@ -118,7 +137,7 @@ impl Owner {
         key: &CacheKey,
         value: ServableValue,
         generation: u64,
-        session: &OwnerSession,
+        process: &OwnerClientName,
         now: ClockReading,
     ) -> Option<OwnerHit> {
         let ServableValue {
@@ -138,11 +157,52 @@ impl Owner {
             .new_memory_entry(about, bytes, fresh, now)
             .with_age(age);
         let entry = Arc::new(entry);
-        let put = self.put_fetched_entry(key, &entry, Some(session.process()), now);
+        let put = self.put_fetched_entry(key, &entry, Some(process), now);
         Some(OwnerHit {
             is_to_be_stored: put.ok()?,
             kept: entry,
         })
+    }
+
+    /// Passes the lease of a lookup from its process to the owner, because another machine fetches
+    /// the response: the reply to the lookup is that the lease is pending. The caller ends the lease
+    /// by [`end_fleet_wait`](Self::end_fleet_wait). Returns `false` if the process has no lease.
+    pub fn pass_lease_to_owner(
+        &self,
+        process: &OwnerClientName,
+        fleet_lookup: &mut FleetLookup,
+    ) -> bool {
+        let owner = OwnerClientName::for_owner();
+        let passes = fleet_lookup.has_lease()
+            && lock_ignoring_poison(&self.shared).leases.pass_lease(
+                &fleet_lookup.lookup.key,
+                process,
+                owner,
+            );
+        if passes {
+            fleet_lookup.lease = LeaseReply::Pending;
+        }
+        passes
+    }
+
+    /// Ends the lease that [was passed](Self::pass_lease_to_owner) to the owner, with the value that
+    /// another machine has stored, and the generation of the newest purge before it was queried; or
+    /// without one, so that the processes that wait fetch the response. Other sessions have new
+    /// events afterwards. Returns the entry if the value was stored.
+    pub fn end_fleet_wait(
+        &self,
+        key: &CacheKey,
+        value: Option<(u64, ServableValue)>,
+        now: ClockReading,
+    ) -> Option<OwnerHit> {
+        let owner = OwnerClientName::for_owner();
+        let hit = value.and_then(|(generation, value)| {
+            self.accept_fleet_value(key, value, generation, &owner, now)
+        });
+        if hit.is_none() {
+            self.release_lease(key, &owner, now);
+        }
+        hit
     }
 
     /// Returns the task of querying the fleet for keys of a batch that the machine does not have.
@@ -188,7 +248,8 @@ impl Owner {
         } = fleet_lookup;
         let (id, generation) = (batch.id, batch.generation);
         for (key, value) in values {
-            let Some(hit) = self.accept_fleet_value(&key, value, generation, session, now) else {
+            let process = session.process();
+            let Some(hit) = self.accept_fleet_value(&key, value, generation, process, now) else {
                 continue;
             };
             // a long unchecked entry is sent by the next lookup, which reads it on another thread

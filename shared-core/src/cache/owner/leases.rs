@@ -91,6 +91,26 @@ impl LeaseTable {
         LeaseReply::Granted
     }
 
+    /// Passes the lease of `key` from `process`, which waits for it from now on, to `successor`.
+    /// Returns `false` if `process` does not have it.
+    pub fn pass_lease(
+        &mut self,
+        key: &CacheKey,
+        process: &OwnerClientName,
+        successor: OwnerClientName,
+    ) -> bool {
+        let Some(lease) = self
+            .leases
+            .get_mut(key)
+            .filter(|lease| lease.holder == *process)
+        else {
+            return false;
+        };
+        lease.holder = successor;
+        lease.waiters.insert(0, process.clone());
+        true
+    }
+
     /// Ends the lease of `key` if `process` has it, and returns the processes to notify.
     pub fn release_key_lease(
         &mut self,
@@ -190,6 +210,8 @@ mod tests {
             Release(u8, u8),
             Pass(u64),
             Disconnect(u8),
+            /// A process passes its lease to the fifth one.
+            PassTo(u8, u8),
         }
 
         fn step() -> impl Strategy<Value = LeaseStep> {
@@ -201,7 +223,8 @@ mod tests {
                 1 => key.clone().prop_map(LeaseStep::Fill),
                 1 => (key, process.clone()).prop_map(|(key, process)| LeaseStep::Release(key, process)),
                 2 => (1..40u64).prop_map(LeaseStep::Pass),
-                1 => process.prop_map(LeaseStep::Disconnect),
+                1 => process.clone().prop_map(LeaseStep::Disconnect),
+                1 => (0..3u8, process).prop_map(|(key, process)| LeaseStep::PassTo(key, process)),
             ]
         }
 
@@ -234,6 +257,16 @@ mod tests {
                                         waiters.push(index);
                                     }
                                 }
+                            }
+                            continue;
+                        }
+                        LeaseStep::PassTo(key, index) => {
+                            let passes = leases.pass_lease(&[key; 32], &process(index), process(4));
+                            let lease = model.get_mut(&key).filter(|entry| entry.0 == index);
+                            prop_assert_eq!(passes, lease.is_some());
+                            if let Some((holder, _, waiters)) = lease {
+                                *holder = 4;
+                                waiters.insert(0, index);
                             }
                             continue;
                         }

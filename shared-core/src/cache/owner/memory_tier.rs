@@ -41,6 +41,8 @@ pub struct OwnerMemoryEntry {
     /// Whether the fleet has not been offered the entry yet, for all its forms; `None` if it may not
     /// be shared.
     unshared: Option<Arc<AtomicBool>>,
+    /// Whether the entry was read from the store, which a former owner may have filled.
+    is_from_disk: bool,
     /// Time when the entry was written to the store or read from it. Monotonic milliseconds.
     placed: AtomicU64,
     /// Time of the last request. Monotonic milliseconds.
@@ -76,6 +78,7 @@ impl OwnerMemoryEntry {
             number: ENTRY_NUMBER.fetch_add(1, Ordering::Relaxed),
             is_stored: AtomicBool::new(false),
             unshared: None,
+            is_from_disk: false,
             placed: AtomicU64::new(now.monotonic),
             requested: AtomicU64::new(now.monotonic),
         }
@@ -88,13 +91,16 @@ impl OwnerMemoryEntry {
             about,
             requested_at,
             expires_at,
+            is_shareable,
         } = stored.header;
         let left = expires_at.saturating_sub(now.unix.max(requested_at));
         Self {
             age_ms: now.unix.saturating_sub(requested_at),
             is_stored: AtomicBool::new(!stored.is_old),
+            is_from_disk: true,
             ..Self::with_body_and_lifetime(about, stored.body, left, now)
         }
+        .mark_shareability(is_shareable)
     }
 
     /// Copies the entry in another form, with the state of the present form.
@@ -234,10 +240,32 @@ impl OwnerMemoryEntry {
         }
     }
 
+    /// Gives the entry the shareability of `former`, which it replaces. The fleet is not offered the
+    /// former entry any more.
+    #[must_use]
+    pub fn take_shareability(self, former: &Self) -> Self {
+        let is_unshared = former.claim_fleet_offer();
+        let unshared = former.unshared.as_ref();
+        Self {
+            unshared: unshared.map(|_| Arc::new(is_unshared.into())),
+            ..self
+        }
+    }
+
+    /// Whether the entry is of a kind that may be offered to the fleet, offered already or not.
+    pub fn is_shareable(&self) -> bool {
+        self.unshared.is_some()
+    }
+
     /// Whether the entry may be [offered](Self::claim_fleet_offer) to the fleet.
     pub fn is_unshared(&self) -> bool {
         let unshared = self.unshared.as_ref();
         unshared.is_some_and(|unshared| unshared.load(Ordering::Relaxed))
+    }
+
+    /// Whether the entry was read from the store, and may be offered to the fleet.
+    pub fn is_unshared_disk_entry(&self) -> bool {
+        self.is_from_disk && self.is_unshared()
     }
 
     /// Whether the entry should be offered to the fleet. Returns true once.
@@ -558,6 +586,7 @@ mod tests {
                     about: about(LifetimeClass::Resource),
                     requested_at: at(0).unix,
                     expires_at: at(1_000).unix,
+                    is_shareable: false,
                 },
                 body,
                 is_old: false,
@@ -576,6 +605,7 @@ mod tests {
                 about: about(LifetimeClass::Resource),
                 requested_at: 1_000_000,
                 expires_at: 1_010_000,
+                is_shareable: false,
             },
             body: EntryBytes::Owned(vec![2; 10]),
             is_old,
@@ -670,12 +700,64 @@ mod tests {
                 about: about(LifetimeClass::Immutable),
                 requested_at: at(0).unix,
                 expires_at: at(1_000).unix,
+                is_shareable: true,
             },
             body: EntryBytes::Owned(vec![2; 10]),
             is_old: false,
         };
         let entry = OwnerMemoryEntry::from_disk_entry(stored, at(0));
         assert_eq!(entry.block_anchor(), None);
+    }
+
+    #[test]
+    fn shareable_entry_is_offered_once_in_all_its_forms() {
+        let is_offered = |entry: &OwnerMemoryEntry| entry.claim_fleet_offer();
+        let new = |is_shareable| {
+            let about = about(LifetimeClass::Immutable);
+            let entry = OwnerMemoryEntry::new(about, vec![1; 100], 1_000, at(0));
+            entry.mark_shareability(is_shareable)
+        };
+        let other = new(false);
+        assert!(!other.is_shareable() && !is_offered(&other));
+        let entry = new(true);
+        let form = entry.with_encoded_bytes(vec![2; 10]);
+        assert!(is_offered(&form) && !is_offered(&entry));
+        assert!(entry.is_shareable() && !entry.is_unshared());
+        // the entry that replaces it is the same response
+        let made = new(false).take_shareability(&entry);
+        assert!(made.is_shareable() && !is_offered(&made));
+        let unoffered = new(true);
+        let made = new(false).take_shareability(&unoffered);
+        assert!(is_offered(&made) && !is_offered(&unoffered));
+        assert!(!new(true).take_shareability(&other).is_shareable());
+    }
+
+    #[test]
+    fn entry_from_the_store_is_shareable_if_its_record_is() {
+        for is_shareable in [true, false] {
+            let stored = DiskEntry {
+                header: EntryRecordAttributes {
+                    about: about(LifetimeClass::Immutable),
+                    requested_at: at(0).unix,
+                    expires_at: at(1_000).unix,
+                    is_shareable,
+                },
+                body: EntryBytes::Owned(vec![2; 10]),
+                is_old: false,
+            };
+            let entry = OwnerMemoryEntry::from_disk_entry(stored, at(0));
+            assert_eq!(entry.is_unshared_disk_entry(), is_shareable);
+            assert_eq!(entry.is_shareable(), is_shareable);
+            let form = entry.with_encoded_bytes(vec![3]);
+            assert_eq!(form.is_unshared_disk_entry(), is_shareable);
+            assert_eq!(form.claim_fleet_offer(), is_shareable);
+            assert!(!entry.is_unshared_disk_entry());
+        }
+        // an entry that was just fetched is offered when it is stored
+        let about = about(LifetimeClass::Immutable);
+        let fetched = OwnerMemoryEntry::new(about, vec![1; 100], 1_000, at(0));
+        let fetched = fetched.mark_shareability(true);
+        assert!(fetched.is_unshared() && !fetched.is_unshared_disk_entry());
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! | [`disk`]          | the store interface of the owner                     |
 //! | [`chain_updates`] | publication of chain states to the processes         |
 //! | [`entry_updates`] | replacement of an entry: read, final or recompressed |
+//! | [`fleet_gate`]    | way from lookups to the fleet                        |
 //! | [`fleet_lookups`] | lookups that continue in the fleet                   |
 //! | [`store`]         | `cache::store` behind that interface                 |
 //! | [`tracker`]       | tracking of a namespace's chain                      |
@@ -28,6 +29,7 @@ pub mod direct_calls;
 pub mod disk;
 pub mod entry_updates;
 mod event_queue;
+pub mod fleet_gate;
 pub mod fleet_lookups;
 pub mod leases;
 pub mod memory_tier;

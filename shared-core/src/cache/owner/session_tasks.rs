@@ -75,8 +75,16 @@ impl FleetWait {
 pub struct FleetLookup {
     /// The lookup.
     pub lookup: SessionLookup,
-    /// The decision about the lease: granted, or none was requested.
+    /// The decision about the lease: granted, or none was requested; pending while the owner waits
+    /// for another machine.
     pub(super) lease: LeaseReply,
+}
+
+impl FleetLookup {
+    /// Whether the process has the lease of the key.
+    pub fn has_lease(&self) -> bool {
+        self.lease == LeaseReply::Granted
+    }
 }
 
 /// A batch lookup for which the fleet is queried.
@@ -103,6 +111,8 @@ pub struct SessionLookup {
     pub generation: u64,
     /// Time for which the process waits for the fleet.
     pub fleet_wait: FleetWait,
+    /// [Kind](crate::cache::owner_protocol::call_kind) of the call.
+    pub call_kind: u32,
 }
 
 /// A batch lookup whose reply needs a task.
@@ -202,6 +212,7 @@ impl Owner {
                 key,
                 lease,
                 fleet_wait,
+                call_kind,
             } => {
                 let lookup = SessionLookup {
                     id,
@@ -209,6 +220,7 @@ impl Owner {
                     lease: lease.map(|lease| u64::from(lease).min(MAX_LEASE_MS)),
                     generation: self.owner_store.purge_generation(),
                     fleet_wait: FleetWait::new(fleet_wait, now),
+                    call_kind,
                 };
                 return Ok(self.start_lookup(session, lookup, now));
             }

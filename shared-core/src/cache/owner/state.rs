@@ -20,7 +20,7 @@ use super::processes::{OwnerClientName, OwnerSessionId, ProcessTable};
 use crate::cache::chain::NamespaceChains;
 use crate::cache::clock::ClockReading;
 use crate::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
-use crate::cache::fleet::gate::FleetGate;
+use crate::cache::owner::fleet_gate::FleetGate;
 use crate::cache::owner_protocol::owner_message::{LeaseReply, SessionEvent};
 use crate::cache::resource::other_format_key;
 use crate::cache::{CacheKey, CacheNamespace};
@@ -174,6 +174,7 @@ impl Owner {
         if let Some(inactive) = self.inactive {
             entry.mark_for_rewrite_if_old(quarters_of_time(inactive, RENEW_AGE_QUARTERS), now);
         }
+        self.offer_disk_entry(key, &entry, now);
         OwnerMemoryLookupResult::Found(OwnerHit {
             is_to_be_stored: entry.claim_store_write(),
             kept: entry,
@@ -220,6 +221,7 @@ impl Owner {
             return None;
         };
         increment_counter(&self.counters.store_hits);
+        self.offer_disk_entry(key, &entry, now);
         Some(OwnerHit {
             is_to_be_stored: entry.claim_store_write(),
             kept: entry,
@@ -405,6 +407,7 @@ impl Owner {
             about: entry.entry_store_attributes().clone(),
             requested_at: now.unix.saturating_sub(entry.age_ms(now)),
             expires_at: now.unix.saturating_add(entry.remaining_ttl(now)),
+            is_shareable: entry.is_shareable(),
         };
         let put = self
             .owner_store

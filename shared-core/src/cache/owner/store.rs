@@ -219,6 +219,7 @@ mod tests {
             },
             requested_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
+            is_shareable: false,
         };
         disk.put_entry(&key(n), &header, b"body").unwrap();
     }
@@ -259,6 +260,7 @@ mod tests {
             about: about.clone(),
             requested_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
+            is_shareable: true,
         };
         disk.put_entry(&key(1), &header, b"body").unwrap();
         let found = disk.read_entry(&key(1), NOW).unwrap();

@@ -20,6 +20,11 @@ impl OwnerClientName {
         Self(format!("{pid}-{time:x}").into())
     }
 
+    /// Returns the name under which the owner itself has leases. No process can send it.
+    pub fn for_owner() -> Self {
+        Self("(owner)".into())
+    }
+
     /// Returns the name as the process sent it, for log lines and the status.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -19,6 +19,7 @@
 //! | [`owner_message`]   | messages from the owner to a process                        |
 
 pub mod body_assembler;
+pub mod call_kind;
 pub mod callout_envelope;
 pub mod client_name;
 pub mod connection_output;

@@ -54,6 +54,8 @@ pub enum ProcessMessage {
         /// Milliseconds for which the process can wait for an entry of another machine; 0: the
         /// response is not shared between machines, or the process has no time.
         fleet_wait: u16,
+        /// [Kind](super::call_kind) of the call whose response may be shared between machines.
+        call_kind: u32,
     },
     /// Look several keys up, without leases.
     BatchLookup {
@@ -232,7 +234,11 @@ impl ProcessMessage {
                 key,
                 lease,
                 fleet_wait,
-            } => frame.append_message(kind::LOOKUP, *id, &(key, lease, fleet_wait), none),
+                call_kind,
+            } => {
+                let head = (key, lease, fleet_wait, call_kind);
+                frame.append_message(kind::LOOKUP, *id, &head, none)
+            }
             Self::BatchLookup {
                 id,
                 keys,
@@ -271,12 +277,13 @@ impl ProcessMessage {
             kind::HELLO => Self::Hello(decode_session_request(message)?),
             kind::LOOKUP => {
                 reject_body(message)?;
-                let (key, lease, fleet_wait) = parse_head(message)?;
+                let (key, lease, fleet_wait, call_kind) = parse_head(message)?;
                 Self::Lookup {
                     id,
                     key,
                     lease,
                     fleet_wait,
+                    call_kind,
                 }
             }
             kind::BATCH_LOOKUP => decode_batch_lookup(message)?,

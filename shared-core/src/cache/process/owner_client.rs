@@ -47,6 +47,8 @@ pub struct OwnerLookupOptions {
     pub skips_wait: bool,
     /// Whether the response may be shared between machines, so that the owner may query the fleet.
     pub is_shareable: bool,
+    /// [Kind](crate::cache::owner_protocol::call_kind) of a call whose response may be shared.
+    pub call_kind: u32,
 }
 
 impl OwnerLookupOptions {

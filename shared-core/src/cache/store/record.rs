@@ -8,6 +8,9 @@
 //! version │ length of the head │ head (postcard) │ CRC-32 of all that, with the key │ body
 //!    1    │   2, little endian │                 │ 4, little endian                 │
 //! ```
+//!
+//! A head may be followed by a byte of flags, which is absent if none is set. A version without
+//! flags ignores it.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +26,10 @@ pub struct EntryRecordAttributes {
     pub requested_at: u64,
     /// Time from which on the entry is stale, in milliseconds since 1970; `u64::MAX`: never.
     pub expires_at: u64,
+    /// Whether the entry may be offered to the fleet: the process that has fetched it has reported
+    /// that no header of a caller is in its key. Stored in the flags.
+    #[serde(skip)]
+    pub is_shareable: bool,
 }
 
 /// Version of the format. A record of another version is invalid, and so a miss.
@@ -30,6 +37,9 @@ const RECORD_VERSION: u8 = 2;
 /// Length of version and head length in bytes.
 const FIXED_LENGTH: usize = 3;
 const CHECKSUM_LENGTH: usize = 4;
+
+/// Flag of an entry that may be offered to the fleet.
+const SHAREABLE_FLAG: u8 = 1;
 
 /// The sequence number of RocksDB's newest write when the record was made, which is its position in
 /// the order in which SST files are removed; and the length of its body.
@@ -44,6 +54,9 @@ pub(super) fn encode_record_head(
 ) -> Option<Vec<u8>> {
     let place: RecordPosition = (sequence, body as u64);
     let mut head = postcard::to_extend(&(place, header), vec![RECORD_VERSION, 0, 0]).ok()?;
+    if header.is_shareable {
+        head.push(SHAREABLE_FLAG);
+    }
     let length = u16::try_from(head.len() - FIXED_LENGTH).ok()?;
     head[1..FIXED_LENGTH].copy_from_slice(&length.to_le_bytes());
     head.extend(record_checksum(key, &head).to_le_bytes());
@@ -66,8 +79,12 @@ pub(super) fn decode_entry_record(
     if record_checksum(key, head) != u32::from_le_bytes(*stored) {
         return None;
     }
-    let ((sequence, body_length), header): (RecordPosition, EntryRecordAttributes) =
-        postcard::from_bytes(&head[FIXED_LENGTH..]).ok()?;
+    let ((place, mut header), flags): ((RecordPosition, EntryRecordAttributes), _) =
+        postcard::take_from_bytes(&head[FIXED_LENGTH..]).ok()?;
+    let (sequence, body_length) = place;
+    header.is_shareable = flags
+        .first()
+        .is_some_and(|flags| flags & SHAREABLE_FLAG != 0);
     (body_length == body.len() as u64).then_some((header, sequence, length + CHECKSUM_LENGTH))
 }
 
@@ -81,7 +98,10 @@ fn record_checksum(key: &CacheKey, head: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode_entry_record, encode_record_head, EntryRecordAttributes};
+    use super::{
+        decode_entry_record, encode_record_head, EntryRecordAttributes, RecordPosition,
+        CHECKSUM_LENGTH, FIXED_LENGTH,
+    };
     use crate::cache::class::LifetimeClass;
     use crate::cache::entry::store_attributes::StoredEntryAttributes;
 
@@ -98,6 +118,7 @@ mod tests {
             },
             requested_at: 1_700_000_000_000,
             expires_at: u64::MAX,
+            is_shareable: false,
         }
     }
 
@@ -125,8 +146,34 @@ mod tests {
     }
 
     #[test]
+    fn record_has_flags_only_if_its_entry_is_shareable() {
+        let unshared = header(Some("eth_chainId"), Some(5));
+        let shareable = EntryRecordAttributes {
+            is_shareable: true,
+            ..unshared.clone()
+        };
+        let lengths = [&unshared, &shareable].map(|header| stored(header, b"").len());
+        assert_eq!(lengths[0] + 1, lengths[1]);
+        for header in [unshared, shareable] {
+            let value = stored(&header, b"body");
+            let (read, _, start) = decode_entry_record(&[9; 32], &value).unwrap();
+            assert_eq!(read, header);
+            assert_eq!(&value[start..], b"body");
+            // as a version without flags reads it
+            let head = &value[FIXED_LENGTH..start - CHECKSUM_LENGTH];
+            let (_, read): (RecordPosition, EntryRecordAttributes) =
+                postcard::from_bytes(head).unwrap();
+            assert_eq!(read.about, header.about);
+        }
+    }
+
+    #[test]
     fn changed_truncated_or_moved_record_is_invalid() {
-        let value = stored(&header(Some("eth_chainId"), Some(5)), b"body");
+        let shareable = EntryRecordAttributes {
+            is_shareable: true,
+            ..header(Some("eth_chainId"), Some(5))
+        };
+        let value = stored(&shareable, b"body");
         let is_record = |key: u8, value: &[u8]| decode_entry_record(&[key; 32], value).is_some();
         assert!(is_record(9, &value) && !is_record(8, &value));
         assert!((0..value.len()).all(|length| !is_record(9, &value[..length])));

@@ -4,19 +4,19 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use super::{
-    FleetEndpoint, FleetSettings, CONNECT_TIMEOUT_RANGE, COST_RANGE, MAX_ENTRY_RANGE,
-    PURGE_WAIT_RANGE, TIMEOUT_RANGE, TTL_RANGE,
+    FleetEndpoint, FleetSettings, FleetTopology, CONNECT_TIMEOUT_RANGE, COST_RANGE,
+    LEASE_WAIT_RANGE, MAX_ENTRY_RANGE, PURGE_WAIT_RANGE, TIMEOUT_RANGE, TTL_RANGE,
 };
 use crate::config::suggest::nearest_word;
 use crate::config::values::{invalid_value_error, set_once};
 use crate::config::DirectiveError;
 
-const ALLOWED_URLS: &str = "a URL: \"redis://\" or \"rediss://\" and \"HOST[:PORT][/DATABASE]\"";
-
 /// Parameters with the placeholders of their values.
-const PARAMETERS: [(&str, &str); 13] = [
+const PARAMETERS: [(&str, &str); 16] = [
     ("user", "NAME"),
     ("password_file", "FILE"),
+    ("sentinel_user", "NAME"),
+    ("sentinel_password_file", "FILE"),
     ("key_file", "FILE[,FILE]"),
     ("ca", "FILE"),
     ("cert", "FILE"),
@@ -28,6 +28,7 @@ const PARAMETERS: [(&str, &str); 13] = [
     ("ttl", "TIME"),
     ("cost", "TIME"),
     ("purge_wait", "TIME"),
+    ("lease_wait", "TIME"),
 ];
 
 /// Maximum length of a user's name in bytes.
@@ -40,6 +41,8 @@ const MAX_PREFIX: usize = 64;
 pub struct FleetFileNames {
     /// The password file.
     pub password: Option<PathBuf>,
+    /// The password file of the Sentinels.
+    pub sentinel_password: Option<PathBuf>,
     /// One or two key files, or none.
     pub keys: Vec<PathBuf>,
     /// The file of trusted certificates.
@@ -55,6 +58,8 @@ pub struct FleetFileNames {
 struct FleetParameters {
     user: Option<String>,
     password_file: Option<PathBuf>,
+    sentinel_user: Option<String>,
+    sentinel_password_file: Option<PathBuf>,
     key_files: Option<Vec<PathBuf>>,
     ca: Option<PathBuf>,
     cert: Option<PathBuf>,
@@ -66,6 +71,7 @@ struct FleetParameters {
     ttl: Option<u64>,
     cost: Option<u64>,
     purge_wait: Option<u64>,
+    lease_wait: Option<u64>,
 }
 
 impl FleetSettings {
@@ -73,9 +79,9 @@ impl FleetSettings {
     /// are resolved against `base`.
     ///
     /// ```text
-    /// URL [user=NAME] [password_file=FILE] [key_file=FILE[,FILE]] [ca=FILE]
-    /// [cert=FILE cert_key=FILE] [timeout=TIME] [connect_timeout=TIME] [max_entry=SIZE]
-    /// [prefix=TEXT] [ttl=TIME] [cost=TIME] [purge_wait=TIME]
+    /// URL [user=NAME] [password_file=FILE] [sentinel_user=NAME] [sentinel_password_file=FILE]
+    /// [key_file=FILE[,FILE]] [ca=FILE] [cert=FILE cert_key=FILE] [timeout=TIME]
+    /// [connect_timeout=TIME] [max_entry=SIZE] [prefix=TEXT] [ttl=TIME] [cost=TIME] [purge_wait=TIME] [lease_wait=TIME]
     /// ```
     ///
     /// # Errors
@@ -84,8 +90,9 @@ impl FleetSettings {
         words: &[&[u8]],
         base: &str,
     ) -> Result<(Self, FleetFileNames), DirectiveError> {
-        let Some((url, words)) = words.split_first() else {
-            return Err(invalid_value_error(b"", ALLOWED_URLS));
+        let (url, words) = match words.split_first() {
+            Some((url, words)) => (*url, words),
+            None => (&b""[..], words),
         };
         let mut settings = Self::new(parse_endpoint(url)?);
         let mut parameters = FleetParameters::default();
@@ -94,6 +101,7 @@ impl FleetSettings {
         }
         parameters.check_combinations(&settings.endpoint)?;
         settings.user = parameters.user;
+        settings.sentinel_user = parameters.sentinel_user;
         let set = |slot: &mut u64, value: Option<u64>| *slot = value.unwrap_or(*slot);
         set(&mut settings.timeout_ms, parameters.timeout);
         set(&mut settings.connect_timeout_ms, parameters.connect_timeout);
@@ -101,9 +109,11 @@ impl FleetSettings {
         set(&mut settings.ttl_ms, parameters.ttl);
         set(&mut settings.cost_ms, parameters.cost);
         set(&mut settings.purge_wait_ms, parameters.purge_wait);
+        set(&mut settings.lease_wait_ms, parameters.lease_wait);
         settings.prefix = parameters.prefix.unwrap_or(settings.prefix);
         let names = FleetFileNames {
             password: parameters.password_file,
+            sentinel_password: parameters.sentinel_password_file,
             keys: parameters.key_files.unwrap_or_default(),
             ca: parameters.ca,
             cert: parameters.cert,
@@ -124,6 +134,8 @@ impl FleetParameters {
         match name {
             b"user" => set_once(&mut self.user, || parse_user(value)),
             b"password_file" => set_once(&mut self.password_file, file),
+            b"sentinel_user" => set_once(&mut self.sentinel_user, || parse_user(value)),
+            b"sentinel_password_file" => set_once(&mut self.sentinel_password_file, file),
             b"key_file" => set_once(&mut self.key_files, || parse_key_files(value, base)),
             b"ca" => set_once(&mut self.ca, file),
             b"cert" => set_once(&mut self.cert, file),
@@ -140,6 +152,9 @@ impl FleetParameters {
             b"cost" => set_once(&mut self.cost, || COST_RANGE.parse_in_range(value)),
             b"purge_wait" => set_once(&mut self.purge_wait, || {
                 PURGE_WAIT_RANGE.parse_in_range(value)
+            }),
+            b"lease_wait" => set_once(&mut self.lease_wait, || {
+                LEASE_WAIT_RANGE.parse_in_range(value)
             }),
             _ => return Err(unknown_parameter_error(word)),
         }
@@ -163,8 +178,22 @@ impl FleetParameters {
         ];
         for (name, file) in files {
             if let (Some(file), false) = (file, endpoint.is_secure) {
-                return invalid(name, &file.display(), "used with a \"rediss://\" URL");
+                let allowed = format!("used with a \"{}\" URL", endpoint.secure_url_scheme());
+                return invalid(name, &file.display(), &allowed);
             }
+        }
+        if !matches!(endpoint.topology, FleetTopology::Sentinel { .. }) {
+            let allowed = "used with a \"redis+sentinel://\" or \"rediss+sentinel://\" URL";
+            if let Some(user) = &self.sentinel_user {
+                return invalid("sentinel_user", user, allowed);
+            }
+            if let Some(file) = &self.sentinel_password_file {
+                return invalid("sentinel_password_file", &file.display(), allowed);
+            }
+        }
+        if let (Some(user), None) = (&self.sentinel_user, &self.sentinel_password_file) {
+            let allowed = "used together with \"sentinel_password_file=FILE\"";
+            return invalid("sentinel_user", user, allowed);
         }
         match (&self.cert, &self.cert_key, &self.user, &self.password_file) {
             (Some(cert), None, ..) => {
@@ -194,8 +223,8 @@ pub(super) fn parse_endpoint(value: &[u8]) -> Result<FleetEndpoint, DirectiveErr
             "without user and password; set \"user=NAME\" and \"password_file=FILE\" instead",
         ));
     }
-    FleetEndpoint::parse_url(&url)
-        .ok_or_else(|| invalid_value_error(without_query(&url).as_bytes(), ALLOWED_URLS))
+    FleetEndpoint::parse_or_explain_url(&url)
+        .map_err(|allowed| invalid_value_error(without_query(&url).as_bytes(), allowed))
 }
 
 /// Returns a URL with an ellipsis in place of its query, which may contain a password.

@@ -60,6 +60,8 @@ impl FleetFileNames {
     pub fn read_files_into(&self, settings: &mut FleetSettings) -> Result<(), String> {
         let password = self.password.as_deref().map(read_password);
         settings.password = password.transpose()?;
+        let password = self.sentinel_password.as_deref().map(read_password);
+        settings.sentinel_password = password.transpose()?;
         let keys = self.keys.iter().map(|path| read_key(path));
         settings.key_files = keys.collect::<Result<_, _>>()?;
         let ca = self.ca.as_deref();

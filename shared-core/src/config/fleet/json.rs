@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::directive::{parse_endpoint, parse_prefix};
 use super::{
-    FleetSettings, Secret, CONNECT_TIMEOUT_RANGE, COST_RANGE, MAX_ENTRY_RANGE, PURGE_WAIT_RANGE,
-    TIMEOUT_RANGE, TTL_RANGE,
+    FleetSettings, Secret, CONNECT_TIMEOUT_RANGE, COST_RANGE, LEASE_WAIT_RANGE, MAX_ENTRY_RANGE,
+    PURGE_WAIT_RANGE, TIMEOUT_RANGE, TTL_RANGE,
 };
 use crate::config::values::DirectiveValueRange;
 
@@ -18,6 +18,8 @@ struct FleetRecord {
     url: String,
     user: Option<String>,
     password: Option<String>,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
     keys: Vec<String>,
     ca: Option<String>,
     cert: Option<String>,
@@ -29,6 +31,7 @@ struct FleetRecord {
     ttl: Option<u64>,
     cost: Option<u64>,
     purge_wait: Option<u64>,
+    lease_wait: Option<u64>,
 }
 
 impl FleetSettings {
@@ -41,6 +44,8 @@ impl FleetSettings {
             url: self.endpoint.to_string(),
             user: self.user.clone(),
             password: self.password.as_ref().map(text),
+            sentinel_user: self.sentinel_user.clone(),
+            sentinel_password: self.sentinel_password.as_ref().map(text),
             keys: keys.map(const_hex::encode).collect(),
             ca: self.ca.clone(),
             cert: client.map(|(cert, _)| cert.clone()),
@@ -52,6 +57,7 @@ impl FleetSettings {
             ttl: Some(self.ttl_ms),
             cost: Some(self.cost_ms),
             purge_wait: Some(self.purge_wait_ms),
+            lease_wait: Some(self.lease_wait_ms),
         };
         // fails for no value of these types
         serde_json::to_string(&record).unwrap_or_default()
@@ -81,6 +87,8 @@ impl FleetSettings {
             .map_err(|_| "the fleet has a key that is not hexadecimal".to_owned())?;
         settings.user = record.user;
         settings.password = record.password.map(Secret::new);
+        settings.sentinel_user = record.sentinel_user;
+        settings.sentinel_password = record.sentinel_password.map(Secret::new);
         settings.ca = record.ca;
         settings.client_cert = record.cert.zip(record.cert_key.map(Secret::new));
         if let Some(prefix) = record.prefix {
@@ -113,6 +121,12 @@ impl FleetSettings {
                 &mut settings.purge_wait_ms,
                 record.purge_wait,
                 PURGE_WAIT_RANGE,
+            ),
+            (
+                "lease_wait",
+                &mut settings.lease_wait_ms,
+                record.lease_wait,
+                LEASE_WAIT_RANGE,
             ),
         ] {
             set_number(name, slot, value, range)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::directive::FleetFileNames;
-use super::{FleetEndpoint, FleetSettings, Secret};
+use super::{FleetEndpoint, FleetNode, FleetSettings, FleetTopology, Secret};
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQU=\n-----END CERTIFICATE-----\n";
 const PRIVATE_KEY: &str = "-----BEGIN PRIVATE KEY-----\nMAMCAQU=\n-----END PRIVATE KEY-----\n";
@@ -25,10 +25,24 @@ fn read(line: &str, folder: &Path) -> Result<FleetSettings, String> {
 
 fn endpoint(host: &str, port: u16, is_secure: bool, database: u32) -> FleetEndpoint {
     FleetEndpoint {
-        host: host.into(),
-        port,
+        nodes: nodes(&[(host, port)]),
+        topology: FleetTopology::Server,
         is_secure,
         database,
+    }
+}
+
+fn nodes(addresses: &[(&str, u16)]) -> Vec<FleetNode> {
+    let node = |&(host, port): &(&str, u16)| FleetNode {
+        host: host.into(),
+        port,
+    };
+    addresses.iter().map(node).collect()
+}
+
+fn sentinel(primary_name: &str) -> FleetTopology {
+    FleetTopology::Sentinel {
+        primary_name: primary_name.into(),
     }
 }
 
@@ -80,6 +94,8 @@ fn parameters_have_defaults_when_only_the_url_is_set() {
         endpoint: endpoint("h", 6379, false, 0),
         user: None,
         password: None,
+        sentinel_user: None,
+        sentinel_password: None,
         key_files: vec![],
         ca: None,
         client_cert: None,
@@ -90,6 +106,7 @@ fn parameters_have_defaults_when_only_the_url_is_set() {
         ttl_ms: 7 * 86_400_000,
         cost_ms: 100,
         purge_wait_ms: 2_000,
+        lease_wait_ms: 10_000,
     };
     assert_eq!(
         parse("redis://h"),
@@ -102,7 +119,7 @@ fn fleet_parameters_are_parsed() {
     let (settings, names) = parse(
         "rediss://h|user=sszip|password_file=pw|key_file=/k/new,old|ca=/ca.pem|cert=c.pem|\
          cert_key=k.pem|timeout=1s|connect_timeout=10ms|max_entry=16m|prefix=eth:main.1-a_b|\
-         ttl=365d|cost=0|purge_wait=5s",
+         ttl=365d|cost=0|purge_wait=5s|lease_wait=1m",
     )
     .unwrap();
     let expected = FleetSettings {
@@ -114,11 +131,13 @@ fn fleet_parameters_are_parsed() {
         ttl_ms: 365 * 86_400_000,
         cost_ms: 0,
         purge_wait_ms: 5_000,
+        lease_wait_ms: 60_000,
         ..FleetSettings::new(endpoint("h", 6379, true, 0))
     };
     assert_eq!(settings, expected);
     let expected = FleetFileNames {
         password: Some("/base/pw".into()),
+        sentinel_password: None,
         keys: vec!["/k/new".into(), "/base/old".into()],
         ca: Some("/ca.pem".into()),
         cert: Some("/base/c.pem".into()),
@@ -132,42 +151,171 @@ fn fleet_parameters_are_parsed() {
     assert_eq!(least.cost_ms, 3_600_000);
 }
 
-const URLS: &str = "a URL: \"redis://\" or \"rediss://\" and \"HOST[:PORT][/DATABASE]\"";
+const SCHEMES: &str = "a URL that begins with \"redis://\", \"rediss://\", \"redis+cluster://\", \
+                       \"rediss+cluster://\", \"redis+sentinel://\" or \"rediss+sentinel://\"";
+
+const SERVER: &str = "\"redis://HOST[:PORT][/DATABASE]\"";
+const CLUSTER: &str = "\"redis+cluster://HOST[:PORT],HOST[:PORT],...\"";
+const SENTINELS: &str = "\"redis+sentinel://HOST[:PORT],HOST[:PORT],.../NAME\"";
 
 #[test]
-fn invalid_urls_are_rejected_with_the_allowed_schemes() {
-    for url in [
-        "",
-        "h",
-        "h:6379",
-        "http://h",
-        "redis:h",
-        "redis://",
-        "redis://:6379",
-        "redis://h:",
-        "redis://h:0",
-        "redis://h:65536",
-        "redis://h:+1",
-        "redis://h/x",
-        "redis://h/0/1",
-        "redis://h/65536",
-        "redis://h/-1",
-        "redis://h i",
-        "redis://a,b",
-        "redis://::1",
-        "redis://[::1",
-        "redis://[h]",
-        "redis://h#0",
-        "redis+cluster://a,b",
-        "redis+sentinel://a/main",
-        "redis+clustr://a",
-        "unix:/run/redis.sock",
+fn urls_of_clusters_and_sentinels_are_parsed_and_displayed() {
+    for (url, expected, topology, is_secure, shown) in [
+        (
+            "redis+cluster://a",
+            &[("a", 6379)][..],
+            FleetTopology::Cluster,
+            false,
+            "redis+cluster://a:6379",
+        ),
+        (
+            "REDISS+Cluster://a:1,[::1],b:3/",
+            &[("a", 1), ("::1", 6379), ("b", 3)],
+            FleetTopology::Cluster,
+            true,
+            "rediss+cluster://a:1,[::1]:6379,b:3",
+        ),
+        (
+            "redis+sentinel://a,b:7/my-main.1_x",
+            &[("a", 26_379), ("b", 7)],
+            sentinel("my-main.1_x"),
+            false,
+            "redis+sentinel://a:26379,b:7/my-main.1_x",
+        ),
+        (
+            "rediss+sentinel://[::1]:9,a:9/0",
+            &[("::1", 9), ("a", 9)],
+            sentinel("0"),
+            true,
+            "rediss+sentinel://[::1]:9,a:9/0",
+        ),
     ] {
-        let expected = format!("has an invalid value \"{url}\": it must be {URLS}");
+        let expected = FleetEndpoint {
+            nodes: nodes(expected),
+            topology,
+            is_secure,
+            database: 0,
+        };
+        let parsed = FleetEndpoint::parse_url(url);
+        assert_eq!(parsed, Some(expected.clone()), "{url}");
+        assert_eq!(expected.to_string(), shown);
+        assert_eq!(FleetEndpoint::parse_url(shown), Some(expected));
+    }
+}
+
+#[test]
+fn invalid_urls_are_rejected_with_the_allowed_form() {
+    let name = ", with the name under which the Sentinels monitor the primary: 1 to 64 letters, \
+                digits, \"_\", \"-\" or \".\"";
+    for (url, allowed) in [
+        ("", SCHEMES.to_owned()),
+        ("h", SCHEMES.into()),
+        ("h:6379", SCHEMES.into()),
+        ("http://h", SCHEMES.into()),
+        ("redis:h", SCHEMES.into()),
+        (
+            "redis+://h",
+            format!("{SCHEMES}; did you mean \"redis://\"?"),
+        ),
+        (
+            "redis+clustr://a",
+            format!("{SCHEMES}; did you mean \"redis+cluster://\"?"),
+        ),
+        (
+            "rediss+sentinal://a",
+            format!("{SCHEMES}; did you mean \"rediss+sentinel://\"?"),
+        ),
+        ("unix:/run/redis.sock", SCHEMES.into()),
+        ("redis://", SERVER.into()),
+        ("redis://:6379", SERVER.into()),
+        ("redis://h:", SERVER.into()),
+        ("redis://h:0", SERVER.into()),
+        ("redis://h:65536", SERVER.into()),
+        ("redis://h:+1", SERVER.into()),
+        ("redis://h/x", SERVER.into()),
+        ("redis://h/0/1", SERVER.into()),
+        ("redis://h/65536", SERVER.into()),
+        ("redis://h/-1", SERVER.into()),
+        ("redis://h i", SERVER.into()),
+        ("redis://::1", SERVER.into()),
+        ("redis://[::1", SERVER.into()),
+        ("redis://[h]", SERVER.into()),
+        ("redis://h#0", SERVER.into()),
+        (
+            "redis://a,b",
+            "a URL of one server; \"redis+cluster://\" has the nodes of a Redis Cluster, and \
+             \"redis+sentinel://\" the Sentinels of a primary"
+                .into(),
+        ),
+        ("redis+cluster://", CLUSTER.into()),
+        ("redis+cluster://a,", CLUSTER.into()),
+        ("redis+cluster://a,,b", CLUSTER.into()),
+        ("redis+cluster://a:0", CLUSTER.into()),
+        (
+            "redis+cluster://a,b/0",
+            format!("{CLUSTER}, without a database: a cluster has database 0 only"),
+        ),
+        (
+            "redis+cluster://a:1,b,A:1",
+            "a URL of different servers: \"A:1\" is there twice".into(),
+        ),
+        ("redis+sentinel://a", format!("{SENTINELS}{name}")),
+        ("redis+sentinel://a,b/", format!("{SENTINELS}{name}")),
+        ("redis+sentinel://a/main/0", format!("{SENTINELS}{name}")),
+        ("redis+sentinel://a/ma in", format!("{SENTINELS}{name}")),
+        ("redis+sentinel:///main", SENTINELS.into()),
+        (
+            "redis+sentinel://a,a:26379/main",
+            "a URL of different servers: \"a:26379\" is there twice".into(),
+        ),
+    ] {
+        let expected = format!("has an invalid value \"{url}\": it must be {allowed}");
         assert_eq!(parse(url), Err(expected));
     }
     let empty = FleetSettings::parse_fleet_directive(&[], "").unwrap_err();
-    assert!(empty.to_string().ends_with(URLS), "{empty}");
+    assert!(empty.to_string().ends_with(SCHEMES), "{empty}");
+    let hosts: Vec<_> = (0..33).map(|number| format!("h{number}")).collect();
+    let url = |count: usize| format!("redis+cluster://{}", hosts[..count].join(","));
+    assert!(parse(&url(32)).is_ok());
+    let error = parse(&url(33)).unwrap_err();
+    assert!(
+        error.ends_with("it must be a URL of at most 32 servers"),
+        "{error}"
+    );
+    let name = |length| format!("redis+sentinel://h/{}", "n".repeat(length));
+    assert!(parse(&name(64)).is_ok());
+    assert!(parse(&name(65)).is_err());
+}
+
+#[test]
+fn parameters_of_sentinels_require_sentinels_and_each_other() {
+    let scheme = "used with a \"redis+sentinel://\" or \"rediss+sentinel://\" URL";
+    let password = "used together with \"sentinel_password_file=FILE\"";
+    for (line, word, allowed) in [
+        ("redis://h|sentinel_user=s", "sentinel_user=s", scheme),
+        (
+            "redis+cluster://h|sentinel_password_file=f",
+            "sentinel_password_file=/base/f",
+            scheme,
+        ),
+        (
+            "redis+sentinel://h/m|sentinel_user=s",
+            "sentinel_user=s",
+            password,
+        ),
+    ] {
+        let expected = format!("has an invalid value \"{word}\": it must be {allowed}");
+        assert_eq!(parse(line), Err(expected));
+    }
+    let line = "redis+sentinel://h/m|sentinel_user=s|sentinel_password_file=f";
+    let (settings, names) = parse(line).unwrap();
+    assert_eq!(settings.sentinel_user.as_deref(), Some("s"));
+    assert_eq!(names.sentinel_password, Some("/base/f".into()));
+    let folder = tempfile::tempdir().unwrap();
+    write_private(folder.path(), "f", b"secret\n");
+    let settings = read(line, folder.path()).unwrap();
+    assert_eq!(settings.sentinel_password, Some(Secret::new("secret")));
+    assert_eq!(settings.password, None);
 }
 
 #[test]
@@ -185,7 +333,7 @@ fn passwords_in_urls_are_rejected_and_not_reported() {
             "redis://...@h?...",
             credentials,
         ),
-        ("redis://h?password=secret", "redis://h?...", URLS),
+        ("redis://h?password=secret", "redis://h?...", SERVER),
     ] {
         let expected = format!("has an invalid value \"{shown}\": it must be {allowed}");
         assert_eq!(parse(url), Err(expected), "{url}");
@@ -231,6 +379,10 @@ fn invalid_parameters_are_rejected_with_the_allowed_values() {
             "a time with its unit (ms, s, m, h or d), at most 5s".into(),
         ),
         (
+            "lease_wait=61s",
+            "a time with its unit (ms, s, m, h or d), at most 1m".into(),
+        ),
+        (
             "prefix=",
             "1 to 64 letters, digits, \"_\", \"-\", \".\" or \":\"".into(),
         ),
@@ -266,10 +418,11 @@ fn invalid_parameters_are_rejected_with_the_allowed_values() {
 
 #[test]
 fn unknown_parameters_are_rejected_with_the_nearest_one() {
-    let forms = "\"user=NAME\", \"password_file=FILE\", \"key_file=FILE[,FILE]\", \"ca=FILE\", \
+    let forms = "\"user=NAME\", \"password_file=FILE\", \"sentinel_user=NAME\", \
+                 \"sentinel_password_file=FILE\", \"key_file=FILE[,FILE]\", \"ca=FILE\", \
                  \"cert=FILE\", \"cert_key=FILE\", \"timeout=TIME\", \"connect_timeout=TIME\", \
-                 \"max_entry=SIZE\", \"prefix=TEXT\", \"ttl=TIME\", \"cost=TIME\" or \
-                 \"purge_wait=TIME\"";
+                 \"max_entry=SIZE\", \"prefix=TEXT\", \"ttl=TIME\", \"cost=TIME\", \
+                 \"purge_wait=TIME\" or \"lease_wait=TIME\"";
     for (word, shown, suggestion) in [
         ("timout=1ms", "timout=...", Some("timeout")),
         (
@@ -282,6 +435,7 @@ fn unknown_parameters_are_rejected_with_the_nearest_one() {
         ("password=secret", "password=...", Some("password_file")),
         ("timeout", "timeout", Some("timeout")),
         ("herd=500ms", "herd=...", None),
+        ("leasewait=500ms", "leasewait=...", Some("lease_wait")),
         ("db=1", "db=...", None),
         ("=secret", "=...", None),
         ("", "", None),
@@ -298,6 +452,8 @@ fn duplicate_parameters_are_rejected() {
     for word in [
         "user=a",
         "password_file=/a",
+        "sentinel_user=a",
+        "sentinel_password_file=/a",
         "key_file=/a",
         "ca=/a",
         "cert=/a",
@@ -309,6 +465,7 @@ fn duplicate_parameters_are_rejected() {
         "ttl=1h",
         "cost=1s",
         "purge_wait=1s",
+        "lease_wait=1s",
     ] {
         let name = word.split_once('=').unwrap().0;
         assert_eq!(
@@ -514,6 +671,13 @@ fn warnings_are_returned_for_connections_over_a_network_without_tls() {
         ("redis://localhost", secret.clone(), vec![], &[]),
         ("redis://127.0.0.2", secret.clone(), vec![], &[]),
         ("redis://[::1]", secret.clone(), vec![], &[]),
+        (
+            "redis+cluster://localhost,127.0.0.2",
+            secret.clone(),
+            vec![],
+            &[],
+        ),
+        ("rediss+sentinel://h/main", secret.clone(), vec![], &[]),
     ] {
         let settings = FleetSettings {
             password,
@@ -530,6 +694,31 @@ fn warnings_are_returned_for_connections_over_a_network_without_tls() {
 }
 
 #[test]
+fn warnings_name_the_scheme_with_tls() {
+    for (url, scheme) in [
+        (
+            "redis+cluster://localhost,h",
+            "use a \"rediss+cluster://\" URL",
+        ),
+        (
+            "redis+sentinel://h/main",
+            "use a \"rediss+sentinel://\" URL",
+        ),
+    ] {
+        let settings = FleetSettings {
+            sentinel_password: Some(Secret::new("pw")),
+            ..FleetSettings::new(FleetEndpoint::parse_url(url).unwrap())
+        };
+        let warnings = settings.transport_warnings();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(
+            warnings.iter().all(|text| text.contains(scheme)),
+            "{warnings:?}"
+        );
+    }
+}
+
+#[test]
 fn settings_of_another_server_have_other_values() {
     let settings = |line: &str| parse(line).unwrap().0;
     let first = settings("redis://h");
@@ -540,6 +729,8 @@ fn settings_of_another_server_have_other_values() {
         ("redis://g", false),
         ("rediss://h", false),
         ("redis://h|prefix=a", false),
+        ("redis+cluster://h", false),
+        ("redis+sentinel://h:6379/main", false),
     ] {
         assert_eq!(first.has_same_values(&settings(line)), is_same, "{line}");
     }
@@ -550,6 +741,8 @@ fn settings_are_unchanged_after_json_round_trip() {
     let all = FleetSettings {
         user: Some("u\"".into()),
         password: Some(Secret::new("p\\w\u{e9}")),
+        sentinel_user: Some("s".into()),
+        sentinel_password: Some(Secret::new("\u{e9}")),
         key_files: vec![Secret::new([0xff_u8; 32]), Secret::new([0_u8; 33])],
         ca: Some(CERTIFICATE.into()),
         client_cert: Some((CERTIFICATE.into(), Secret::new(PRIVATE_KEY))),
@@ -560,9 +753,16 @@ fn settings_are_unchanged_after_json_round_trip() {
         ttl_ms: 70_000,
         cost_ms: 0,
         purge_wait_ms: 0,
+        lease_wait_ms: 0,
         ..FleetSettings::new(endpoint("::1", 7, true, 7))
     };
-    for settings in [all, FleetSettings::new(endpoint("h", 6379, false, 0))] {
+    let url = "rediss+sentinel://a,[::1]:7/main";
+    let sentinels = FleetSettings::new(FleetEndpoint::parse_url(url).unwrap());
+    for settings in [
+        all,
+        sentinels,
+        FleetSettings::new(endpoint("h", 6379, false, 0)),
+    ] {
         let json = settings.to_json();
         assert_eq!(FleetSettings::from_json(json.as_bytes()), Ok(settings));
     }
@@ -616,7 +816,7 @@ fn invalid_json_is_rejected_without_its_secrets() {
 proptest! {
     /// The URL that is displayed denotes the same endpoint, and no other text panics.
     #[test]
-    fn accepted_urls_are_equal_after_their_display(url in "rediss?://[-a-z0-9.:@/\\[\\]]{0,20}") {
+    fn accepted_urls_are_equal_after_their_display(url in "rediss?([+](cluster|sentinel))?://[-a-z0-9.:@/,\\[\\]]{0,20}") {
         if let Some(endpoint) = FleetEndpoint::parse_url(&url) {
             prop_assert!(!url.contains('@'));
             prop_assert_eq!(FleetEndpoint::parse_url(&endpoint.to_string()), Some(endpoint));

@@ -48,7 +48,7 @@ async fn silent_server_costs_few_lookups_their_time() {
     assert_eq!(lines[0], "connected (0 ms)");
     assert!(
         lines[1].starts_with("error: not used for at least ")
-            && lines[1].ends_with("s: 5 time-outs in a row; requests go to the node"),
+            && lines[1].ends_with("s: no reply in time; requests go to the node"),
         "{lines:?}"
     );
 
@@ -144,6 +144,40 @@ async fn lost_connection_is_opened_again() {
     assert!(lines[2].ends_with(" ms"), "{lines:?}");
     assert_eq!(lines.len(), 3);
     assert_eq!(test.client.status().lookup_breaker, "closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_connection_is_logged_with_the_reason_why_no_other_one_opens() {
+    let test = TestClient::connected().await;
+    assert_eq!(test.take_lines("lookup connection"), ["connected (0 ms)"]);
+    test.server.set_reaction("GET", Reaction::Close);
+    test.server.refuse_connections(true);
+    assert!(matches!(test.get().await, Err(FleetError::Connection(_))));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(
+        test.take_lines("lookup connection"),
+        [
+            "error: not used: the server closed the connection; requests go to the node",
+            "error: not used: cannot connect: connection refused; requests go to the node"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_that_continues_after_a_failed_probe_is_logged_once() {
+    let test = TestClient::connected().await;
+    test.server.set_reaction("GET", "-LOADING the dataset\r\n");
+    for _ in 0..20 {
+        assert!(matches!(test.get().await, Err(FleetError::Rejected(_))));
+    }
+    let counts = look_up_for(&test, Duration::from_secs(20)).await;
+    assert!(counts["error"] >= 2, "{counts:?}");
+    let lines = test.take_lines("lookup connection");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[1].ends_with("s: LOADING the dataset; requests go to the node"),
+        "{lines:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,7 +340,7 @@ async fn abandoned_lookups_do_not_open_the_breaker() {
     let reply = Reaction::Delay(Duration::from_millis(8), b"$-1\r\n".into());
     test.server.set_reaction("GET", reply);
     for _ in 0..50 {
-        let abandoned = tokio::time::timeout(Duration::from_millis(2), test.get()).await;
+        let abandoned = timeout(Duration::from_millis(2), test.get()).await;
         assert!(abandoned.is_err());
         // its reply is not taken for the reply of a later lookup
         sleep(Duration::from_millis(10)).await;
@@ -324,7 +358,7 @@ async fn abandoned_probe_is_followed_by_another_probe() {
     }
     sleep(Duration::from_millis(1_400)).await;
     assert!(test.client.is_lookup_open());
-    let probe = tokio::time::timeout(Duration::from_millis(2), test.get()).await;
+    let probe = timeout(Duration::from_millis(2), test.get()).await;
     assert!(probe.is_err());
     assert!(test.client.is_lookup_open());
     // the connection of the probe waits for a reply, the next one is answered

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use sszip_core::config::fleet::FleetNode;
 use sszip_core::lock::lock_ignoring_poison;
-use tokio::io::{duplex, AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{duplex, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use super::super::stream_opener::StreamOpener;
@@ -112,7 +114,28 @@ impl SimulatedServer {
         })
     }
 
-    async fn serve(&self, mut stream: DuplexStream) {
+    /// Starts to serve connections over TCP, and returns the address.
+    pub async fn listen(&self) -> FleetNode {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = self.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let server = server.clone();
+                tokio::spawn(async move {
+                    lock_ignoring_poison(&server.0).open_connections += 1;
+                    server.serve(stream).await;
+                    lock_ignoring_poison(&server.0).open_connections -= 1;
+                });
+            }
+        });
+        FleetNode {
+            host: "127.0.0.1".into(),
+            port,
+        }
+    }
+
+    async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
         let (mut received, mut chunk) = (Vec::new(), vec![0; 16 << 10]);
         loop {
             while let Some((words, length)) = parse_command(&received) {

@@ -20,13 +20,16 @@ impl StreamReading {
         self.records.back().map(|record| record.mark.id)
     }
 
-    /// Adds a page. Returns `false` if it does not continue the pages before.
+    /// Adds a page. Returns `false` if it does not continue the pages before, or memory is refused.
     pub(super) fn add_page(&mut self, page: Vec<StreamRecord>) -> bool {
         let mut page = page.into_iter();
         if let Some(last) = self.records.back() {
             if page.next().is_none_or(|first| first.mark != last.mark) {
                 return false;
             }
+        }
+        if self.records.try_reserve(page.len()).is_err() {
+            return false;
         }
         self.records.extend(page);
         while self.records.len() > MAX_POSITIONS {

@@ -375,3 +375,23 @@ fn failed_local_purge_keeps_the_position() {
     assert_eq!(bench.sync.position(), Some(position));
     assert_eq!(bench.applied, [PurgeScope::Key(KEY)]);
 }
+
+#[test]
+fn owner_with_another_id_confirms_its_position_at_once() {
+    let mut bench = Bench::new(None, Vec::new());
+    bench.run(LEASE_MS + 500);
+    let counter = bench.sync.confirmed_counter().unwrap();
+    let confirmations = bench.confirmed.len();
+    bench.sync.replace_owner_id([8; 8]);
+    assert_eq!(bench.sync.confirmed_counter(), None);
+    while bench.step() {}
+    assert_eq!(bench.confirmed.len(), confirmations + 1);
+    assert!(bench.sync.confirmed_counter().unwrap() > counter);
+    assert!(bench.is_current());
+    bench.sync.begin_purge(key_purge(5));
+    bench.sync.queue_purge(&[5; 16]);
+    bench.run(300);
+    let record = bench.stream.last().unwrap();
+    let owner = record.fields.iter().find(|(name, _)| name == b"o");
+    assert_eq!(owner.unwrap().1, b"0808080808080808");
+}

@@ -265,6 +265,7 @@ fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
             leases,
             skips_wait,
             is_shareable: false,
+            call_kind: 0,
         };
         let lookup = look_up_with_options(&host, token, options);
         assert!(matches!(lookup, OwnerLookup::Missing(_)));

@@ -6,6 +6,7 @@ const SHAREABLE: OwnerLookupOptions = OwnerLookupOptions {
     leases: true,
     skips_wait: false,
     is_shareable: true,
+    call_kind: 7,
 };
 
 /// Looks `KEY` up, whose response may be shared between machines.

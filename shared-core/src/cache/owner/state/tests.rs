@@ -8,6 +8,7 @@ use crate::cache::owner::session::OwnerSession;
 use crate::cache::store::StoreWriteOutageReason;
 
 mod direct;
+mod disk_offers;
 mod fleet;
 mod following;
 mod inactive;

@@ -44,13 +44,14 @@ fn frame_has_the_bytes_that_the_specification_lists() {
         key: [0xab; 32],
         lease: Some(60_000),
         fleet_wait: 300,
+        call_kind: 128,
     });
     let frame = encode_frame(&[lookup]);
-    // the head: a key, whether a lease is requested, and two numbers of seven bits a byte
-    let head = [&[0xab_u8; 32][..], &[1, 0xe0, 0xd4, 3, 0xac, 2]].concat();
+    // the head: a key, whether a lease is requested, and three numbers of seven bits a byte
+    let head = [&[0xab_u8; 32][..], &[1, 0xe0, 0xd4, 3, 0xac, 2, 0x80, 1]].concat();
     let expected = [
         &[
-            54_u8, 0, 0, 0, 1, 0, 0, 0, 2, 38, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0,
+            56_u8, 0, 0, 0, 1, 0, 0, 0, 2, 40, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0,
         ][..],
         &head,
     ];

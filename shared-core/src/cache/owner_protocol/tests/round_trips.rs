@@ -159,14 +159,22 @@ fn process_message() -> impl Strategy<Value = ProcessMessage> {
     );
     prop_oneof![
         hello,
-        (any::<u32>(), key(), any::<Option<u32>>(), any::<u16>()).prop_map(
-            |(id, key, lease, fleet_wait)| ProcessMessage::Lookup {
-                id,
-                key,
-                lease,
-                fleet_wait,
-            }
-        ),
+        (
+            any::<u32>(),
+            key(),
+            any::<Option<u32>>(),
+            any::<u16>(),
+            any::<u32>()
+        )
+            .prop_map(
+                |(id, key, lease, fleet_wait, call_kind)| ProcessMessage::Lookup {
+                    id,
+                    key,
+                    lease,
+                    fleet_wait,
+                    call_kind,
+                }
+            ),
         batch_lookup(),
         store_request().prop_map(|store| ProcessMessage::Store(Box::new(store))),
         key().prop_map(ProcessMessage::Release),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
+use crate::cache::owner_protocol::call_kind::{call_kind, NO_CALL_KIND};
 use crate::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
@@ -152,12 +153,15 @@ impl Exchange {
         let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
             return FetchDecision::Fetch(None);
         };
+        let is_shareable =
+            target.may_be_immutable && self.shares_with_machines(scope, since.mark.as_ref());
+        let shared_method = target.method.filter(|_| is_shareable);
         let options = OwnerLookupOptions {
             leases: coalesces,
             // an uncacheable response is not stored by other processes either
             skips_wait: sharing.is_some(),
-            is_shareable: target.may_be_immutable
-                && self.shares_with_machines(scope, since.mark.as_ref()),
+            is_shareable,
+            call_kind: shared_method.map_or(NO_CALL_KIND, call_kind),
         };
         let role = join_flight(shared, key, waiter, options, lookup.now);
         match role {

@@ -264,6 +264,7 @@ impl Exchange {
             is_whole: true,
             coalesces: true,
             may_be_immutable: place.prospect.may_be_immutable(),
+            method: Some(call.method),
         };
         let found =
             self.lookup_single_response(&target, judge.call_vary_key(), lookup, waited, || {

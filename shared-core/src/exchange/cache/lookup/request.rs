@@ -143,4 +143,6 @@ pub(in crate::exchange) struct LookupTarget<'a> {
     /// The response may be immutable, as far as the request shows, so that other machines may have
     /// it.
     pub(in crate::exchange) may_be_immutable: bool,
+    /// Method of a call; `None` for a resource.
+    pub(in crate::exchange) method: Option<&'a [u8]>,
 }

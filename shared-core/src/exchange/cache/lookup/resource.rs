@@ -66,6 +66,7 @@ impl Exchange {
             is_whole: !self.request.head && !partial,
             coalesces: known || self.may_coalesce_unknown_route(&scope, &name),
             may_be_immutable: route.may_be_immutable(),
+            method: None,
         };
         let valid = Arc::clone(&self.route_config.cache.valid);
         let root =

@@ -6,10 +6,10 @@ use super::unchecked_entries::unread;
 use super::*;
 use crate::cache::chain::{ChainChange, HeightUnit};
 use crate::cache::entry::wire::decode_cache_entry;
-use crate::cache::fleet::gate::FleetGate;
 use crate::cache::fleet::sharing::{NotServable, ServableValue};
 use crate::cache::fleet::value::FleetValue;
 use crate::cache::freshness::BlockAnchor;
+use crate::cache::owner::fleet_gate::FleetGate;
 use crate::cache::owner::session_tasks::FleetLookup;
 use crate::cache::owner::session_tasks::OwnerTask;
 use crate::cache::owner::tracker::ChainIdentity;
@@ -29,6 +29,8 @@ impl FleetGate for TestGate {
     fn is_open(&self, _: u64) -> bool {
         self.0.load(Relaxed)
     }
+
+    fn offer_disk_entry(&self, _: &CacheKey, _: &Arc<OwnerMemoryEntry>, _: u64) {}
 }
 
 /// An owner with an open gate to a fleet, whose store has nothing.
@@ -53,6 +55,7 @@ fn shareable_lookup(id: u32) -> ProcessMessage {
         key: KEY,
         lease: Some(1_000),
         fleet_wait: 20,
+        call_kind: 7,
     }
 }
 
@@ -93,7 +96,7 @@ fn found_entry(messages: Vec<OwnerMessage>) -> (u64, u64, Vec<u8>) {
 
 #[test]
 fn value_of_the_fleet_is_sent_and_stored_like_a_fetched_entry() {
-    let (owner, _, _) = owner_in_fleet();
+    let (owner, model, _) = owner_in_fleet();
     let mut first = open_fleet_session(&owner, "a");
     let mut second = open_fleet_session(&owner, "b");
     let lookup = query_fleet(&owner, &mut first, shareable_lookup(1));
@@ -119,6 +122,9 @@ fn value_of_the_fleet_is_sent_and_stored_like_a_fetched_entry() {
     );
     let hit = found(owner.lookup_without_disk_wait(&KEY, at(6)));
     assert!(!hit.kept.claim_fleet_offer(), "the fleet has it");
+    owner.write_to_store(&KEY, &hit.kept, at(6)).unwrap();
+    let stored = model.contents.entries.lock().unwrap();
+    assert!(!stored[&KEY].header.is_shareable, "the fleet has it");
 }
 
 #[test]
@@ -143,6 +149,7 @@ fn fleet_is_not_queried_for_unshared_responses_or_behind_a_closed_gate() {
         key: KEY,
         lease: None,
         fleet_wait: 0,
+        call_kind: 0,
     };
     let tasks = owner.receive_message(&mut session, unshared, at(0));
     assert!(tasks.unwrap().is_empty());
@@ -201,6 +208,7 @@ fn read_of_the_disk_uses_up_the_wait_for_the_fleet() {
             key: [id as u8; 32],
             lease: None,
             fleet_wait: 20,
+            call_kind: 0,
         };
         let tasks = owner.receive_message(&mut session, message, at(0)).unwrap();
         let Ok([OwnerTask::ReadStore(lookup)]) = <[_; 1]>::try_from(tasks) else {
@@ -380,4 +388,94 @@ fn batch_queries_the_fleet_for_its_shareable_keys_only() {
         })
         .collect();
     assert_eq!(found, [keys[1]], "{messages:?}");
+}
+
+/// Passes the lease of a lookup to the owner, and completes the lookup.
+fn wait_for_other_machine(owner: &Owner, session: &mut OwnerSession, mut lookup: FleetLookup) {
+    let process = session.process().clone();
+    assert!(owner.pass_lease_to_owner(&process, &mut lookup));
+    assert!(!owner.pass_lease_to_owner(&process, &mut lookup));
+    assert!(owner
+        .complete_fleet_lookup(session, lookup, None, at(5))
+        .is_empty());
+    assert_eq!(
+        take_messages(owner, session, 5),
+        [missing(1, LeaseReply::Pending)]
+    );
+}
+
+/// The events of a session about the key of the tests.
+fn events_of_key(messages: Vec<OwnerMessage>) -> Vec<SessionEvent> {
+    let events = messages.into_iter().filter_map(|message| match message {
+        OwnerMessage::Event { event, .. } => Some(event),
+        _ => None,
+    });
+    let is_of_key = |event: &SessionEvent| matches!(event, SessionEvent::Filled(key) | SessionEvent::LeaseReleased(key) if *key == KEY);
+    events.filter(is_of_key).collect()
+}
+
+#[test]
+fn processes_wait_for_the_value_of_another_machine_as_for_the_fill_of_a_process() {
+    let (owner, _, _) = owner_in_fleet();
+    let mut first = open_fleet_session(&owner, "a");
+    let mut second = open_fleet_session(&owner, "b");
+    let lookup = query_fleet(&owner, &mut first, shareable_lookup(1));
+    wait_for_other_machine(&owner, &mut first, lookup);
+    // the process that had the lease waits, too
+    for (session, id) in [(&mut first, 2), (&mut second, 2)] {
+        let tasks = owner.receive_message(session, shareable_lookup(id), at(6));
+        assert!(tasks.unwrap().is_empty());
+        assert_eq!(
+            take_messages(&owner, session, 6),
+            [missing(id, LeaseReply::Pending)]
+        );
+    }
+    let generation = owner.owner_store().purge_generation();
+    let value = Some((generation, value_of_result("null")));
+    assert!(owner.end_fleet_wait(&KEY, value, at(7)).is_some());
+    for session in [&mut first, &mut second] {
+        let events = events_of_key(take_messages(&owner, session, 7));
+        assert_eq!(events, [SessionEvent::Filled(KEY)]);
+    }
+    found(owner.lookup_without_disk_wait(&KEY, at(8)));
+}
+
+#[test]
+fn processes_fetch_when_no_other_machine_has_stored_a_value() {
+    let (owner, _, _) = owner_in_fleet();
+    let mut session = open_fleet_session(&owner, "a");
+    let lookup = query_fleet(&owner, &mut session, shareable_lookup(1));
+    wait_for_other_machine(&owner, &mut session, lookup);
+    assert!(owner.end_fleet_wait(&KEY, None, at(7)).is_none());
+    let events = events_of_key(take_messages(&owner, &mut session, 7));
+    assert_eq!(events, [SessionEvent::LeaseReleased(KEY)]);
+    let lookup = query_fleet(&owner, &mut session, shareable_lookup(2));
+    assert!(lookup.has_lease());
+}
+
+#[test]
+fn value_of_another_machine_that_was_purged_during_the_wait_releases_the_lease() {
+    let (owner, _, _) = owner_in_fleet();
+    let mut session = open_fleet_session(&owner, "a");
+    let lookup = query_fleet(&owner, &mut session, shareable_lookup(1));
+    wait_for_other_machine(&owner, &mut session, lookup);
+    let generation = owner.owner_store().purge_generation();
+    owner
+        .purge_entries(&PurgeScope::Key(KEY), || at(6))
+        .unwrap();
+    let value = Some((generation, value_of_result("null")));
+    assert!(owner.end_fleet_wait(&KEY, value, at(7)).is_none());
+    let events = events_of_key(take_messages(&owner, &mut session, 7));
+    assert_eq!(events, [SessionEvent::LeaseReleased(KEY)]);
+}
+
+#[test]
+fn lease_that_has_ended_is_not_passed_to_the_owner() {
+    let (owner, _, _) = owner_in_fleet();
+    let mut session = open_fleet_session(&owner, "a");
+    let process = session.process().clone();
+    let mut lookup = query_fleet(&owner, &mut session, shareable_lookup(1));
+    owner.close_session(&session, at(1));
+    assert!(!owner.pass_lease_to_owner(&process, &mut lookup));
+    assert!(lookup.has_lease());
 }

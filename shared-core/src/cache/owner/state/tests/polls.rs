@@ -126,6 +126,7 @@ fn late_reply_with_a_long_body_is_complete_in_one_answer() {
         lease: None,
         generation: 5,
         fleet_wait: FleetWait::default(),
+        call_kind: 0,
     };
     let hit = OwnerHit {
         kept: entry_of_class(LifetimeClass::Immutable, 5, 600_000),

@@ -75,6 +75,7 @@ pub(super) fn lookup_key(id: u32, key: CacheKey) -> ProcessMessage {
         key,
         lease: Some(1_000),
         fleet_wait: 0,
+        call_kind: 0,
     }
 }
 
