@@ -5,7 +5,8 @@ import gc
 import pytest
 
 # Asserts in helper modules show both sides, as asserts in tests do.
-pytest.register_assert_rewrite("harness", "daemon", "fleet_load", "fleet_status", "machines", "servers")
+_FLEET = ("cluster_servers", "fleet_load", "fleet_status", "machines", "published_site", "sentinel_servers", "servers")
+pytest.register_assert_rewrite("harness", "daemon", *_FLEET)
 
 import saved_logs  # noqa: E402
 from durations import LongestFirst, Recorder  # noqa: E402

@@ -15,10 +15,14 @@ SHORTEST = 2.0  # seconds; shorter files are not recorded
 SECONDS_PER_TEST = 0.05  # of files that are not recorded
 # Files whose tests share no server: workers share the tests.
 SHARED_FILES = {
+    "fleet/test_fleet_cluster_faults.py",
     "fleet/test_fleet_faults.py",
+    "fleet/test_fleet_sentinel.py",
     "fleet/test_fleet_sharing.py",
     "fleet/test_fleet_start.py",
     "fleet/test_fleet_tls.py",
+    "fleet/test_fleet_valkey.py",
+    "fleet/test_fleet_views.py",
     "owner/test_owner_follow.py",
     "owner/test_owner_store.py",
 }

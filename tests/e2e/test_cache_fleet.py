@@ -78,7 +78,8 @@ def warned(fleet, **parts):
     return [text for text in output.splitlines() if "[warn]" in text and "sszip_cache_fleet" in text]
 
 
-URL = 'a URL: "redis://" or "rediss://" and "HOST[:PORT][/DATABASE]"'
+URL = 'a URL that begins with "redis://", "rediss://", "redis+cluster://", "rediss+cluster://", "redis+sentinel://" or'
+SERVER = '"redis://HOST[:PORT][/DATABASE]"'
 TIME = "a time with its unit (ms, s, m, h or d), from "
 
 
@@ -89,16 +90,19 @@ class TestWords:
             ('""', "", URL),
             ("127.0.0.1:6379", "127.0.0.1:6379", URL),
             ("http://a", "http://a", URL),
-            ("redis://", "redis://", URL),
-            ("redis://a:0", "redis://a:0", URL),
-            ("redis://a:65536", "redis://a:65536", URL),
-            ("redis://a/main", "redis://a/main", URL),
-            ("redis://a,b", "redis://a,b", URL),
-            ("redis+cluster://a,b", "redis+cluster://a,b", URL),
-            ("redis+sentinel://a,b/main", "redis+sentinel://a,b/main", URL),
+            ("redis://", "redis://", SERVER),
+            ("redis://a:0", "redis://a:0", SERVER),
+            ("redis://a:65536", "redis://a:65536", SERVER),
+            ("redis://a/main", "redis://a/main", SERVER),
+            ("redis://a,b", "redis://a,b", "a URL of one server"),
+            ("redis+clustr://a,b", "redis+clustr://a,b", 'did you mean "redis+cluster://"?'),
+            ("redis+cluster://a,b/1", "redis+cluster://a,b/1", "a cluster has database 0 only"),
+            ("redis+cluster://a,a:6379", "redis+cluster://a,a:6379", "a URL of different servers"),
+            ("redis+sentinel://a,b", "redis+sentinel://a,b", "with the name under which the Sentinels monitor the primary"),
+            ("redis://a sentinel_user=a", "sentinel_user=a", 'used with a "redis+sentinel://"'),
             ("unix:/run/redis.sock", "unix:/run/redis.sock", URL),
             ("redis://me:secret@a", "redis://...@a", 'without user and password; set "user=NAME" and "password_file=FILE" instead'),
-            ("redis://a?password=secret", "redis://a?...", URL),
+            ("redis://a?password=secret", "redis://a?...", SERVER),
             ("redis://a timeout=0ms", "timeout=0ms", TIME + "1ms to 1s"),
             ("redis://a timeout=2s", "timeout=2s", TIME + "1ms to 1s"),
             ("redis://a timeout=10", "timeout=10", TIME + "1ms to 1s"),
@@ -117,7 +121,7 @@ class TestWords:
             ("rediss://a cert_key=cert.key", "cert_key=@prefix@/cert.key", 'used together with "cert=FILE"'),
             ("redis://a timout=1ms", "timout=...", 'did you mean "timeout="?'),
             ("redis://a password=secret", "password=...", 'did you mean "password_file="?'),
-            ("redis://a herd=1s", "herd=...", '"user=NAME", "password_file=FILE", "key_file=FILE[,FILE]"'),
+            ("redis://a herd=1s", "herd=...", '"user=NAME", "password_file=FILE", "sentinel_user=NAME", "sentinel_password_file=FILE", "key_file=FILE[,FILE]"'),
         ],
     )
     def test_invalid_word_is_rejected_without_its_secret(self, words, reported, reason):

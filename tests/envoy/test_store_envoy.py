@@ -455,8 +455,8 @@ class TestConfiguration:
                 'with "cache_owner" the daemon connects to the fleet; move it to the table [fleet] of cached.toml',
             ),
             (
-                OWN | {"cache_fleet": "redis+cluster://a,b"},
-                '"cache_fleet" has an invalid value "redis+cluster://a,b": it must be a URL: "redis://" or "rediss://"',
+                OWN | {"cache_fleet": "redis+clusters://a,b"},
+                '"cache_fleet" has an invalid value "redis+clusters://a,b": it must be a URL that begins with "redis://", "rediss://"',
             ),
             (OWN | {"cache_fleet": "redis://me:secret@a"}, '"cache_fleet" has an invalid value "redis://...@a"'),
             (OWN | {"cache_fleet": "redis://a timout=1ms"}, 'did you mean "timeout="?'),

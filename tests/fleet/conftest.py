@@ -8,13 +8,16 @@ import shutil
 
 import pytest
 
+from cluster_servers import Cluster
 from fault_proxy import FaultProxy
 from machines import MACHINES, fleet_settings
+from sentinel_servers import SentinelGroup, SimulatedSentinel, sentinel_settings
 from servers import REDIS_SERVER, Redis
 
 from harness.chain import Chain
 from harness.nginx import MODULE, NGINX
 from harness.owner import SSZIP_CACHED
+from harness.sandbox import WASM
 from harness.stands import VALID
 
 _NEEDED = {
@@ -22,6 +25,7 @@ _NEEDED = {
     "SSZIP_MODULE": MODULE,
     "SSZIP_CACHED": SSZIP_CACHED,
     "SSZIP_ENVOY": os.environ.get("SSZIP_ENVOY", "envoy"),
+    "SSZIP_WASM": WASM,
 }
 
 
@@ -53,6 +57,20 @@ class World:
         self._servers.append(redis)
         return redis.start() if is_started else redis
 
+    def cluster(self, **options):
+        cluster = self._add(Cluster(**options))
+        self._servers += cluster.nodes
+        return cluster.start()
+
+    def sentinels(self, **options):
+        """Sentinels, and the servers that they watch."""
+        group = self._add(SentinelGroup(**options))
+        self._servers += group.servers
+        return group.start()
+
+    def simulated_sentinel(self, primary):
+        return self._add(SimulatedSentinel(primary))
+
     def proxy(self, redis):
         return self._add(FaultProxy(redis.port))
 
@@ -68,6 +86,12 @@ class World:
         folder.mkdir()
         return fleet_settings(folder, url, **more)
 
+    def sentinel_settings(self, **password):
+        """The settings of a fleet for its user on the Sentinels."""
+        folder = self._folder / f"sentinels-{next(self._numbers)}"
+        folder.mkdir()
+        return sentinel_settings(folder, **password)
+
     def new_machine(self, chain, settings, kind="daemon", **options):
         """A machine that is not started, and ends with the world."""
         return self._add(MACHINES[kind](chain, settings, **options))
@@ -80,7 +104,7 @@ class World:
     def check(self):
         """Checks that the owners' user has had all rights that it needed."""
         for redis in self._servers:
-            if redis.process and redis.process.poll() is None and not redis.is_paused:
+            if redis.is_running:
                 assert redis.denied_commands() == []
 
     def close(self):

@@ -82,6 +82,11 @@ class FaultProxy:
     def url(self):
         return f"redis://127.0.0.1:{self.port}"
 
+    @property
+    def open_connections(self):
+        """Number of connections that clients have not closed."""
+        return len(self._links)
+
     def _call(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(GUARD_SECONDS)
 

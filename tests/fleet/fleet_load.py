@@ -70,3 +70,11 @@ class FleetLoad(ClientThreads):
         end = self.answered + count
         self._machines[0].wait_for(lambda: self.faults or self.answered >= end, f"{count} responses")
         assert not self.faults, self.faults[:3]
+
+    def wait_for_hits(self, count=30):
+        """Waits until `count` more lookups of the second machine were hits of the fleet."""
+        machine = self._machines[1]
+        # counters of an owner begin at 0 only when it starts, which it does not here
+        end = machine.fleet.hits + count
+        machine.wait_for(lambda: self.faults or machine.fleet.hits >= end, "hits of the fleet")
+        assert not self.faults, self.faults[:3]

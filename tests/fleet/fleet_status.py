@@ -18,6 +18,11 @@ class FleetStatus:
         return self.json["up"] and self.breakers[0] == "closed"
 
     @property
+    def stores_values(self):
+        """Whether stores are connected, and the server has not refused one just now."""
+        return self.json["connected"]["stores"] and not self.json["stores_paused"]
+
+    @property
     def breakers(self):
         """The states of the circuit breakers of lookups and of stores."""
         return self.json["breakers"]["lookups"], self.json["breakers"]["stores"]

@@ -11,6 +11,7 @@ from harness.envoy import Envoy, address, cluster, route
 from harness.nginx import Nginx
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.rpc import call
+from harness.sandbox import WasmEnvoy
 from harness.stands import VALID
 
 NAMESPACE = "main"
@@ -23,7 +24,7 @@ PURGE_WAIT = "5s"
 _transactions = itertools.count(1)
 _JSON = ("Content-Type", "application/json")
 
-_CONFIG = """
+_HTTP = """
 sszip on;
 sszip_cache on;
 %(store)s
@@ -31,6 +32,8 @@ sszip_cache_memory 16m;
 %(valid)s
 sszip_cache_namespace main;
 proxy_http_version 1.1;
+"""
+_SERVER = """
 server {
     listen 127.0.0.1:@port@ reuseport;
     add_header X-Key $sszip_cache_key;
@@ -76,6 +79,13 @@ class FleetOwner(Owner):
             config.write("\n[fleet]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fleet.items()))
 
 
+def is_followed(chain, status):
+    """Whether the owner's status of a chain is the present one of the node."""
+    state = chain.state
+    block = state["served_head"]["number"], state["finalized"]["number"]
+    return status["state"] == "following" and (status["head"], status["final"]) == block
+
+
 class Machine:
     """nginx and a daemon, which follows the node."""
 
@@ -85,13 +95,23 @@ class Machine:
         self.server, self.owner = self._new_servers(fleet, workers, settings)
 
     def _new_servers(self, fleet, workers, settings):
-        head = {"namespace": NAMESPACE, "url": f"http://{self.chain.address}", "interval": "100ms"}
-        owner = FleetOwner([head], fleet, **{"max_size": "64m", "memory": "16m"} | settings)
+        owner = self._new_owner(fleet, settings)
         return Nginx(self._config(f"sszip_cache_owner unix:{owner.socket};"), workers=workers), owner
 
+    def _new_owner(self, fleet, settings, **others):
+        """A daemon that follows the node, and `others` by namespace."""
+        nodes = {NAMESPACE: self.chain, **others}
+        heads = [
+            {"namespace": name, "url": f"http://{node.address}", "interval": "100ms"} for name, node in nodes.items()
+        ]
+        return FleetOwner(heads, fleet, **{"max_size": "64m", "memory": "16m"} | settings)
+
     def _config(self, store, head=""):
+        return self._http(store) + _SERVER % {"head": head, "node": self.chain.address}
+
+    def _http(self, store):
         valid = "\n".join(f"sszip_cache_valid {value};" for value in self._valid)
-        return _CONFIG % {"store": store, "valid": valid, "head": head, "node": self.chain.address}
+        return _HTTP % {"store": store, "valid": valid}
 
     def start(self):
         self.owner.start()
@@ -106,10 +126,7 @@ class Machine:
 
     def _follows(self):
         (status,) = self.owner.status()["chains"]
-        return status["state"] == "following" and status["final"] == self.chain.final and self._has_head(status)
-
-    def _has_head(self, status):
-        return status["head"] == self.chain.state["served_head"]["number"]
+        return is_followed(self.chain, status)
 
     def close(self):
         try:
@@ -241,7 +258,82 @@ class EnvoyMachine(StoreMachine):
         return envoy, owner_of(envoy)
 
 
-MACHINES = {"daemon": Machine, "nginx": StoreMachine, "envoy": EnvoyMachine}
+class WasmMachine(Machine):
+    """Envoy with the proxy-wasm filter, and a daemon."""
+
+    def __init__(self, chain, fleet, workers=1, **settings):
+        """`filter_settings`: further settings of the filter."""
+        super().__init__(chain, fleet, workers, **settings)
+
+    def _new_servers(self, fleet, workers, settings):
+        own = {"cache": True, "cache_valid": list(self._valid), "cache_namespace": NAMESPACE}
+        own |= settings.pop("filter_settings", {})
+        owner = self._new_owner(fleet, settings)
+        envoy = WasmEnvoy(
+            [route("/purge", {"cache_purge": True}), route("/")],
+            owner=owner,
+            workers=workers,
+            settings=own,
+            clusters=[cluster("node", address(self.chain.port))],
+        )
+        # log lines about purges, and about an owner that a test restarts
+        envoy.expect("purge of|owner")
+        return envoy, owner
+
+    def wait_until_ready(self):
+        """Waits until the chain is followed. The sandboxes may not have reached the owner yet."""
+        self.wait_for(self._follows, "the chain to be followed")
+
+    def wait_until_used(self):
+        """Waits until lookups of all sandboxes query the fleet."""
+        super().wait_until_used()
+        # the kernel assigns connections to workers
+        requests = 10 * self.server.concurrency
+        self.wait_for(lambda: all(self._queries_fleet() for _ in range(requests)), "the sandboxes to query the fleet")
+        return self
+
+    def _queries_fleet(self):
+        before = self.fleet.lookups()
+        self._send_lookup()
+        return self.fleet.lookups() > before
+
+
+class ConfiguredMachine(Machine):
+    """nginx with servers of the test's own, and a daemon.
+
+    In `config`, `@node@` is the node, and `@node_NAME@` the one of the namespace NAME in `others`. One
+    of the servers listens on `@port@`."""
+
+    def __init__(self, chain, fleet, config, others=None, main="", **settings):
+        self._servers = config
+        self.others = others or {}
+        self._main = main
+        super().__init__(chain, fleet, **settings)
+
+    def _new_servers(self, fleet, workers, settings):
+        owner = self._new_owner(fleet, settings, **self.others)
+        http = self._config(f"sszip_cache_owner unix:{owner.socket};")
+        return Nginx(http, workers=workers, main=self._main), owner
+
+    def _config(self, store, head=""):
+        servers = self._servers.replace("@node@", self.chain.address)
+        for name, node in self.others.items():
+            servers = servers.replace(f"@node_{name}@", node.address)
+        return self._http(store) + servers
+
+    def _follows(self):
+        nodes = {NAMESPACE: self.chain, **self.others}
+        statuses = {status["name"]: status for status in self.owner.status()["chains"]}
+        return all(is_followed(node, statuses[name]) for name, node in nodes.items())
+
+
+MACHINES = {
+    "daemon": Machine,
+    "nginx": StoreMachine,
+    "envoy": EnvoyMachine,
+    "wasm": WasmMachine,
+    "configured": ConfiguredMachine,
+}
 
 
 # calls about blocks; no follower sends these methods
@@ -262,9 +354,19 @@ def balance(number, account=1):
 KEY_AT = slice(64, 96)
 
 
+_probes = itertools.count(1 << 40)
+
+
+def send_probe(machine):
+    """Sends a call whose value ends the pause after a refused one."""
+    machine.fetch(balance(machine.chain.final, next(_probes)))
+
+
 def share(machine, redis, *calls):
     """Sends calls until the fleet has a new value for each; returns the names of the values."""
     names = []
+    # a value that can't be stored at once is not stored later
+    machine.wait_for(lambda: machine.fleet.stores_values or send_probe(machine), "stores to be used")
     for body in calls:
         before = redis.values()
 

@@ -1,83 +1,37 @@
-"""Debian's redis-server under test, and a client of it that shares no code with sszip."""
+"""A server of the Redis protocol under test; the default is Debian's redis-server."""
 
+import contextlib
 import pathlib
 import re
 import shutil
 import signal
-import socket
-import ssl
 import subprocess
 import tempfile
 import time
 
 import saved_logs
+from documented_acl import documented_rules
+from resp_client import ErrorReply, RespClient
 
 from harness import processes
 from harness.guards import GUARD_SECONDS
 from harness.nginx import free_port
 
 REDIS_SERVER = shutil.which("redis-server")
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs/fleet.md"
 ADMIN_PASSWORD = "password-of-the-administrator"
 # the user of the owners, and the prefix of their keys
 USER = "sszip"
 PASSWORD = "password-of-the-fleet"
 PREFIX = "sszip"
 
-_ACL_USER = re.compile(r"(?:\bACL SETUSER|^user)[ \t]+\S+[ \t]+(on\b[^\n`]+)", re.MULTILINE | re.IGNORECASE)
 
-
-def documented_rules():
-    """The ACL rules that docs/fleet.md gives the user of the owners, without its password."""
-    found = _ACL_USER.search(DOCS.read_text().replace("\\\n", " "))
-    assert found, f"{DOCS} has no line with ACL SETUSER"
-    rules = [word.strip("'\"") for word in found[1].split()[1:]]
-    return [rule for rule in rules if not rule.startswith((">", "#"))]
-
-
-class ErrorReply(Exception):
-    """An error of the server, such as `WRONGPASS`."""
-
-
-class RespClient:
-    """A connection that speaks RESP2."""
-
-    def __init__(self, port, timeout=GUARD_SECONDS):
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout)
-        self._file = self._socket.makefile("rb")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._file.close()
-        self._socket.close()
-
-    def execute(self, *words):
-        """Sends a command, and returns its reply."""
-        words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-        self._socket.sendall(b"*%d\r\n%b" % (len(words), b"".join(parts)))
-        return self._reply()
-
-    def _reply(self):
-        line = self._file.readline()
-        if not line.endswith(b"\r\n"):
-            raise ConnectionError(f"the connection ended in a reply: {line!r}")
-        kind, text = line[:1], line[1:-2]
-        if kind == b"-":
-            raise ErrorReply(text.decode())
-        if kind == b"+":
-            return text.decode()
-        number = int(text)
-        if kind == b":":
-            return number
-        if number < 0:
-            return None
-        if kind == b"$":
-            return self._file.read(number + 2)[:-2]
-        assert kind == b"*", line
-        return [self._reply() for _ in range(number)]
+def wait_until(condition, description):
+    """Waits for a server; returns the value of the condition."""
+    deadline = time.monotonic() + GUARD_SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"timed out waiting for {description}"
+        time.sleep(0.005)
+    return value
 
 
 class Redis:
@@ -86,8 +40,14 @@ class Redis:
     `default` is the administrator of the tests. The owners use USER, with exactly the rules of
     docs/fleet.md."""
 
-    def __init__(self, tls=None, client_certificates=False, rules=None):
-        """`tls`: a Certificates; the server then has a port for TLS in addition."""
+    user, password = USER, PASSWORD
+    # of the command line, after the configuration
+    arguments = ()
+
+    def __init__(self, tls=None, client_certificates=False, rules=None, command=None):
+        """`tls`: a Certificates; the server then has a port for TLS in addition. `command`: another
+        server of the same protocol and configuration."""
+        self._command = command or [REDIS_SERVER]
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sszip-redis-"))
         self.port = free_port()
         self.tls_port = free_port() if tls else None
@@ -103,7 +63,9 @@ class Redis:
             "appendonly no",
             "maxmemory 64mb",
             f"user default on >{ADMIN_PASSWORD} ~* &* +@all",
-            f"user {USER} on >{PASSWORD} {' '.join(rules)}",
+            f"user {self.user} on >{self.password} {' '.join(rules)}",
+            f"masterauth {ADMIN_PASSWORD}",
+            "repl-diskless-sync-delay 0",
         ]
         if tls:
             lines += [
@@ -114,18 +76,29 @@ class Redis:
                 f"tls-auth-clients {'yes' if client_certificates else 'no'}",
             ]
         self._config = self.folder / "redis.conf"
-        self._config.write_text("\n".join(lines) + "\n")
+        self.configure(*lines)
+
+    def configure(self, *lines):
+        """Adds lines to the configuration of a server that is not started yet."""
+        with open(self._config, "a") as config:
+            config.write("\n".join(lines) + "\n")
 
     @property
     def url(self):
         return f"redis://127.0.0.1:{self.port}"
 
+    @property
+    def client_port(self):
+        """The port for owners and other servers."""
+        return self.tls_port or self.port
+
     # the process
 
     def start(self):
-        assert REDIS_SERVER, "redis-server is missing; run scripts/setup test"
+        command = [*self._command, self._config, *self.arguments]
+        assert command[0], "redis-server is missing; run scripts/setup test"
         self.process = subprocess.Popen(
-            [REDIS_SERVER, self._config], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
         )
         deadline = time.monotonic() + GUARD_SECONDS
         while not self._responds():
@@ -138,6 +111,10 @@ class Redis:
             return self.execute("PING") == "PONG"
         except (OSError, ErrorReply):
             return False
+
+    @property
+    def is_running(self):
+        return bool(self.process) and self.process.poll() is None and not self.is_paused
 
     def kill(self):
         """Ends the server at once, with all that it has stored."""
@@ -170,16 +147,56 @@ class Redis:
     def connect_as_owner(self):
         """A connection of the owners' user."""
         client = RespClient(self.port)
-        client.execute("AUTH", USER, PASSWORD)
+        client.execute("AUTH", self.user, self.password)
         return client
 
     # commands of the administrator
 
     def execute(self, *words):
         """Sends a command on a connection of its own."""
-        with RespClient(self.port) as client:
-            client.execute("AUTH", ADMIN_PASSWORD)
+        with self.connect_as_administrator() as client:
             return client.execute(*words)
+
+    def connect_as_administrator(self):
+        client = RespClient(self.port)
+        client.execute("AUTH", ADMIN_PASSWORD)
+        return client
+
+    def info(self, section):
+        """The fields of a section of INFO, as text."""
+        lines = self.execute("INFO", section).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def calls(self, command):
+        """Number of calls of a command that the server has executed."""
+        return self._count(f"cmdstat_{command}", "commandstats")
+
+    def errors(self, code):
+        """Number of errors that the server has sent with a code, such as `MOVED`."""
+        return self._count(f"errorstat_{code}", "errorstats")
+
+    def _count(self, name, section):
+        text = self.info(section).get(name, "")
+        found = re.match(r"(?:calls|count)=(\d+)", text)
+        return int(found[1]) if found else 0
+
+    @property
+    def role(self):
+        """`master` or `slave`; None while a Sentinel closes the connections to change it."""
+        with contextlib.suppress(ConnectionError):
+            return self.execute("ROLE")[0].decode()
+
+    def replicate(self, primary):
+        """Makes the server a replica, and waits until it has the primary's data."""
+        assert self.execute("REPLICAOF", "127.0.0.1", primary.client_port) == "OK"
+        self.wait_until_replicated()
+
+    def wait_until_replicated(self):
+        wait_until(lambda: self.info("replication").get("master_link_status") == "up", "replication")
+
+    def owner_connections(self):
+        """Number of connections of owners."""
+        return self.execute("CLIENT", "LIST").decode().count(f" user={self.user} ")
 
     def value_names(self):
         """The names of all shared values."""
@@ -196,11 +213,11 @@ class Redis:
 
     def set_rules(self, *rules):
         """Changes the rules of the owners' user, also on its open connections."""
-        assert self.execute("ACL", "SETUSER", USER, *rules) == "OK"
+        assert self.execute("ACL", "SETUSER", self.user, *rules) == "OK"
 
     def disconnect_clients(self):
         """Closes the connections of the owners."""
-        return self.execute("CLIENT", "KILL", "USER", USER)
+        return self.execute("CLIENT", "KILL", "USER", self.user)
 
     def denied_commands(self):
         """Commands, keys and passwords of the owners that the ACL has rejected, as text."""
@@ -209,43 +226,3 @@ class Redis:
 
     def forget_denied_commands(self):
         assert self.execute("ACL", "LOG", "RESET") == "OK"
-
-
-class Certificates:
-    """A CA, and certificates of a server at 127.0.0.1 and of a client."""
-
-    def __init__(self, folder, days=2):
-        self.folder = pathlib.Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.ca = self.folder / "ca.pem"
-        self._openssl("req", "-x509", *self._new_key("ca"), "-days", "2", "-subj", "/CN=CA of a test", "-out", self.ca)
-        self._days = days
-        self.renew()
-        self.client_certificate, self.client_key = self._issue("client", 2, "extendedKeyUsage=clientAuth")
-
-    def renew(self):
-        """Issues the certificate of the server, with another key."""
-        self.certificate, self.key = self._issue("server", self._days, "subjectAltName=IP:127.0.0.1")
-
-    def _issue(self, name, days, extension):
-        request, certificate = self.folder / f"{name}.csr", self.folder / f"{name}.pem"
-        self._openssl("req", *self._new_key(name), "-subj", f"/CN={name}", "-addext", extension, "-out", request)
-        self._openssl(
-            "x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", self.folder / "ca.key", "-days", str(days),
-            "-copy_extensions", "copy", "-out", certificate,
-        )  # fmt: skip
-        return certificate, self.folder / f"{name}.key"
-
-    def _new_key(self, name):
-        curve = "ec_paramgen_curve:P-256"
-        return ["-newkey", "ec", "-pkeyopt", curve, "-nodes", "-keyout", self.folder / f"{name}.key"]
-
-    def has_expired(self):
-        """Whether the certificate of the server has expired, for more than a second."""
-        command = ["openssl", "x509", "-in", self.certificate, "-noout", "-enddate"]
-        end = subprocess.check_output(command, text=True).strip().partition("=")[2]
-        return ssl.cert_time_to_seconds(end) < time.time() - 1
-
-    @staticmethod
-    def _openssl(*arguments):
-        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)

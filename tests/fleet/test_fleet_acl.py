@@ -5,27 +5,31 @@ All other tests of this folder use this ACL too, and fail if a command was denie
 import re
 
 import pytest
+from documented_acl import DOCS, documented_rules, documented_sentinel_rules
 from fleet_status import assert_confirmed
 from machines import balance, receipts, share
-from servers import DOCS, PREFIX, ErrorReply, documented_rules
+from resp_client import ErrorReply
+from servers import PREFIX
 
-# commands that a connection may send before it has a user
-CONNECTION_COMMANDS = {"auth", "select"}
+# commands that a connection may send before it has a user, or that only another database needs
+CONNECTION_COMMANDS = {"auth", "hello", "select"}
 
 
 def commands_of_the_table():
-    """The commands of the table of docs/fleet.md, in lower case."""
+    """The commands of the table of docs/fleet.md, as in the rules of an ACL."""
     section = DOCS.read_text().partition("## Security")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\|((?: *`[A-Z|]+`,?)+) *\|", section, re.MULTILINE)
-    return {command.lower() for row in rows for command in re.findall(r"`([A-Z|]+)`", row)}
+    rows = re.findall(r"^\|((?: *`[A-Z -]+`,?)+) *\|", section, re.MULTILINE)
+    return {command.lower().replace(" ", "|") for row in rows for command in re.findall(r"`([A-Z -]+)`", row)}
 
 
 def test_acl_has_the_commands_of_the_table():
-    rules = documented_rules()
-    commands = {rule[1:] for rule in rules if rule.startswith("+")}
+    rules, sentinel_rules = documented_rules("role", "cluster|slots"), documented_sentinel_rules()
+    commands = {rule[1:] for rule in rules + sentinel_rules if rule.startswith("+")}
     assert commands | CONNECTION_COMMANDS == commands_of_the_table()
-    assert not [rule for rule in rules if rule.startswith("+@") or rule in ("allcommands", "allkeys", "~*")]
-    assert {"-@all", f"~{PREFIX}:*"} <= set(rules)
+    unlimited = ("allcommands", "allkeys", "~*")
+    assert not [rule for rule in rules + sentinel_rules if rule.startswith("+@") or rule in unlimited]
+    assert {"-@all", f"~{PREFIX}:*"} <= set(documented_rules())
+    assert "-@all" in sentinel_rules
 
 
 def test_documented_commands_suffice_for_all_that_an_owner_does(world):

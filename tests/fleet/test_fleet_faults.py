@@ -126,23 +126,16 @@ IN_FLIGHT = 3
 FEW = ["killed", "stopped", "slow", "stalled in a reply", "announced string of 10 GB", "wrong password", "NOPERM for lookups"]
 
 
-def wait_for_hits(fleet, load):
-    """Waits until lookups of the second machine are hits of the fleet again."""
-    # counters of an owner begin at 0 only when it starts, which it does not here
-    end = fleet.b.fleet.hits + 30
-    fleet.b.wait_for(lambda: load.faults or fleet.b.fleet.hits >= end, "hits of the fleet")
-
-
 @pytest.mark.parametrize("fault", by_tier(FEW, list(UNUSABLE)))
 def test_responses_are_right_while_the_fleet_is_unusable(fleet, fault):
     with FleetLoad(fleet.a, fleet.b) as load:
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
         with UNUSABLE[fault](fleet):
             fleet.b.wait_until_unused()
             hits_before = fleet.b.fleet.hits
             load.wait_for_responses(RESPONSES)
             assert fault in INCOMPLETE or fleet.b.fleet.hits <= hits_before + IN_FLIGHT
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
     assert load.faults == []
     for machine in (fleet.a, fleet.b):
         machine.wait_until_used()
@@ -151,12 +144,12 @@ def test_responses_are_right_while_the_fleet_is_unusable(fleet, fault):
 @pytest.mark.parametrize("fault", by_tier(["full memory"], list(PARTIAL)))
 def test_responses_are_right_while_stores_fail(fleet, fault):
     with FleetLoad(fleet.a, fleet.b) as load:
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
         with PARTIAL[fault](fleet):
             failed_before = fleet.a.fleet.failed_stores
             fleet.a.wait_for(lambda: fleet.a.fleet.failed_stores > failed_before, "a store to fail")
             load.wait_for_responses(RESPONSES)
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
     assert load.faults == []
 
 
@@ -193,41 +186,41 @@ def test_breakers_open_by_timeouts_and_close_again(fleet):
             fleet.b.wait_for(lambda: fleet.b.fleet.breakers[0] == "open", "the breaker of lookups to open")
             assert fleet.b.fleet.lookups("timeout") >= timeouts_before + 5
         fleet.b.wait_for(lambda: fleet.b.fleet.breakers[0] == "closed", "the breaker of lookups to close")
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
     assert load.faults == []
 
 
 @pytest.mark.parametrize("distance", by_tier([1021], [61, 1021, 30_011]))
 def test_responses_are_right_while_bytes_are_flipped(fleet, distance):
     with FleetLoad(fleet.a, fleet.b) as load:
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
         with proxy_fault("flip", distance)(fleet):
             load.wait_for_responses(RESPONSES)
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
     assert load.faults == []
 
 
 def test_responses_are_right_while_clients_are_killed(fleet):
     with FleetLoad(fleet.a, fleet.b) as load:
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
         for _ in range(by_tier(10, 60)):
             # the connections are open again
             fleet.b.wait_until_used()
             fleet.redis.disconnect_clients()
             load.wait_for_responses(RESPONSES // 10)
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
     assert load.faults == []
 
 
 def test_responses_are_right_while_values_are_flushed_and_purged(fleet):
     with FleetLoad(fleet.a, fleet.b) as load:
         for machine in (fleet.a, fleet.b) * by_tier(2, 10):
-            wait_for_hits(fleet, load)
+            load.wait_for_hits()
             fleet.redis.execute("FLUSHALL")
             load.wait_for_responses(RESPONSES // 4)
             machine.wait_until_used()
             assert machine.purge(method="eth_getBalance")["generation"] > 0
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
     assert load.faults == []
     for machine in (fleet.a, fleet.b):
         machine.wait_until_used()
@@ -237,10 +230,10 @@ def test_responses_are_right_while_values_are_flushed_and_purged(fleet):
 def test_memory_of_an_owner_is_bounded_while_a_server_does_not_respond(fleet):
     """Lookups and stores that wait for a server are dropped beyond a number."""
     with FleetLoad(fleet.a, fleet.b, clients=6) as load:
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
         with stopped_server(fleet):
             load.wait_for_responses(RESPONSES)
             assert fleet.a.fleet.json["queue_bytes"] <= 32 << 20
-        wait_for_hits(fleet, load)
+        load.wait_for_hits()
         fleet.a.wait_for(lambda: fleet.a.fleet.json["queue_bytes"] < 1 << 20, "the queue of stores to be written")
     assert load.faults == []

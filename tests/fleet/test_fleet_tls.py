@@ -3,8 +3,8 @@
 import subprocess
 
 import pytest
+from certificates import Certificates
 from machines import balance, secret_file, share
-from servers import Certificates
 
 
 @pytest.fixture

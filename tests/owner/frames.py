@@ -79,8 +79,8 @@ def hello(process, attempt=1, clock=None, polls=False):
     return message(0x01, head)
 
 
-def lookup(id, n, lease=60_000, fleet_wait=0):
-    return message(0x02, bytes.fromhex(key(n)) + optional(lease) + number(fleet_wait), id)
+def lookup(id, n, lease=60_000, fleet_wait=0, call_kind=0):
+    return message(0x02, bytes.fromhex(key(n)) + optional(lease) + number(fleet_wait) + number(call_kind), id)
 
 
 def batch_lookup(id, numbers, fleet_wait=0, shareable=0):

@@ -173,9 +173,9 @@ run(char **argv)
 
     other.heads = NULL;
     other.heads_len = 0;
-    other.fleet = "{\"url\":\"redis+cluster://a\"}";
+    other.fleet = "{\"url\":\"redis+clusters://a\"}";
     other.fleet_len = strlen(other.fleet);
-    if (!refuses(&other, "the fleet has an invalid value \"redis+cluster")) {
+    if (!refuses(&other, "the fleet has an invalid value \"redis+clusters")) {
         return 3;
     }
 

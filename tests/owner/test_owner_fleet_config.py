@@ -41,7 +41,7 @@ def check(tmp_path):
     "lines, message",
     [
         ("", "LINE: missing field `url`"),
-        ('url = "redis+cluster://a,b"', 'LINE: [fleet] has an invalid value "redis+cluster://a,b": it must be a URL: "redis://" or "rediss://"'),
+        ('url = "redis+clusters://a,b"', 'LINE: [fleet] has an invalid value "redis+clusters://a,b": it must be a URL that begins with "redis://", "rediss://", "redis+cluster://"'),
         ('url = "redis://me:secret%40a"', 'LINE: [fleet] has an invalid value "redis://...%40a": it must be without user and password'),
         ('url = "redis://a"\ntimeout = "2s"', 'LINE: [fleet] has an invalid value "timeout=2s": it must be a time with its unit'),
         ('url = "redis://a"\nca = "@/key"', 'LINE: [fleet] has an invalid value "ca=@/key": it must be used with a "rediss://" URL'),
