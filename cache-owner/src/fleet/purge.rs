@@ -16,7 +16,7 @@ use std::time::Duration;
 use sszip_core::cache::entry::store_attributes::{PurgeScope, StoredEntryAttributes};
 use sszip_core::cache::fleet::keyring::FleetKeyring;
 use sszip_core::cache::fleet::stream_record::{PublishedPurge, PurgeName, PurgeRecordKind};
-use sszip_core::cache::fleet::stream_sync::{StreamLimits, StreamSync};
+use sszip_core::cache::fleet::stream_sync::{StreamLimits, StreamSync, LEASE_MS};
 use sszip_core::cache::CacheKey;
 use sszip_core::config::fleet::FleetSettings;
 use sszip_core::lock::lock_ignoring_poison;
@@ -36,6 +36,11 @@ use crate::log::{LogFunction, LogLevel};
 
 /// Timeout of a command about the purge stream.
 pub(super) const STREAM_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Time for which a purge waits longer, at most, while the table of owners may be incomplete: until
+/// all owners have noticed that the server has lost it, and have confirmed a position again. With
+/// the longest `purge_wait` it is below the 10 s after which proxies give up a purge.
+const TABLE_LOSS_WAIT: Duration = Duration::from_millis(2 * LEASE_MS);
 
 /// Interval between reads of the confirmations.
 const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(100);
@@ -225,12 +230,24 @@ impl FleetPurges {
             } = count;
             // other owners confirm records of a new stream, which may lack this purge: after a loss
             // they wait until this owner has noticed it or its last poll is too old
-            let is_current = self.lock_sync().is_current(read_clocks().monotonic);
-            let is_complete =
-                is_current && is_own_known && present.is_some() && confirmed == owners;
+            let now = read_clocks().monotonic;
+            let (is_current, is_table_known) = {
+                let sync = self.lock_sync();
+                (sync.is_current(now), now >= sync.owners_known_from())
+            };
+            let is_complete = is_current
+                && is_table_known
+                && is_own_known
+                && present.is_some()
+                && confirmed == owners;
             if is_complete {
                 self.lock_sync().record_purge_confirmed(name);
             }
+            // without the other owners the report would seem complete
+            let deadline = match is_table_known {
+                true => deadline,
+                false => deadline + TABLE_LOSS_WAIT,
+            };
             if is_complete || Instant::now() + CONFIRMATION_INTERVAL > deadline {
                 // this owner exists, though the table may not have it
                 let owners = owners.max(confirmed + u64::from(!is_own_known));

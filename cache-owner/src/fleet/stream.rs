@@ -176,7 +176,8 @@ async fn send_command(purges: &FleetPurges, command: &StreamCommand) -> StreamRe
             if !creates_stream {
                 append.arg("NOMKSTREAM");
             }
-            append.arg("MAXLEN").arg("~").arg(STREAM_LENGTH);
+            // without "~", which Kvrocks does not know; purges are rare
+            append.arg("MAXLEN").arg(STREAM_LENGTH);
             append.arg(id.to_string());
             for (name, value) in fields {
                 append.arg(*name).arg(value.as_slice());

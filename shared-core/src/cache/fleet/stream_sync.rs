@@ -316,6 +316,13 @@ impl StreamSync {
         times.into_iter().min().unwrap_or_default()
     }
 
+    /// Returns the time from which on the table of owners has all live ones again, in monotonic
+    /// milliseconds: a server that loses the stream may lose the table, too, and owners confirm
+    /// nothing for a while then.
+    pub fn owners_known_from(&self) -> u64 {
+        self.confirm_from.saturating_add(LEASE_MS)
+    }
+
     /// Gives the owner another id, as another owner has its present one. The position is confirmed
     /// under the new id at once.
     pub fn replace_owner_id(&mut self, owner: FleetOwnerId) {

@@ -227,6 +227,10 @@ fn flushed_stream_is_replaced_by_a_fence_and_local_entries_stay() {
     assert!(bench.sync.position().unwrap() > before);
     assert!(bench.sync.covers(before, &KEY, &about()));
     assert_eq!(bench.applied, []);
+    // the table of owners may be lost, too
+    assert!(bench.sync.owners_known_from() > bench.clocks().monotonic);
+    bench.run(2 * LEASE_MS);
+    assert!(bench.sync.owners_known_from() <= bench.clocks().monotonic);
 }
 
 #[test]
