@@ -13,8 +13,9 @@ import zlib
 from fleet_servers import Redis, cache_coder, exchange, wait_until_ready
 from stack import Nginx, Node
 
-# Bytes of a body, or of the value; lengths may differ by a quarter.
-SIZES = {"body of 30 KB": ("body", 30_000), "value of 30 KB": ("value", 30_000)}
+# Bytes of a body, or of the value, and transactions of a block on a chain that has such responses.
+# Lengths may differ by a quarter.
+SIZES = {"body of 30 KB": ("body", 30_000, 20), "value of 30 KB": ("value", 30_000, 150)}
 DIFFERENCE = 0.25
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
 BLOCKS = 900
@@ -36,13 +37,13 @@ def wait_for(condition, description):
 
 def measure(work, rounds, keys, log):
     """Returns the samples of each size in microseconds."""
-    options = ["--chain", "--chain-length", "1300", "--chain-transactions", "150"]
-    with Node(work, [], core=None, options=options) as node, Redis(work) as redis:
-        exchange(node.socket, "POST", "/chain", json.dumps([{"finalize": 1250}]))
-        chosen = choose_calls(node, keys)
-        samples = {size: [] for size in SIZES}
-        for number in range(rounds):
-            for size, calls in chosen.items():
+    samples = {size: [] for size in SIZES}
+    for size, (kind, length, transactions) in SIZES.items():
+        options = ["--chain", "--chain-length", "1300", "--chain-transactions", str(transactions)]
+        with Node(work, [], core=None, options=options) as node, Redis(work) as redis:
+            exchange(node.socket, "POST", "/chain", json.dumps([{"finalize": 1250}]))
+            calls = choose_calls(node, kind, length, keys)
+            for number in range(rounds):
                 log(f"latency, {size}, round {number + 1}")
                 samples[size].append(measure_round(work, node, redis, calls, f"latency-{number}-{slug(size)}"))
     return samples
@@ -52,29 +53,23 @@ def slug(size):
     return size.replace(" ", "-")
 
 
-def choose_calls(node, keys):
-    """Returns calls about final blocks whose responses have the lengths of SIZES."""
-    chosen = {size: [] for size in SIZES}
+def choose_calls(node, kind, length, most):
+    """Returns calls about final blocks whose responses have this length."""
+    calls = []
     connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=60)
     for number in range(1250, 1250 - BLOCKS, -1):
         for method, params in METHODS.items():
             body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params(hex(number))})
             connection.request("POST", "/", body, {"Content-Type": "application/json"})
             content = connection.getresponse().read()
-            lengths = {"body": len(content)}
-            for size, (kind, wanted) in SIZES.items():
-                if len(chosen[size]) == keys:
-                    continue
-                if kind == "value" and wanted < len(content) < 12 * wanted:
-                    lengths["value"] = len(zlib.compress(content, 6))
-                if abs(lengths.get(kind, 0) - wanted) <= DIFFERENCE * wanted:
-                    chosen[size].append(body.encode())
-        if all(len(calls) == keys for calls in chosen.values()):
-            break
-    for size, calls in chosen.items():
-        if len(calls) < keys // 4:
-            raise SystemExit(f"the chain has {len(calls)} responses for {size}; at least {keys // 4} are required")
-    return chosen
+            found = len(zlib.compress(content, 6)) if kind == "value" else len(content)
+            if abs(found - length) <= DIFFERENCE * length:
+                calls.append(body.encode())
+        if len(calls) >= most:
+            return calls[:most]
+    if len(calls) < most // 4:
+        raise SystemExit(f"the chain has {len(calls)} responses of this length; at least {most // 4} are required")
+    return calls
 
 
 def measure_round(work, node, redis, calls, prefix):
