@@ -221,7 +221,7 @@ def test_next_client_is_served_when_a_connection_of_http2_ends_during_lookups(si
 
 @pytest.mark.thorough("one Envoy for each")
 @pytest.mark.parametrize("kind", ["envoy", "wasm"])
-def test_no_request_remains_in_envoy_when_clients_abort_during_their_lookups(world, kind):
+def test_envoy_ends_requests_when_clients_abort_during_their_lookups(world, kind):
     site = Site(world, kind)
     envoy = site.machine.server
     waited = []

@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 
-def one_server(world):
+def single_server(world):
     redis = world.redis(command=[VALKEY_SERVER])
     return redis, redis.url, {}
 
@@ -33,7 +33,7 @@ def sentinel(world):
     return group.nodes[0], group.url, world.sentinel_settings()
 
 
-@pytest.fixture(params=[one_server, cluster, sentinel], ids=lambda new_servers: new_servers.__name__)
+@pytest.fixture(params=[single_server, cluster, sentinel], ids=lambda new_servers: new_servers.__name__)
 def fleet(world, request):
     """Two machines with one node, and servers between them."""
     servers, url, settings = request.param(world)
@@ -75,7 +75,7 @@ def test_owner_that_was_down_drops_purged_entries(fleet):
 
 
 def test_lost_stream_costs_one_fence(world):
-    redis, url, _ = one_server(world)
+    redis, url, _ = single_server(world)
     chain = world.chain()
     a, b = (world.machine(chain, url) for _ in range(2))
     share(a, redis, receipts(chain.final))
