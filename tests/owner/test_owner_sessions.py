@@ -361,7 +361,7 @@ def test_process_with_another_clock_is_refused(owner):
 
 
 def test_connection_of_another_version_is_answered_with_the_preface(owner):
-    for first in (b"SZL\x02", b"SZL\x04" + frame(hello("a"))):
+    for first in (b"SZL\x03", b"SZL\x05" + frame(hello("a"))):
         other = Connection(owner, first)
         assert other.read(4) == PREFACE
         assert other.ended()
@@ -369,7 +369,7 @@ def test_connection_of_another_version_is_answered_with_the_preface(owner):
 
 def test_preface_is_answered_at_once(owner):
     slow = Connection(owner, b"S")
-    slow.socket.sendall(b"ZL\x03")
+    slow.socket.sendall(b"ZL\x04")
     assert slow.read(4) == PREFACE
     slow.preface = PREFACE
     slow.send(hello("slow"))

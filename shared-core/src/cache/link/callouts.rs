@@ -29,7 +29,7 @@ const CALLOUT_TIMEOUT_MS: u64 = 1_000;
 /// a callout costs more than the messages in it.
 const MAX_STORE_DELAY_MS: u64 = 2;
 
-/// A callout that the host has to make: `POST /v3/frames`.
+/// A callout that the host has to make: `POST /v4/frames`.
 #[derive(Debug)]
 pub struct OwnerCallout {
     /// Identity of the callout.
@@ -56,7 +56,7 @@ pub enum CalloutResult<'a> {
 
 impl OwnerLink {
     /// Returns the path of all callouts.
-    pub const CALLOUT_PATH: &'static str = "/v3/frames";
+    pub const CALLOUT_PATH: &'static str = "/v4/frames";
 
     /// Returns the media type of the bodies of callouts.
     pub const CALLOUT_MEDIA_TYPE: &'static str = "application/vnd.sszip.frames";

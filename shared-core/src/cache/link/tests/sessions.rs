@@ -235,7 +235,7 @@ fn silent_session_is_closed_after_a_timeout() {
 
 #[test]
 fn bytes_of_another_protocol_or_version_close_the_connection_and_are_reported() {
-    for bytes in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"SZL\x04"] {
+    for bytes in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"SZL\x03"] {
         let mut host = LinkTestHost::new();
         host.run();
         for _ in 0..4 {

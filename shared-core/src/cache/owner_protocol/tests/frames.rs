@@ -64,9 +64,10 @@ fn preface_of_another_protocol_is_rejected_at_its_first_byte() {
         (&b""[..], Ok(false)),
         (b"SZ", Ok(false)),
         (b"SZL", Ok(false)),
-        (b"SZL\x03", Ok(true)),
-        (b"SZL\x03GET", Ok(true)),
-        (b"SZL\x02", Err(ProtocolError::OtherVersion(2))),
+        (b"SZL\x04", Ok(true)),
+        (b"SZL\x04GET", Ok(true)),
+        (b"SZL\x03", Err(ProtocolError::OtherVersion(3))),
+        (b"SZL\x05", Err(ProtocolError::OtherVersion(5))),
         (b"G", Err(ProtocolError::UnknownPreface)),
         (b"SZE\x07", Err(ProtocolError::UnknownPreface)),
     ] {
