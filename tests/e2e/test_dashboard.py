@@ -109,5 +109,5 @@ def test_metrics_of_dashboard_and_alerts_are_documented():
 
 
 def test_alert_rules_pass_their_promtool_tests(cache_directory):
-    assert "14 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
+    assert "15 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
     assert "SUCCESS" in promtool(cache_directory, "test", "rules", ROOT / "tests/prometheus/alerts.yml")
