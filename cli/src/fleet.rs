@@ -75,7 +75,7 @@ fn format_fleet_status(fleet: &Value) -> String {
         ("purges", "/stream/purges", format_counts),
         ("unpublished", "/stream/pending", format_number),
         ("fences", "/stream/fences", format_number),
-        ("owners", "/stream/owners", format_number),
+        ("owners", "/stream/owners", format_owner_count),
         ("position", "/stream/position", format_position),
     ];
     let mut table = String::new();
@@ -98,6 +98,14 @@ fn format_flag(flag: &Value) -> Option<String> {
 
 fn format_number(number: &Value) -> Option<String> {
     Some(number.as_u64()?.to_string())
+}
+
+/// Returns the number of owners, which is `null` while they are counted.
+fn format_owner_count(count: &Value) -> Option<String> {
+    match count {
+        Value::Null => Some("counting".into()),
+        count => format_number(count),
+    }
 }
 
 fn format_bytes(bytes: &Value) -> Option<String> {
@@ -287,7 +295,7 @@ mod tests {
                 "count": 9,
                 "buckets": [{"le": 0.0005, "count": 8}, {"le": 0.002, "count": 9}],
             },
-            "stream": {"age_seconds": 0.24, "position": 1_764_331_200_000_u64},
+            "stream": {"age_seconds": 0.24, "owners": null, "position": 1_764_331_200_000_u64},
             "later": 1,
         }));
         let expected = "server            redis://fleet:6379\n\
@@ -297,6 +305,7 @@ mod tests {
                         lookup time       p50 up to 0.50 ms, p99 up to 2.00 ms\n\
                         rejected values   none\n\
                         purge stream read 0.2 s ago\n\
+                        owners            counting\n\
                         position          1764331200000-0\n";
         assert_eq!(table, expected);
     }

@@ -279,3 +279,24 @@ def test_stream_of_the_future_is_not_used_until_it_is_removed(world):
     later = receipts(chain.final - 1)
     share(a, redis, later)
     assert b.requested(later) == 0
+
+
+def test_owners_are_counted_anew_after_a_loss_and_a_restart(world):
+    redis = world.redis()
+    chain = world.chain()
+    a, b = world.machine(chain, redis.url), world.machine(chain, redis.url)
+
+    def counts(machine):
+        """The numbers of owners that the machine reports until both are counted."""
+        seen = set()
+        machine.wait_for(lambda: seen.add(count := machine.fleet.json["stream"]["owners"]) or count == 2, "both owners")
+        return seen
+
+    # this owner knows both
+    assert_confirmed(a.purge(method="eth_getLogs"), owners=2)
+    fences_before = a.fleet.fences + b.fleet.fences
+    assert redis.execute("FLUSHALL") == "OK"
+    a.wait_for(lambda: a.fleet.fences + b.fleet.fences > fences_before, "a fence")
+    # the table lacks the other one for a moment
+    b.restart_owner()
+    assert counts(a) | counts(b) <= {None, 2}

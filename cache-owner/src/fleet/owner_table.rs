@@ -36,12 +36,15 @@ pub(super) struct ConfirmationCount {
 pub(super) struct OwnerTable {
     known: HashMap<Vec<u8>, KnownOwner>,
     updates: u64,
+    /// Time of the last update.
+    updated_at: Option<u64>,
 }
 
 impl OwnerTable {
     /// Records the content of the table on the server.
     pub(super) fn update(&mut self, confirmations: Vec<OwnerConfirmation>, now: u64) {
         self.updates += 1;
+        self.updated_at = Some(now);
         for OwnerConfirmation {
             owner,
             position,
@@ -81,9 +84,11 @@ impl OwnerTable {
         names
     }
 
-    /// Returns the number of known owners.
-    pub(super) fn owner_count(&self) -> u64 {
-        self.known.len() as u64
+    /// Returns the number of known owners; `None` if the table was not read at `complete_from` or
+    /// later, when it has all live owners.
+    pub(super) fn owner_count(&self, complete_from: u64) -> Option<u64> {
+        let is_complete = self.updated_at.is_some_and(|at| at >= complete_from);
+        is_complete.then_some(self.known.len() as u64)
     }
 
     /// Returns the number of updates, before the publication of a purge.
@@ -161,8 +166,20 @@ mod tests {
         table.update(vec![confirmation(1, 10, 1), confirmation(2, 10, 1)], 0);
         table.update(vec![confirmation(1, 10, 2)], REMOVAL_PERIOD_MS - 1);
         assert!(table.take_absent_owners(REMOVAL_PERIOD_MS - 1).is_empty());
-        assert_eq!(table.owner_count(), 2);
+        assert_eq!(table.owner_count(0), Some(2));
         assert_eq!(table.take_absent_owners(REMOVAL_PERIOD_MS), [vec![2]]);
-        assert_eq!(table.owner_count(), 1);
+        assert_eq!(table.owner_count(0), Some(1));
+    }
+
+    #[test]
+    fn owners_are_not_counted_before_the_table_is_complete() {
+        let mut table = OwnerTable::default();
+        assert_eq!(table.owner_count(0), None);
+        table.update(vec![confirmation(1, 10, 1)], 99);
+        assert_eq!(table.owner_count(100), None);
+        table.update(vec![confirmation(1, 10, 2), confirmation(2, 10, 1)], 100);
+        assert_eq!(table.owner_count(100), Some(2));
+        // lost again
+        assert_eq!(table.owner_count(101), None);
     }
 }

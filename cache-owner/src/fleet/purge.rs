@@ -37,10 +37,13 @@ use crate::log::{LogFunction, LogLevel};
 /// Timeout of a command about the purge stream.
 pub(super) const STREAM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time for which a purge waits longer, at most, while the table of owners may be incomplete: until
-/// all owners have noticed that the server has lost it, and have confirmed a position again. With
-/// the longest `purge_wait` it is below the 10 s after which proxies give up a purge.
-const TABLE_LOSS_WAIT: Duration = Duration::from_millis(2 * LEASE_MS);
+/// Maximum time for which the table of owners is incomplete after a loss: until all owners have
+/// noticed that the server has lost it, and have confirmed a position again. In milliseconds.
+const TABLE_LOSS_MS: u64 = 2 * LEASE_MS;
+
+/// Time for which a purge waits longer, at most, while the table may be incomplete. With the longest
+/// `purge_wait` it is below the 10 s after which proxies give up a purge.
+const TABLE_LOSS_WAIT: Duration = Duration::from_millis(TABLE_LOSS_MS);
 
 /// Interval between reads of the confirmations.
 const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(100);
@@ -64,6 +67,8 @@ pub struct FleetPurges {
     /// Id of this owner, which is its name in that table.
     pub(super) identity: Mutex<OwnerIdentity>,
     purge_wait: Duration,
+    /// Time of the start, in monotonic milliseconds.
+    started_at: u64,
     /// Notifies the stream task of a purge to publish.
     pub(super) wake: Notify,
     /// Notifies purges of a publication.
@@ -107,6 +112,7 @@ impl FleetPurges {
             owner_table: format!("{prefix}:owners"),
             identity: Mutex::new(OwnerIdentity::new(owner)),
             purge_wait: Duration::from_millis(settings.purge_wait_ms),
+            started_at: read_clocks().monotonic,
             wake: Notify::new(),
             published: Notify::new(),
             is_unreachable: AtomicBool::new(false),
@@ -166,7 +172,8 @@ impl FleetPurges {
 
     /// Returns the state of the stream.
     pub fn status(&self) -> FleetStreamStatus {
-        let owners = lock_ignoring_poison(&self.owners).owner_count();
+        let complete_from = self.owners_complete_from();
+        let owners = lock_ignoring_poison(&self.owners).owner_count(complete_from);
         let sync = self.lock_sync();
         let counters = sync.counters();
         let now = read_clocks().monotonic;
@@ -183,6 +190,24 @@ impl FleetPurges {
             owners,
             position: sync.position(),
         }
+    }
+
+    /// Returns the time from which on the table of owners has all live ones, in monotonic
+    /// milliseconds. Another owner may have noticed a loss just before the start of this one.
+    fn owners_complete_from(&self) -> u64 {
+        let after_start = self.started_at.saturating_add(TABLE_LOSS_MS);
+        self.lock_sync().owners_known_from().max(after_start)
+    }
+
+    /// Whether the table of owners is to be read, as it was not since it has all live ones.
+    pub(super) fn is_owner_count_due(&self) -> bool {
+        let complete_from = self.owners_complete_from();
+        let is_counted = lock_ignoring_poison(&self.owners)
+            .owner_count(complete_from)
+            .is_some();
+        !is_counted
+            && read_clocks().monotonic >= complete_from
+            && !self.is_unreachable.load(Ordering::Relaxed)
     }
 
     /// Waits until the server has accepted a purge, and returns its position.

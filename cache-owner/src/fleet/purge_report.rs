@@ -54,8 +54,9 @@ pub struct FleetStreamStatus {
     pub unreadable: u64,
     /// Number of purges that wait for their publication.
     pub pending: usize,
-    /// Number of owners of the fleet.
-    pub owners: u64,
+    /// Number of owners of the fleet; `None` while they are counted, after a start or a loss of the
+    /// server's data.
+    pub owners: Option<u64>,
     /// Position of this owner; `None` while it is not known.
     pub position: Option<u64>,
 }

@@ -35,6 +35,9 @@ const OWNERS_INTERVAL_MS: u64 = 60_000;
 /// Interval between these reads while the table seems to have another owner with the id of this one.
 const DUPLICATE_INTERVAL_MS: u64 = 500;
 
+/// Minimum interval between reads of the table that are due because owners are not counted yet.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Maximum random time that is added to these intervals, so that a read is not always just after a
 /// confirmation of this owner.
 const MAX_INTERVAL_JITTER_MS: u64 = 1_500;
@@ -61,6 +64,7 @@ async fn run_purge_stream(purges: Arc<FleetPurges>, engine: Arc<OwnerRequestExec
     let mut jobs = JoinSet::new();
     let mut events = StreamEventLog::default();
     let mut owners_due = Instant::now();
+    let mut count_due = owners_due;
     loop {
         while let Some(done) = jobs.try_join_next() {
             complete_job(&purges, done.unwrap_or(false));
@@ -81,9 +85,11 @@ async fn run_purge_stream(purges: Arc<FleetPurges>, engine: Arc<OwnerRequestExec
             continue;
         }
         let is_duplicate = lock_ignoring_poison(&purges.identity).is_duplicate();
-        if is_duplicate || Instant::now() >= owners_due {
+        let is_count_due = Instant::now() >= count_due && purges.is_owner_count_due();
+        if is_duplicate || is_count_due || Instant::now() >= owners_due {
             update_owner_table(&purges).await;
             owners_due = Instant::now() + owners_interval(&purges);
+            count_due = Instant::now() + COUNT_INTERVAL;
             continue;
         }
         let due = purges.lock_sync().next_time();
