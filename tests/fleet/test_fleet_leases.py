@@ -162,6 +162,27 @@ def test_machine_fetches_when_the_fleet_fails_meanwhile(world, new_fleet, fault)
         machine.wait_until_used()
 
 
+def test_worker_fetches_for_the_others_when_the_wait_for_a_machine_is_abandoned(world, new_fleet):
+    redis = world.redis()
+    proxy = world.proxy(redis)
+    fleet = new_fleet(proxy, redis, timeout="200ms")
+    a, b = fleet.machines
+    body, requests = fleet.next_call(), fleet.node_requests
+    with fleet.delayed_responses():
+        results = [fleet.send(a, body)]
+        fleet.wait_for_count("leased", 1)
+        results += [fleet.send(b, body) for _ in range(6)]
+        fleet.wait_for_count("waited", 1)
+        proxy.refuse()
+        fleet.wait_for_node_requests(requests + 2)
+    fleet.assert_right(body, *results)
+    assert fleet.node_requests == requests + 2
+    assert (fleet.count("waited", b), fleet.count("abandoned", b)) == (1, 1)
+    proxy.forward()
+    for machine in fleet.machines:
+        machine.wait_until_used()
+
+
 def test_lease_wait_limits_the_wait(new_fleet):
     fleet = new_fleet(lease_wait="300ms")
     a, b = fleet.machines

@@ -15,7 +15,8 @@ use crate::clock::read_clocks;
 /// Maximum number of keys for which the owner waits at a time.
 const MAX_WAITS: usize = 64;
 
-/// Maximum number of leases that the owner has at a time.
+/// Maximum number of leases that the owner has at a time, and of keys whose waits have ended without
+/// a value.
 const MAX_LEASES: usize = 1_024;
 
 /// The leases and the node times of an owner.
@@ -24,6 +25,9 @@ pub(crate) struct FleetLeases {
     pub(super) node_times: Mutex<NodeTimes>,
     /// End of each lease that this owner has, in monotonic milliseconds.
     leased: Mutex<HashMap<CacheKey, u64>>,
+    /// Keys whose wait has ended without a value, and the time until which the owner does not wait for
+    /// them again, in monotonic milliseconds.
+    abandoned: Mutex<HashMap<CacheKey, u64>>,
     pub(super) waits: Arc<Semaphore>,
     pub(super) counters: LeaseCounters,
 }
@@ -48,6 +52,7 @@ impl FleetLeases {
             lease: FleetLease::new(&random_name()),
             node_times: Mutex::default(),
             leased: Mutex::default(),
+            abandoned: Mutex::default(),
             waits: Arc::new(Semaphore::new(MAX_WAITS)),
             counters: LeaseCounters::default(),
         }
@@ -60,12 +65,7 @@ impl FleetLeases {
 
     /// Whether another lease can be taken.
     pub(super) fn has_room_for_lease(&self) -> bool {
-        let now = read_clocks().monotonic;
-        let mut leased = lock_ignoring_poison(&self.leased);
-        if leased.len() >= MAX_LEASES {
-            leased.retain(|_, end| *end > now);
-        }
-        leased.len() < MAX_LEASES && leased.try_reserve(1).is_ok()
+        has_room_for_key(&mut lock_ignoring_poison(&self.leased))
     }
 
     /// Records a lease that this owner has taken.
@@ -75,8 +75,70 @@ impl FleetLeases {
         self.counters.leased.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets the lease of a key. Returns whether the owner had one.
+    /// Forgets the lease of a key, which was filled. Returns whether the owner had one.
     pub(super) fn remove_lease(&self, key: &CacheKey) -> bool {
+        lock_ignoring_poison(&self.abandoned).remove(key);
         lock_ignoring_poison(&self.leased).remove(key).is_some()
+    }
+
+    /// Records that the wait for the value of a key has ended without one. A process of this machine
+    /// fetches the response now: the owner does not wait for the key again for `pause_ms`.
+    pub(super) fn record_abandoned_wait(&self, key: &CacheKey, pause_ms: u64) {
+        let end = read_clocks().monotonic.saturating_add(pause_ms);
+        let mut abandoned = lock_ignoring_poison(&self.abandoned);
+        // without room it may wait again: each process limits its own wait
+        if has_room_for_key(&mut abandoned) {
+            abandoned.insert(*key, end);
+        }
+    }
+
+    /// Whether the owner may wait for the value of a key.
+    pub(super) fn may_wait_for(&self, key: &CacheKey) -> bool {
+        let end = lock_ignoring_poison(&self.abandoned).get(key).copied();
+        end.is_none_or(|end| end <= read_clocks().monotonic)
+    }
+}
+
+/// Whether a table of keys, each with the time at which it ends, has room for another key. Keys that
+/// have ended are removed when it is full.
+fn has_room_for_key(table: &mut HashMap<CacheKey, u64>) -> bool {
+    if table.len() >= MAX_LEASES {
+        let now = read_clocks().monotonic;
+        table.retain(|_, end| *end > now);
+    }
+    table.len() < MAX_LEASES && table.try_reserve(1).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn abandoned_key_is_not_waited_for_until_it_is_filled_or_the_pause_is_over() {
+        let leases = FleetLeases::new();
+        let key = |number| [number; 32];
+        leases.record_abandoned_wait(&key(1), 60_000);
+        leases.record_abandoned_wait(&key(2), 0);
+        assert!(!leases.may_wait_for(&key(1)));
+        assert!(leases.may_wait_for(&key(2)) && leases.may_wait_for(&key(3)));
+        leases.remove_lease(&key(1));
+        assert!(leases.may_wait_for(&key(1)));
+    }
+
+    #[test]
+    fn full_table_drops_the_keys_that_have_ended() {
+        let key = |number: usize| {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&number.to_le_bytes());
+            key
+        };
+        let leases = FleetLeases::new();
+        for number in 0..MAX_LEASES {
+            leases.record_abandoned_wait(&key(number), 60_000 * u64::from(number > 0));
+        }
+        leases.record_abandoned_wait(&key(MAX_LEASES), 60_000);
+        assert!(!leases.may_wait_for(&key(MAX_LEASES)));
+        leases.record_abandoned_wait(&key(MAX_LEASES + 1), 60_000);
+        assert!(leases.may_wait_for(&key(MAX_LEASES + 1)));
     }
 }

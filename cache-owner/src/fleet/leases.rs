@@ -4,7 +4,8 @@
 //! the node long, or finds the lease of another machine. In that case the owner becomes the holder of
 //! the lease that it grants to its own processes, and polls the value for them: they wait as for
 //! another process. No process waits longer for it than `lease_wait`, or its own
-//! `cache_lock_timeout`.
+//! `cache_lock_timeout`. After a wait without a value one process fetches the response, and the others
+//! wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -85,7 +86,8 @@ impl FleetTier {
             QueriedKey::Absent => self.take_lease(&fleet_lookup.lookup).await == Some(false),
             QueriedKey::Servable(_) | QueriedKey::Unusable | QueriedKey::NoReply => false,
         };
-        if !other_has_lease {
+        let key = fleet_lookup.lookup.key;
+        if !other_has_lease || !self.leases.may_wait_for(&key) {
             return;
         }
         let Ok(place) = Arc::clone(&self.leases.waits).try_acquire_owned() else {
@@ -95,7 +97,6 @@ impl FleetTier {
             return;
         }
         increment(&self.leases.counters.waited);
-        let key = fleet_lookup.lookup.key;
         let (tier, engine) = (Arc::clone(self), Arc::clone(engine));
         // not a task of the session: the other processes wait for it, too
         tokio::spawn(async move {
@@ -136,10 +137,15 @@ impl FleetTier {
         let value = self.poll_value(engine, key).await;
         let counters = &self.leases.counters;
         let hit = self.owner.end_fleet_wait(key, value, read_clocks());
-        increment(match hit {
-            Some(_) => &counters.received,
-            None => &counters.abandoned,
-        });
+        match hit {
+            Some(_) => increment(&counters.received),
+            None => {
+                increment(&counters.abandoned);
+                // before the processes are woken
+                self.leases
+                    .record_abandoned_wait(key, self.settings.lease_wait_ms);
+            }
+        }
         engine.wake_sessions();
         if let Some(hit) = hit.filter(|hit| hit.is_to_be_stored) {
             engine.check_and_store_entry(*key, hit.kept, true, false);

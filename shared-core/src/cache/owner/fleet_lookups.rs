@@ -112,7 +112,7 @@ impl Owner {
         let accepted = value
             .and_then(|value| {
                 let process = session.process();
-                self.accept_fleet_value(&key, value, lookup.generation, process, now)
+                self.accept_fleet_value(&key, value, lookup.generation, Some(process), now)
             })
             .map(|hit| self.check_short_hit(&key, hit));
         let tasks = match accepted {
@@ -131,13 +131,14 @@ impl Owner {
 
     /// Stores a value of the fleet in memory, as if `process`, which has the lease, had fetched it.
     /// Returns `None` if it was purged or replaced in the meantime, by an entry or by a
-    /// reorganisation since its check, or if memory is refused.
+    /// reorganisation since its check, or if memory is refused. Without a process the lease continues
+    /// then.
     fn accept_fleet_value(
         &self,
         key: &CacheKey,
         value: ServableValue,
         generation: u64,
-        process: &OwnerClientName,
+        process: Option<&OwnerClientName>,
         now: ClockReading,
     ) -> Option<OwnerHit> {
         let ServableValue {
@@ -157,7 +158,7 @@ impl Owner {
             .new_memory_entry(about, bytes, fresh, now)
             .with_age(age);
         let entry = Arc::new(entry);
-        let put = self.put_fetched_entry(key, &entry, Some(process), now);
+        let put = self.put_fetched_entry(key, &entry, process, now);
         Some(OwnerHit {
             is_to_be_stored: put.ok()?,
             kept: entry,
@@ -187,7 +188,8 @@ impl Owner {
 
     /// Ends the lease that [was passed](Self::pass_lease_to_owner) to the owner, with the value that
     /// another machine has stored, and the generation of the newest purge before it was queried; or
-    /// without one, so that the processes that wait fetch the response. Other sessions have new
+    /// without one. The processes that wait look the key up again then, as if the entry was stored,
+    /// so that the first of them gets the lease and the others wait for it. Other sessions have new
     /// events afterwards. Returns the entry if the value was stored.
     pub fn end_fleet_wait(
         &self,
@@ -195,12 +197,14 @@ impl Owner {
         value: Option<(u64, ServableValue)>,
         now: ClockReading,
     ) -> Option<OwnerHit> {
-        let owner = OwnerClientName::for_owner();
         let hit = value.and_then(|(generation, value)| {
-            self.accept_fleet_value(key, value, generation, &owner, now)
+            self.accept_fleet_value(key, value, generation, None, now)
         });
         if hit.is_none() {
-            self.release_lease(key, &owner, now);
+            let owner = OwnerClientName::for_owner();
+            let mut shared = lock_ignoring_poison(&self.shared);
+            let ended = shared.leases.release_key_lease(key, &owner);
+            shared.notify_lease_waiters(ended, |_| true);
         }
         hit
     }
@@ -249,7 +253,8 @@ impl Owner {
         let (id, generation) = (batch.id, batch.generation);
         for (key, value) in values {
             let process = session.process();
-            let Some(hit) = self.accept_fleet_value(&key, value, generation, process, now) else {
+            let hit = self.accept_fleet_value(&key, value, generation, Some(process), now);
+            let Some(hit) = hit else {
                 continue;
             };
             // a long unchecked entry is sent by the next lookup, which reads it on another thread

@@ -594,7 +594,7 @@ impl Owner {
 
 impl OwnerTables {
     /// Notifies the waiters of ended leases whether the entry is present.
-    fn notify_lease_waiters(
+    pub(super) fn notify_lease_waiters(
         &mut self,
         ended: impl IntoIterator<Item = EndedLease>,
         is_there: impl Fn(&CacheKey) -> bool,

@@ -138,7 +138,7 @@ pub struct FoundEntry {
 /// An event of a session. The owner repeats it until the process acknowledges it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// The key was stored.
+    /// The key was stored, or one of the processes that wait is to fetch it: they look it up again.
     Filled(CacheKey),
     /// The key was not stored, and no process fetches it any more.
     LeaseReleased(CacheKey),

@@ -441,20 +441,33 @@ fn processes_wait_for_the_value_of_another_machine_as_for_the_fill_of_a_process(
 }
 
 #[test]
-fn processes_fetch_when_no_other_machine_has_stored_a_value() {
+fn lease_is_granted_to_one_process_when_no_other_machine_has_stored_a_value() {
     let (owner, _, _) = owner_in_fleet();
-    let mut session = open_fleet_session(&owner, "a");
-    let lookup = query_fleet(&owner, &mut session, shareable_lookup(1));
-    wait_for_other_machine(&owner, &mut session, lookup);
+    let mut first = open_fleet_session(&owner, "a");
+    let mut second = open_fleet_session(&owner, "b");
+    let lookup = query_fleet(&owner, &mut first, shareable_lookup(1));
+    wait_for_other_machine(&owner, &mut first, lookup);
+    let tasks = owner.receive_message(&mut second, shareable_lookup(1), at(6));
+    assert!(tasks.unwrap().is_empty());
+    take_messages(&owner, &mut second, 6);
     assert!(owner.end_fleet_wait(&KEY, None, at(7)).is_none());
-    let events = events_of_key(take_messages(&owner, &mut session, 7));
-    assert_eq!(events, [SessionEvent::LeaseReleased(KEY)]);
-    let lookup = query_fleet(&owner, &mut session, shareable_lookup(2));
+    for session in [&mut first, &mut second] {
+        // they look the key up again, and wait again
+        let events = events_of_key(take_messages(&owner, session, 7));
+        assert_eq!(events, [SessionEvent::Filled(KEY)]);
+    }
+    let lookup = query_fleet(&owner, &mut second, shareable_lookup(2));
     assert!(lookup.has_lease());
+    let tasks = owner.receive_message(&mut first, shareable_lookup(2), at(8));
+    assert!(tasks.unwrap().is_empty());
+    assert_eq!(
+        take_messages(&owner, &mut first, 8),
+        [missing(2, LeaseReply::Pending)]
+    );
 }
 
 #[test]
-fn value_of_another_machine_that_was_purged_during_the_wait_releases_the_lease() {
+fn value_of_another_machine_that_was_purged_during_the_wait_ends_the_lease() {
     let (owner, _, _) = owner_in_fleet();
     let mut session = open_fleet_session(&owner, "a");
     let lookup = query_fleet(&owner, &mut session, shareable_lookup(1));
@@ -466,7 +479,9 @@ fn value_of_another_machine_that_was_purged_during_the_wait_releases_the_lease()
     let value = Some((generation, value_of_result("null")));
     assert!(owner.end_fleet_wait(&KEY, value, at(7)).is_none());
     let events = events_of_key(take_messages(&owner, &mut session, 7));
-    assert_eq!(events, [SessionEvent::LeaseReleased(KEY)]);
+    assert_eq!(events, [SessionEvent::Filled(KEY)]);
+    let lookup = query_fleet(&owner, &mut session, shareable_lookup(2));
+    assert!(lookup.has_lease());
 }
 
 #[test]
