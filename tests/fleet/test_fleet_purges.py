@@ -281,7 +281,7 @@ def test_stream_of_the_future_is_not_used_until_it_is_removed(world):
     assert b.requested(later) == 0
 
 
-def test_owners_are_counted_anew_after_a_loss_and_a_restart(world):
+def test_owners_are_counted_after_a_loss_and_a_restart(world):
     redis = world.redis()
     chain = world.chain()
     a, b = world.machine(chain, redis.url), world.machine(chain, redis.url)
