@@ -1,16 +1,20 @@
 """Time of a fleet hit in addition to a hit in the owner's memory and one GET of the same
 length by the same client.
 
-One worker without room for the entries requests them in turn, so that each request is a lookup of
-the owner. In the first pass the owner finds them in the fleet, in the second one in its memory."""
+A worker requests all entries once, and then another one, so that each request is a lookup of the
+owner. In the first pass the owner finds them in the fleet, in the second one in its memory."""
 
 import http.client
 import json
+import os
+import signal
 import statistics
 import time
 import zlib
+from pathlib import Path
 
 from fleet_servers import Redis, cache_coder, exchange, wait_until_ready
+from load import process_ns
 from stack import Nginx, Node
 
 # Bytes of a body, or of the value, and transactions of a block on a chain that has such responses.
@@ -25,6 +29,9 @@ METHODS = {
     "trace_block": lambda block: [block],
 }
 WAIT_SECONDS = 120
+# Costs of a request: CPU time of owner and worker in microseconds, and the owner's page faults and
+# sleeps.
+COSTS = ["owner_us", "worker_us", "faults", "sleeps"]
 
 
 def wait_for(condition, description):
@@ -77,7 +84,7 @@ def measure_round(work, node, redis, calls, prefix):
     fleet = redis.fleet(prefix, timeout="50ms")
     head = f"http://127.0.0.1:{node.port} interval=1s"
     writer = cache_coder("writer", head, fleet)
-    reader = cache_coder("reader", head, fleet, memory="1m")
+    reader = cache_coder("reader", head, fleet)
     with Nginx(work, f"{prefix}-writer", node.port, {"/": writer}, core=None) as nginx:
         wait_until_ready(nginx, wait_for)
         before = redis.value_count()
@@ -87,21 +94,72 @@ def measure_round(work, node, redis, calls, prefix):
     with Nginx(work, f"{prefix}-reader", node.port, {"/": reader}, core=None) as nginx:
         wait_until_ready(nginx, wait_for)
         gets = [ping(nginx, length) for _ in range(5)]
-        first = nginx.owner_status()
-        fleet_hits = request_all(nginx.port, calls)
-        second = nginx.owner_status()
-        memory_hits = request_all(nginx.port, calls)
-        third = nginx.owner_status()
+        from_fleet = measure_pass(nginx, calls)
+        replace_worker(nginx)
+        from_memory = measure_pass(nginx, calls)
         gets += [ping(nginx, length) for _ in range(5)]
-    return {
-        "fleet": statistics.median(fleet_hits),
-        "memory": statistics.median(memory_hits),
-        "get": statistics.median(gets),
-        "added": statistics.median(fleet_hits) - statistics.median(memory_hits) - statistics.median(gets),
+    fleet, memory, get = from_fleet["p50"], from_memory["p50"], statistics.median(gets)
+    costs = {f"fleet_{name}": from_fleet[name] for name in COSTS} | {f"memory_{name}": from_memory[name] for name in COSTS}
+    return costs | {
+        "fleet": fleet,
+        "memory": memory,
+        "get": get,
+        "added": fleet - memory - get,
         "length": length,
-        "fleet_share": (second["fleet"]["lookups"]["hit"] - first["fleet"]["lookups"]["hit"]) / len(calls),
-        "memory_share": (third["lookups"]["memory"] - second["lookups"]["memory"]) / len(calls),
+        # the mean: the time until the reply between requests, not one after the other
+        "reply": from_fleet["reply"],
+        "fleet_share": from_fleet["fleet_share"],
+        "memory_share": from_memory["memory_share"],
     }
+
+
+def measure_pass(nginx, calls):
+    """Sends all calls once. Returns the p50 of their times in microseconds, the costs of a request, and
+    the shares of responses from the fleet and from the owner's memory."""
+    before, costs_before = nginx.owner_status(), process_costs(nginx)
+    times = request_all(nginx.port, calls)
+    after, costs = nginx.owner_status(), process_costs(nginx)
+    served = served_from_fleet(after["fleet"]) - served_from_fleet(before["fleet"])
+    replies = [status["fleet"]["lookup_seconds"] for status in (before, after)]
+    count = max(1, replies[1]["count"] - replies[0]["count"])
+    return {name: (costs[name] - costs_before[name]) / len(calls) for name in COSTS} | {
+        "p50": statistics.median(times),
+        "reply": (replies[1]["sum"] - replies[0]["sum"]) * 1e6 / count,
+        "fleet_share": served / len(calls),
+        "memory_share": (after["lookups"]["memory"] - before["lookups"]["memory"]) / len(calls),
+    }
+
+
+def served_from_fleet(fleet):
+    """Number of values that were used: a hit may be rejected, or not be servable."""
+    return fleet["lookups"]["hit"] - sum(fleet["rejected"].values()) - sum(fleet["not_servable"].values())
+
+
+def process_costs(nginx):
+    # behind the name, which may have spaces
+    fields = Path(f"/proc/{nginx.owner}/stat").read_text().rpartition(")")[2].split()
+    statuses = [path.read_text() for path in Path(f"/proc/{nginx.owner}/task").glob("*/status")]
+    lines = [line.split() for status in statuses for line in status.splitlines()]
+    return {
+        "owner_us": process_ns(nginx.owner) / 1000,
+        "worker_us": process_ns(nginx.worker) / 1000,
+        "faults": int(fields[7]) + int(fields[9]),
+        "sleeps": sum(int(line[1]) for line in lines if line[:1] == ["voluntary_ctxt_switches:"]),
+    }
+
+
+def replace_worker(nginx):
+    """Ends the worker, and waits for another one, whose memory is empty. The owner keeps its own."""
+    former = set(nginx.owner_status()["processes"])
+    os.kill(nginx.worker, signal.SIGTERM)
+    wait_for(lambda: not Path(f"/proc/{nginx.worker}").exists(), "the end of the worker")
+    nginx.worker = nginx._child("worker process")
+
+    def is_linked():
+        names = set(nginx.owner_status()["processes"])
+        return bool(names) and not names & former
+
+    wait_for(is_linked, "the new worker to be connected to the owner")
 
 
 def ping(nginx, length):

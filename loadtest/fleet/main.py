@@ -33,9 +33,13 @@ def verdict(is_met):
 
 
 def latency_text(samples):
-    rows = []
+    rows, costs = [], []
     for size, rounds in samples.items():
         mid = {name: median(sample[name] for sample in rounds) for name in rounds[0]}
+        for kind in ("fleet", "memory"):
+            owner, worker, faults, sleeps = (mid[f"{kind}_{name}"] for name in latency.COSTS)
+            reply = f"{mid['reply']:.0f}" if kind == "fleet" else ""
+            costs.append([f"{size}, {kind} hit", reply, f"{owner:.0f}", f"{worker:.0f}", f"{faults:.1f}", f"{sleeps:.1f}"])
         shares = f"{mid['fleet_share']:.0%}, {mid['memory_share']:.0%}"
         rows.append([size, *(f"{mid[name]:.0f}" for name in ("length", "fleet", "memory", "get", "added")), shares])
     heads = ["", "value, bytes", "fleet hit", "owner's memory hit", "GET", "added", "requests that were such hits"]
@@ -46,6 +50,9 @@ def latency_text(samples):
         "the same client and connection type, the value's length. *Added* is the fleet hit without the memory hit and the GET.",
         table(heads, rows),
         f"Goal: at most {MOST_ADDED_US} us added: {verdict(worst <= MOST_ADDED_US)}.",
+        "Costs of a request, means: *reply*, the time from the owner's `GET` to the reply, which contains the waits for sleeping "
+        "processes; CPU time; page faults and sleeps of the owner's threads.",
+        table(["", "reply, us", "owner's CPU, us", "worker's CPU, us", "page faults", "sleeps"], costs),
     ]
 
 
