@@ -100,9 +100,15 @@ fn encode_value(entry: &[u8], keyring: &FleetKeyring) -> Option<Vec<u8>> {
     encode_fleet_value(&parts, keyring)
 }
 
-/// Decodes a value. An entry whose memory is refused is rejected as invalid.
+/// Decodes a copy of a value. An entry whose head needs memory that is refused is rejected as invalid.
 fn decode_value(value: &[u8], keyring: &FleetKeyring) -> Result<FleetValue, String> {
-    decode_fleet_value(value, keyring, &KEY, NOW, MAX_ENTRY).map_err(|rejection| {
+    let mut copy = Vec::new();
+    let is_copied = copy.try_reserve_exact(value.len()).is_ok();
+    if !is_copied {
+        return Err("no memory for the copy".into());
+    }
+    copy.extend_from_slice(value);
+    decode_fleet_value(copy, keyring, &KEY, NOW, MAX_ENTRY).map_err(|rejection| {
         assert_eq!(rejection, FleetValueRejection::Entry);
         "no memory".into()
     })

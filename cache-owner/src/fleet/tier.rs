@@ -118,14 +118,14 @@ impl FleetTier {
             };
         }
         let value = match bytes.len() > LONG_VALUE_BYTES {
-            true => block_in_place(|| self.check_value(key, &bytes)),
-            false => self.check_value(key, &bytes),
+            true => block_in_place(|| self.check_value(key, bytes)),
+            false => self.check_value(key, bytes),
         };
         value.map_or(QueriedKey::Unusable, QueriedKey::Servable)
     }
 
     /// Decodes a value of the fleet, and returns it if it may be used.
-    fn check_value(&self, key: &CacheKey, bytes: &[u8]) -> Option<ServableValue> {
+    fn check_value(&self, key: &CacheKey, bytes: Vec<u8>) -> Option<ServableValue> {
         let now = read_clocks();
         let max_entry = usize::try_from(self.settings.max_entry).unwrap_or(usize::MAX);
         let value = match decode_fleet_value(bytes, &self.keyring, key, now.unix, max_entry) {

@@ -124,6 +124,7 @@ impl FleetWorld {
         bytes: &[u8],
     ) -> Option<(ServableValue, &'static str)> {
         let (now, key) = (self.clocks(at), call.cache_key());
+        let bytes = bytes.to_vec();
         let Ok(value) = decode_fleet_value(bytes, &self.keyring, &key, now.unix, MAX_ENTRY) else {
             self.coverage.count("rejected");
             return None;

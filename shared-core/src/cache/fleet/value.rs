@@ -32,13 +32,14 @@
 
 mod header;
 
+use std::ops::Range;
+
 pub use self::header::FleetValueRejection;
 use self::header::{
     ValueHeader, ANCHOR_FLAGS, BLOCK_FLAG, CHAIN_ID_FLAG, HEADER_LENGTH, HEIGHT_FLAG, HEIGHT_UNITS,
     KEYED_FLAG, MAGIC, REQUEST_ANCHOR_FLAG, RESULT_ANCHOR_FLAG,
 };
 use super::keyring::{FleetKeyring, VALUE_TAG_LENGTH};
-use crate::bytes::try_copy_bytes;
 use crate::cache::chain::{BlockHash, HeightUnit};
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::{StoredEntryAttributes, MAX_METHOD_LENGTH};
@@ -173,18 +174,38 @@ pub fn encode_fleet_value(parts: &FleetValueParts<'_>, keyring: &FleetKeyring) -
 }
 
 /// Decodes the value of `key` at `now_unix`, in milliseconds since 1970. Its entry may have
-/// `max_entry` bytes. Nothing is allocated before the tag is verified.
+/// `max_entry` bytes, and keeps the allocation of the value. Nothing is allocated before the tag is
+/// verified.
 ///
 /// # Errors
 /// Returns [`FleetValueRejection`] if the bytes are no value that may be used under this key, or
 /// memory is refused.
 pub fn decode_fleet_value(
-    bytes: &[u8],
+    bytes: Vec<u8>,
     keyring: &FleetKeyring,
     key: &CacheKey,
     now_unix: u64,
     max_entry: usize,
 ) -> Result<FleetValue, FleetValueRejection> {
+    let (value, entry_range) = check_value_bytes(&bytes, keyring, key, now_unix, max_entry)?;
+    let mut entry = bytes;
+    entry.truncate(entry_range.end);
+    entry.drain(..entry_range.start);
+    if !keyring.is_keyed() {
+        wire::set_unchecked_flag(&mut entry).ok_or(FleetValueRejection::Entry)?;
+    }
+    Ok(FleetValue { entry, ..value })
+}
+
+/// Checks the bytes of a value. Returns the value without its entry, and the place of the entry in
+/// the bytes.
+fn check_value_bytes(
+    bytes: &[u8],
+    keyring: &FleetKeyring,
+    key: &CacheKey,
+    now_unix: u64,
+    max_entry: usize,
+) -> Result<(FleetValue, Range<usize>), FleetValueRejection> {
     if bytes.len() > max_entry.saturating_add(MAX_OVERHEAD) {
         return Err(FleetValueRejection::TooLong);
     }
@@ -222,11 +243,9 @@ pub fn decode_fleet_value(
     {
         return Err(FleetValueRejection::Entry);
     }
-    let mut entry = try_copy_bytes(entry).ok_or(FleetValueRejection::Entry)?;
-    if !is_keyed {
-        wire::set_unchecked_flag(&mut entry).ok_or(FleetValueRejection::Entry)?;
-    }
-    Ok(FleetValue {
+    let entry_start = HEADER_LENGTH + method.len();
+    let entry_range = entry_start..entry_start + entry.len();
+    let value = FleetValue {
         about,
         anchor,
         identity: header.identity,
@@ -235,8 +254,9 @@ pub fn decode_fleet_value(
         requested_at: header.requested_at,
         expires_at,
         stored_at: header.stored_at,
-        entry,
-    })
+        entry: Vec::new(),
+    };
+    Ok((value, entry_range))
 }
 
 /// Returns the number of one of `all` in the format.

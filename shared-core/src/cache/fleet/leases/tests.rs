@@ -20,7 +20,7 @@ fn lease_is_recognised_and_is_no_value() {
     assert!(!is_fleet_lease(b""));
     assert_ne!(lease, FleetLease::new(&[0xac; 16]));
     let keyring = FleetKeyring::unkeyed();
-    let decoded = decode_fleet_value(lease.as_bytes(), &keyring, &[7; 32], 0, 1 << 20);
+    let decoded = decode_fleet_value(lease.as_bytes().to_vec(), &keyring, &[7; 32], 0, 1 << 20);
     assert!(
         matches!(decoded, Err(FleetValueRejection::Truncated)),
         "{decoded:?}"

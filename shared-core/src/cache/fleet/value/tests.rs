@@ -1,5 +1,6 @@
 //! Values: round trips, and entries that are not shared.
 
+mod allocations;
 mod anchors;
 mod rejections;
 
@@ -108,7 +109,7 @@ fn encoded(keyring: &FleetKeyring) -> Vec<u8> {
 }
 
 fn decode(value: &[u8], keyring: &FleetKeyring) -> Result<FleetValue, FleetValueRejection> {
-    decode_fleet_value(value, keyring, &KEY, NOW, MAX_ENTRY)
+    decode_fleet_value(value.to_vec(), keyring, &KEY, NOW, MAX_ENTRY)
 }
 
 /// Changes the content of a value, and sets its tag again.
@@ -303,7 +304,7 @@ fn expiry_of_a_value_is_limited_to_30_days() {
         ..parts(&about, &entry)
     };
     let value = encode_fleet_value(&parts, &keyring).unwrap();
-    let result = decode_fleet_value(&value, &keyring, &KEY, u64::MAX - 1, MAX_ENTRY);
+    let result = decode_fleet_value(value, &keyring, &KEY, u64::MAX - 1, MAX_ENTRY);
     assert_eq!(result.unwrap().expires_at, u64::MAX);
 }
 
@@ -381,7 +382,7 @@ proptest! {
             entry: &entry,
         };
         let value = encode_fleet_value(&parts, &keyring).unwrap();
-        let decoded = decode_fleet_value(&value, &keyring, &key, NOW, MAX_ENTRY).unwrap();
+        let decoded = decode_fleet_value(value, &keyring, &key, NOW, MAX_ENTRY).unwrap();
         let mut expected = wire::without_chain_dependency(&entry).unwrap();
         if !is_keyed {
             wire::set_unchecked_flag(&mut expected).unwrap();

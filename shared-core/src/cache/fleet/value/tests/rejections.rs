@@ -162,7 +162,8 @@ fn value_beyond_the_limit_is_rejected_unread() {
     let value = encoded(&keyring);
     let length = entry_length(&value) as usize;
     let decode_within = |bytes: &[u8], max_entry| {
-        decode_fleet_value(bytes, &keyring, &KEY, NOW, max_entry).map(|value| value.entry.len())
+        let decoded = decode_fleet_value(bytes.to_vec(), &keyring, &KEY, NOW, max_entry);
+        decoded.map(|value| value.entry.len())
     };
     assert_eq!(decode_within(&value, length), Ok(length));
     assert_eq!(decode_within(&value, usize::MAX), Ok(length));
@@ -190,7 +191,7 @@ fn value_of_another_cache_key_is_rejected() {
         for bit in 0..256 {
             let mut other = KEY;
             other[bit / 8] ^= 1 << (bit % 8);
-            let result = decode_fleet_value(&value, &keyring, &other, NOW, MAX_ENTRY);
+            let result = decode_fleet_value(value.clone(), &keyring, &other, NOW, MAX_ENTRY);
             assert_eq!(result, Err(FleetValueRejection::Key), "{bit}");
         }
     }
