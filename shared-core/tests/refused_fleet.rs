@@ -100,7 +100,8 @@ fn encode_value(entry: &[u8], keyring: &FleetKeyring) -> Option<Vec<u8>> {
     encode_fleet_value(&parts, keyring)
 }
 
-/// Decodes a copy of a value. An entry whose head needs memory that is refused is rejected as invalid.
+/// Decodes a copy of a value. An entry whose head needs memory that is refused is rejected as
+/// invalid.
 fn decode_value(value: &[u8], keyring: &FleetKeyring) -> Result<FleetValue, String> {
     let mut copy = Vec::new();
     let is_copied = copy.try_reserve_exact(value.len()).is_ok();

@@ -15,8 +15,8 @@ use crate::clock::read_clocks;
 /// Maximum number of keys for which the owner waits at a time.
 const MAX_WAITS: usize = 64;
 
-/// Maximum number of leases that the owner has at a time, and of keys whose waits have ended without
-/// a value.
+/// Maximum number of leases that the owner has at a time, and of keys whose waits have ended
+/// without a value.
 const MAX_LEASES: usize = 1_024;
 
 /// The leases and the node times of an owner.
@@ -25,8 +25,8 @@ pub(crate) struct FleetLeases {
     pub(super) node_times: Mutex<NodeTimes>,
     /// End of each lease that this owner has, in monotonic milliseconds.
     leased: Mutex<HashMap<CacheKey, u64>>,
-    /// Keys whose wait has ended without a value, and the time until which the owner does not wait for
-    /// them again, in monotonic milliseconds.
+    /// Keys whose wait has ended without a value, and the time until which the owner does not wait
+    /// for them again, in monotonic milliseconds.
     abandoned: Mutex<HashMap<CacheKey, u64>>,
     pub(super) waits: Arc<Semaphore>,
     pub(super) counters: LeaseCounters,
@@ -81,8 +81,8 @@ impl FleetLeases {
         lock_ignoring_poison(&self.leased).remove(key).is_some()
     }
 
-    /// Records that the wait for the value of a key has ended without one. A process of this machine
-    /// fetches the response now: the owner does not wait for the key again for `pause_ms`.
+    /// Records that the wait for the value of a key has ended without one. A process of this
+    /// machine fetches the response now: the owner does not wait for the key again for `pause_ms`.
     pub(super) fn record_abandoned_wait(&self, key: &CacheKey, pause_ms: u64) {
         let end = read_clocks().monotonic.saturating_add(pause_ms);
         let mut abandoned = lock_ignoring_poison(&self.abandoned);
@@ -99,8 +99,8 @@ impl FleetLeases {
     }
 }
 
-/// Whether a table of keys, each with the time at which it ends, has room for another key. Keys that
-/// have ended are removed when it is full.
+/// Whether a table of keys, each with the time at which it ends, has room for another key. Keys
+/// that have ended are removed when it is full.
 fn has_room_for_key(table: &mut HashMap<CacheKey, u64>) -> bool {
     if table.len() >= MAX_LEASES {
         let now = read_clocks().monotonic;

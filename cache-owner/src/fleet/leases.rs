@@ -4,8 +4,8 @@
 //! the node long, or finds the lease of another machine. In that case the owner becomes the holder of
 //! the lease that it grants to its own processes, and polls the value for them: they wait as for
 //! another process. No process waits longer for it than `lease_wait`, or its own
-//! `cache_lock_timeout`. After a wait without a value one process fetches the response, and the others
-//! wait for it.
+//! `cache_lock_timeout`. After a wait without a value one process fetches the response, and the
+//! others wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

@@ -41,8 +41,8 @@ pub(super) const STREAM_TIMEOUT: Duration = Duration::from_millis(500);
 /// noticed that the server has lost it, and have confirmed a position again. In milliseconds.
 const TABLE_LOSS_MS: u64 = 2 * LEASE_MS;
 
-/// Time for which a purge waits longer, at most, while the table may be incomplete. With the longest
-/// `purge_wait` it is below the 10 s after which proxies give up a purge.
+/// Time for which a purge waits longer, at most, while the table may be incomplete. With the
+/// longest `purge_wait` it is below the 10 s after which proxies give up a purge.
 const TABLE_LOSS_WAIT: Duration = Duration::from_millis(TABLE_LOSS_MS);
 
 /// Interval between reads of the confirmations.

@@ -190,7 +190,7 @@ pub fn decode_fleet_value(
     let (value, entry_range) = check_value_bytes(&bytes, keyring, key, now_unix, max_entry)?;
     let mut entry = bytes;
     entry.truncate(entry_range.end);
-    entry.drain(..entry_range.start);
+    drop(entry.drain(..entry_range.start));
     if !keyring.is_keyed() {
         wire::set_unchecked_flag(&mut entry).ok_or(FleetValueRejection::Entry)?;
     }

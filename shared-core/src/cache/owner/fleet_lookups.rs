@@ -131,8 +131,8 @@ impl Owner {
 
     /// Stores a value of the fleet in memory, as if `process`, which has the lease, had fetched it.
     /// Returns `None` if it was purged or replaced in the meantime, by an entry or by a
-    /// reorganisation since its check, or if memory is refused. Without a process the lease continues
-    /// then.
+    /// reorganisation since its check, or if memory is refused. Without a process the lease
+    /// continues then.
     fn accept_fleet_value(
         &self,
         key: &CacheKey,
