@@ -117,8 +117,13 @@ impl BeaconRouteLifetimeKind {
             (b"config", b"spec" | b"fork_schedule") => BeaconRouteLifetimeKind::Config,
             (
                 b"beacon",
-                b"states" | b"headers" | b"blocks" | b"blinded_blocks" | b"blob_sidecars"
-                | b"blobs",
+                b"states"
+                | b"headers"
+                | b"blocks"
+                | b"blinded_blocks"
+                | b"blob_sidecars"
+                | b"blobs"
+                | b"execution_payload_envelopes",
             ) => route_kind_of_block_id(next()),
             (b"beacon", b"rewards") => {
                 let _kind = next();
@@ -359,6 +364,23 @@ mod tests {
             );
             assert_eq!(class(&target, &body(true, false)), None);
         }
+    }
+
+    #[test]
+    fn routes_of_gloas_are_cached_by_their_state_or_block() {
+        let body = "{\"execution_optimistic\":false,\"finalized\":true,\"data\":[{}]}";
+        for route in [
+            "execution_payload_envelopes/ID",
+            "states/ID/builder_pending_payments",
+            "states/ID/builder_pending_withdrawals",
+            "states/ID/ptc?slot=7",
+        ] {
+            let class = |id| class(&format!("/eth/v1/beacon/{}", route.replace("ID", id)), body);
+            assert_eq!(class("7"), Some(LifetimeClass::Immutable), "{route}");
+            assert_eq!(class("head"), Some(LifetimeClass::Tip), "{route}");
+        }
+        assert_eq!(class("/eth/v1/beacon/proposer_preferences", body), None);
+        assert_eq!(class("/eth/v1/beacon/execution_proofs/7", body), None);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Tests that compare the routes of this module with the operations of the Beacon API
 //! (`tests/beacon/operations.tsv`): a route that moves or is new in the specification fails here.
 
-use super::{ssz_routes, submission, SszSubmission};
+use std::fs;
+use std::path::Path;
+
+use super::{ssz_routes, submission, SszSubmission, CONSENSUS_VERSION_HEADER, SSZ_MEDIA_TYPE};
 use crate::beacon;
 
 const TABLE: &str = include_str!("../../../tests/beacon/operations.tsv");
@@ -23,6 +26,15 @@ impl BeaconApiOperation {
     }
 }
 
+/// Returns a path of the specification with a `*` in place of each parameter.
+fn replace_parameters(path: &str) -> String {
+    let segments = path.split('/').map(|segment| match segment {
+        parameter if parameter.starts_with('{') => "*",
+        segment => segment,
+    });
+    segments.collect::<Vec<_>>().join("/")
+}
+
 fn parse_operations() -> Vec<BeaconApiOperation> {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
     let operation = |line: &'static str| {
@@ -30,14 +42,10 @@ fn parse_operations() -> Vec<BeaconApiOperation> {
         let [method, path, takes, gives, _] = columns[..] else {
             panic!("{line:?} has not five columns");
         };
-        let segments = path.split('/').map(|segment| match segment {
-            parameter if parameter.starts_with('{') => "*",
-            segment => segment,
-        });
         let has_ssz = |formats: &str| formats.split('+').any(|format| format == "ssz");
         BeaconApiOperation {
             method,
-            path: segments.collect::<Vec<_>>().join("/"),
+            path: replace_parameters(path),
             takes_ssz: has_ssz(takes),
             gives_ssz: has_ssz(gives),
         }
@@ -93,4 +101,51 @@ fn routes_with_a_type_are_operations_of_the_specification() {
     for route in submission::submission_routes() {
         assert!(is_one("POST", route, true), "POST {route} with SSZ");
     }
+}
+
+/// The recorded specification also lists the query parameters and response headers of an operation.
+#[test]
+fn routes_equal_the_recorded_specification() {
+    let name = "shared/reference/apis/beacon-apis.tsv";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    let Ok(recorded) = fs::read_to_string(path) else {
+        eprintln!("skipped: ../{name} is absent");
+        return;
+    };
+    let operations = parse_operations();
+    let lines = recorded.lines().filter(|line| !line.starts_with('#'));
+    let mut compared = 0;
+    for line in lines {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [method, path, _, query, request, response, headers, _] = columns[..] else {
+            panic!("{line:?} has not eight columns");
+        };
+        let has_ssz =
+            |types: &str| types.split(' ').any(|of| of.as_bytes() == SSZ_MEDIA_TYPE);
+        let path = replace_parameters(path);
+        let ours = operations
+            .iter()
+            .find(|operation| operation.method == method && operation.path == path)
+            .unwrap_or_else(|| panic!("tests/beacon/operations.tsv has no {method} {path}"));
+        assert_eq!(ours.takes_ssz, has_ssz(request), "{method} {path}");
+        assert_eq!(ours.gives_ssz, has_ssz(response), "{method} {path}");
+        let target = format!("{}?{}=1", path.replace('*', "1"), query.replace(' ', "=1&"));
+        let gives = ssz_routes::ssz_response_type(method.as_bytes(), target.as_bytes());
+        assert_eq!(gives.is_some(), ours.gives_ssz, "{method} {target}");
+        compared += 1;
+        let Some(gives) = gives else {
+            continue;
+        };
+        let has_header = |name: &str| headers.split(' ').any(|header| header == name);
+        let needs_no_fork =
+            gives.first_fork_if_unchanged().is_some() || gives.names_forks_by_digest();
+        assert!(
+            needs_no_fork || has_header(CONSENSUS_VERSION_HEADER),
+            "the type of {method} {target} depends on a fork that no header names"
+        );
+        if let Some(name) = gives.block_kind_header_name() {
+            assert!(has_header(name), "{method} {target} has no {name}");
+        }
+    }
+    assert!(compared > 80, "{compared} operations");
 }

@@ -93,6 +93,14 @@ pub(super) const GET_ROUTES: &[(&str, SszResponseType)] = &[
         SszResponseType::Type("ProposerLookahead"),
     ),
     (
+        "v1/beacon/states/*/builder_pending_payments",
+        SszResponseType::Type("BuilderPendingPayments"),
+    ),
+    (
+        "v1/beacon/states/*/builder_pending_withdrawals",
+        SszResponseType::Type("BuilderPendingWithdrawals"),
+    ),
+    (
         "v1/beacon/states/*/validator_balances",
         SszResponseType::Same("ValidatorBalances", Fork::Phase0),
     ),
@@ -103,6 +111,10 @@ pub(super) const GET_ROUTES: &[(&str, SszResponseType)] = &[
     (
         "v1/beacon/pool/payload_attestations",
         SszResponseType::Type("PayloadAttestations"),
+    ),
+    (
+        "v1/beacon/proposer_preferences",
+        SszResponseType::Type("KnownProposerPreferences"),
     ),
     ("v3/validator/blocks/*", SszResponseType::Produced),
     (
@@ -145,6 +157,14 @@ pub(super) const POST_ROUTES: &[(&str, SszResponseType)] = &[
         SszResponseType::ProducedSeparatePayload,
     ),
 ];
+
+/// Returns each route with SSZ responses: its method, its path below `/eth/`, in which `*` matches
+/// one segment, and the type of its responses.
+pub fn ssz_response_routes() -> impl Iterator<Item = (&'static str, &'static str, SszResponseType)>
+{
+    let gets = GET_ROUTES.iter().map(|(route, gives)| ("GET", *route, *gives));
+    gets.chain(POST_ROUTES.iter().map(|(route, gives)| ("POST", *route, *gives)))
+}
 
 /// Returns the response type for a target (path and query), or `None` if the route has no SSZ.
 pub fn ssz_response_type(method: &[u8], target: &[u8]) -> Option<&'static SszResponseType> {
@@ -284,6 +304,10 @@ mod tests {
         assert_eq!(
             of("/eth/v1/beacon/states/head/pending_deposits"),
             Some(SszResponseType::Type("PendingDeposits"))
+        );
+        assert_eq!(
+            of("/eth/v1/beacon/proposer_preferences?slot=7"),
+            Some(SszResponseType::Type("KnownProposerPreferences"))
         );
         for target in [
             "/eth/v1/beacon/blocks/head",

@@ -7,7 +7,7 @@ use super::values::{
 };
 use crate::beacon;
 use crate::negotiate::{cache_control, media_type};
-use crate::ssz::{Fork, Preset};
+use crate::ssz::{Fork, Preset, Schema};
 
 /// Header that declares whether the blobs of an envelope are included.
 const BLOB_DATA_HEADER: &str = "Eth-Blob-Data-Included";
@@ -76,10 +76,18 @@ const SUBMISSION_ROUTES: &[(&str, SubmissionType)] = &[
     ),
 ];
 
-/// Returns the routes that accept SSZ.
-#[cfg(test)]
-pub(super) fn submission_routes() -> impl Iterator<Item = &'static str> {
+/// Returns the paths of the POST routes that accept SSZ, below `/eth/`; `*` matches one segment.
+pub fn submission_routes() -> impl Iterator<Item = &'static str> {
     SUBMISSION_ROUTES.iter().map(|(route, _)| *route)
+}
+
+/// Returns the type of the bodies that a route of [`submission_routes`] accepts in a fork, with the
+/// blobs of an envelope or without; `None` for other routes, and if the fork has no such type.
+pub fn submission_type_name(route: &str, fork: Fork, has_blobs: bool) -> Option<&'static str> {
+    let (_, takes) = SUBMISSION_ROUTES.iter().find(|(known, _)| *known == route)?;
+    let (name, _) = takes.type_and_fork(Some(fork), Some(has_blobs))?;
+    let schema = Schema::for_fork(fork, Preset::Mainnet);
+    schema.find_type(name).map(|_| name)
 }
 
 /// The index of a route is a bit of a `u32`.
@@ -191,7 +199,7 @@ impl SubmissionType {
 
 #[cfg(test)]
 mod tests {
-    use super::{SszSubmission, SubmissionType, SUBMISSION_ROUTES};
+    use super::{submission_type_name, SszSubmission, SubmissionType, SUBMISSION_ROUTES};
     use crate::ssz::{Fork, Preset, Schema};
 
     const OCTETS: (&[u8], &[u8]) = (b"Content-Type", b"application/octet-stream");
@@ -264,6 +272,21 @@ mod tests {
         assert!(read("POST", blocks, &[electra]).is_none());
         let as_it_is = (&b"Cache-Control"[..], &b"no-transform"[..]);
         assert!(read("POST", blocks, &[OCTETS, electra, as_it_is]).is_none());
+    }
+
+    #[test]
+    fn submission_type_depends_on_fork_and_blobs() {
+        let name = |route, fork| submission_type_name(route, fork, true);
+        assert_eq!(
+            name("v2/beacon/blocks", Fork::Fulu),
+            Some("SignedBlockContents")
+        );
+        assert_eq!(
+            name("v1/beacon/execution_payload_envelopes", Fork::Gloas),
+            Some("SignedExecutionPayloadEnvelopeContents")
+        );
+        assert_eq!(name("v2/beacon/blinded_blocks", Fork::Gloas), None);
+        assert_eq!(name("v2/beacon/unknown", Fork::Gloas), None);
     }
 
     /// A misspelled type name would make the body unavailable as JSON.
