@@ -94,6 +94,9 @@ fn fork_inherits_types_and_overrides_or_removes_some() {
     // a field is appended to a progressive container
     assert_eq!(fields(Fork::Gloas, "ExecutionPayloadBid"), 12);
     assert_eq!(fields(Fork::Heze, "ExecutionPayloadBid"), 13);
+    // fields are removed from a progressive container
+    assert_eq!(fields(Fork::Gloas, "BeaconBlockBody"), 13);
+    assert_eq!(fields(Fork::Heze, "BeaconBlockBody"), 11);
     // unchanged
     assert_eq!(fields(Fork::Gloas, "Withdrawal"), 4);
     // removed
@@ -107,6 +110,22 @@ fn fork_inherits_types_and_overrides_or_removes_some() {
     };
     assert_eq!(limit(Fork::Electra), "Bitlist[8192]");
     assert_eq!(limit(Fork::Gloas), "ProgressiveBitlist");
+}
+
+#[test]
+fn removed_fields_leave_inactive_positions() {
+    let inactive = |fork, name| -> Vec<usize> {
+        let schema = Schema::for_fork(fork, Preset::Mainnet);
+        let id = schema.find_type(name).unwrap();
+        let TypeKind::Container(container) = &schema.type_by_id(id).kind else {
+            panic!("{name}");
+        };
+        let active = container.active_fields.as_deref().unwrap();
+        (0..active.len()).filter(|at| !active[*at]).collect()
+    };
+    assert_eq!(inactive(Fork::Heze, "BeaconBlockBody"), [1, 6]);
+    assert_eq!(inactive(Fork::Heze, "BeaconState"), [8, 9, 10, 28]);
+    assert!(inactive(Fork::Gloas, "BeaconState").is_empty());
 }
 
 /// Fields are only ever appended, and keep their positions (EIP-7495).
