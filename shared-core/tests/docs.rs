@@ -1,10 +1,13 @@
 //! Generated documents: `docs/methods.md` equals the method table, and
 //! `configs/envoy/sszip.schema.json` and the head of each section of `docs/directives.md` equal
-//! the setting tables.
+//! the setting tables, and the tables of `docs/transcoding.md` equal the routes of the Beacon API.
 //!
 //! After a change of these: `SSZIP_WRITE_DOCS=1 cargo test --test docs`.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+#[path = "support/beacon_routes_page.rs"]
+mod beacon_routes_page;
 
 use std::fmt::Write;
 use std::fs;
@@ -254,5 +257,18 @@ fn committed_schema_equals_the_generated_schema() {
     assert!(
         is_current(name, &format!("{:#}\n", settings_json_schema())),
         "{name} differs from the settings table: SSZIP_WRITE_DOCS=1 cargo test --test docs"
+    );
+}
+
+#[test]
+fn tables_of_the_transcoding_page_equal_the_route_tables() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let name = "docs/transcoding.md";
+    let operations = fs::read_to_string(root.join("tests/beacon/operations.tsv")).unwrap();
+    let page = fs::read_to_string(root.join(name)).unwrap();
+    let text = beacon_routes_page::insert_route_tables(page, &operations);
+    assert!(
+        is_current(name, &text),
+        "{name} differs from the route tables: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }
