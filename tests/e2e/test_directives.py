@@ -70,6 +70,10 @@ NUMBERS = {
         ["1", "65535", "off"],
         ["-1", "0", "65536", "99999999999999999999", "1k", "1.5", "+1", '""', "on", "all"],
     ),
+    "sszip_logs_max_range": (
+        ["1", "1000000000", "off"],
+        ["-1", "0", "1000000001", "99999999999999999999", "1k", "1.5", "+1", "0x10", '""', "on", "all"],
+    ),
     "sszip_memory": (
         ["0", "g"],
         ["-1", "99999999999999999999", "99999999g", "1.5m", "1mb", "m", "all", "+1m", '""'],
@@ -151,6 +155,7 @@ DIRECTIVES = {
     "sszip_buffers": "8 4k",
     "sszip_memory": "64m",
     "sszip_ssz_concurrency": "off",
+    "sszip_logs_max_range": "1000",
     "sszip_upstream_encoding": "pass",
     "sszip_request_decoding": "always",
     "sszip_thread_pool": "off",

@@ -369,6 +369,8 @@ def configuration_test(origin, line):
         ("sszip_batch_max 5 refuse;", 'has an invalid value "refuse": it must be "deny"'),
         ("sszip_batch_max 10001 deny;", "from 0 to 10000"),
         ("sszip_batch_max 5 deny deny;", "invalid number of arguments"),
+        ("sszip_logs_max_range 0;", 'has an invalid value "0": it must be a number from 1 to 1000000000 or "off"'),
+        ("sszip_logs_max_range 5 6;", "invalid number of arguments"),
     ],
 )
 def test_invalid_rule_is_rejected(session_origin, line, message):

@@ -132,6 +132,10 @@ SETTINGS = {
             ("a 1m 2m", "exactly two values"),
         ],
     ),
+    "logs_max_range": (
+        ["off", 1, "1000000000"],
+        [(0, '"off"'), (1000000001, "from 1 to 1000000000"), ("1k", "1000000000"), ("on", '"off"')],
+    ),
     "cache_method": (
         [
             "a_b block=p[1]",

@@ -16,6 +16,7 @@ pub mod head_source;
 pub mod head_sources;
 pub mod json_schema;
 pub mod json_settings;
+mod log_range;
 mod method_names;
 pub mod node_capabilities;
 mod policy;
@@ -284,6 +285,7 @@ impl RouteConfigBlock {
             "method" => self.set_method_rules(values),
             "upgrade" => self.policy.set_allowed_upgrade_protocol(values),
             "max_answer" => self.set_response_limit(values),
+            "logs_max_range" => self.policy.set_block_range_limit(values),
             _ if name == "ssz" || name.starts_with("ssz_") => {
                 self.ssz.set_ssz_directive(name, values)
             }

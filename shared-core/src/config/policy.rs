@@ -1,8 +1,9 @@
-//! The policy of a route: allowed methods, concurrency limits, response limits, batches and
-//! upgrades.
+//! The policy of a route: allowed methods, concurrency limits, response limits, block ranges,
+//! batches and upgrades.
 
 use std::sync::Arc;
 
+use super::log_range::BlockRangeLimit;
 use super::values::{
     inherit_unset, invalid_value_error, set_once, single_directive_value, DirectiveError,
     DirectiveValueRange, DirectiveValueUnit, GIB, KIB,
@@ -58,6 +59,7 @@ pub struct CallAccessPolicy {
     rules: Option<Arc<MethodAccessRules>>,
     /// Response limits by method, in bytes.
     response_limits: Option<Arc<MethodPatternTable<u64>>>,
+    block_range_limit: Option<Arc<BlockRangeLimit>>,
     max_batch_calls: Option<usize>,
     websocket: bool,
     /// Response to a denied call, in the form of a cache entry.
@@ -73,13 +75,18 @@ pub struct CallAccessPolicy {
 impl CallAccessPolicy {
     /// Creates the policy of a configuration block. Returns `None` if no rules are configured.
     fn new(directives: &AccessPolicyConfigBlock, batch_max: Option<usize>) -> Option<Arc<Self>> {
-        if directives.rules.is_none() && directives.response_limits.is_none() && batch_max.is_none()
+        let block_range_limit = directives.block_range_limit.clone().flatten();
+        if directives.rules.is_none()
+            && directives.response_limits.is_none()
+            && block_range_limit.is_none()
+            && batch_max.is_none()
         {
             return None;
         }
         Some(Arc::new(Self {
             rules: directives.rules.clone(),
             response_limits: directives.response_limits.clone(),
+            block_range_limit,
             max_batch_calls: batch_max,
             websocket: directives.websocket.unwrap_or(false),
             denied: Arc::new(error_cache_entry(METHOD_NOT_FOUND_ERROR)),
@@ -104,6 +111,11 @@ impl CallAccessPolicy {
         response_limits
             .find_value_for_method(method, |_, _| true)
             .copied()
+    }
+
+    /// Returns the limit on the block ranges of calls, if there is one.
+    pub(crate) fn block_range_limit(&self) -> Option<&BlockRangeLimit> {
+        self.block_range_limit.as_deref()
     }
 
     /// Returns the maximum number of calls of a batch.
@@ -138,7 +150,7 @@ impl CallAccessPolicy {
 }
 
 /// Creates an error response in the form of a cache entry.
-fn error_cache_entry(text: &[u8]) -> CacheEntry {
+pub(super) fn error_cache_entry(text: &[u8]) -> CacheEntry {
     let envelope = EnvelopeBytes {
         id: ResponseIdPosition::BeforeResult,
         before: Box::from(&b"{\"jsonrpc\":\"2.0\",\"id\":"[..]),
@@ -163,6 +175,8 @@ fn error_cache_entry(text: &[u8]) -> CacheEntry {
 pub(super) struct AccessPolicyConfigBlock {
     rules: Option<Arc<MethodAccessRules>>,
     response_limits: Option<Arc<MethodPatternTable<u64>>>,
+    /// The limit, or `Some(None)` where it is `off`.
+    block_range_limit: Option<Option<Arc<BlockRangeLimit>>>,
     websocket: Option<bool>,
 }
 
@@ -215,6 +229,13 @@ impl AccessPolicyConfigBlock {
         Ok(())
     }
 
+    /// Sets the limit on block ranges, or `off`.
+    pub(super) fn set_block_range_limit(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        set_once(&mut self.block_range_limit, || {
+            BlockRangeLimit::parse_limit(values)
+        })
+    }
+
     /// Sets the protocol of upgrades, or `off`.
     pub(super) fn set_allowed_upgrade_protocol(
         &mut self,
@@ -236,6 +257,7 @@ impl AccessPolicyConfigBlock {
     pub(super) fn inherit_unset_from(&mut self, outer: &Self) {
         inherit_unset(&mut self.rules, &outer.rules);
         inherit_unset(&mut self.response_limits, &outer.response_limits);
+        inherit_unset(&mut self.block_range_limit, &outer.block_range_limit);
         inherit_unset(&mut self.websocket, &outer.websocket);
     }
 
@@ -253,6 +275,7 @@ impl AccessPolicyConfigBlock {
 mod tests {
     use super::MethodAccessDecision;
     use crate::config::{RouteConfig, RouteConfigBlock};
+    use crate::jsonrpc::block_range::BlockRange;
     use crate::memory::MemoryBudget;
 
     fn directives(lines: &[&str]) -> RouteConfigBlock {
@@ -277,7 +300,15 @@ mod tests {
             .active_call_policy()
             .is_none());
         assert!(config(&["method deny a_b"]).active_call_policy().is_none());
-        for line in ["method deny a_b", "method allow *", "batch_max 5 deny"] {
+        assert!(config(&["enable on", "logs_max_range off"])
+            .active_call_policy()
+            .is_none());
+        for line in [
+            "method deny a_b",
+            "method allow *",
+            "batch_max 5 deny",
+            "logs_max_range 5",
+        ] {
             let config = config(&["enable on", line]);
             assert!(
                 config.active_call_policy().is_some() && config.may_read_request_body(),
@@ -317,6 +348,33 @@ mod tests {
             assert_eq!(
                 (allowed, policy.max_batch_calls()),
                 ((a, b), 5),
+                "{lines:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn block_range_limit_is_inherited_unless_the_inner_block_sets_its_own() {
+        let outer = directives(&["enable on", "logs_max_range 10"]);
+        for (lines, most) in [
+            (&[][..], Some(10)),
+            (&["method deny a_b"], Some(10)),
+            (&["logs_max_range 20"], Some(20)),
+            (&["logs_max_range off"], None),
+        ] {
+            let mut inner = directives(lines);
+            inner.inherit_unset_from(&outer);
+            let config = inner.resolve_route_config(MemoryBudget::new());
+            let policy = config.active_call_policy();
+            let limit = policy.and_then(|policy| policy.block_range_limit());
+            let exceeds =
+                |to| limit.is_some_and(|it| it.is_exceeded_by(BlockRange { from: 1, to }));
+            assert_eq!(
+                (
+                    exceeds(most.unwrap_or(9)),
+                    exceeds(most.map_or(99, |most| most + 1))
+                ),
+                (false, most.is_some()),
                 "{lines:?}"
             );
         }

@@ -7,6 +7,7 @@ use super::cache::{
     BATCH_MAX_RANGE, CACHE_GET_WORDS, LOCK_TIMEOUT_RANGE, LOOKUP_TIMEOUT_RANGE, MAX_ENTRY_RANGE,
     MAX_REQUEST_RANGE,
 };
+use super::log_range::LOGS_MAX_RANGE;
 use super::policy::UPGRADE_WORDS;
 use super::ssz::{
     PRESET_WORDS, SSZ_CONCURRENCY_RANGE, SSZ_HOLD_RANGE as SSZ_HOLDS, SSZ_MAX_SIZE_RANGE,
@@ -463,6 +464,13 @@ pub(super) const SETTINGS: &[SettingDefinition] = &[
         about: "Maximum length of the responses of a method.",
         takes: ResponseLimits,
         syntax: &["METHOD | PREFIX* SIZE"],
+        ..DEFAULT_SETTING
+    },
+    SettingDefinition {
+        name: "logs_max_range",
+        about: "Maximum number of blocks in the range of a call for logs or traces.",
+        takes: NumberOrWord(LOGS_MAX_RANGE, "off"),
+        default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
     SettingDefinition {

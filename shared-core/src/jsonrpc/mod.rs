@@ -15,6 +15,7 @@
 //! | [`methods`]           | the method table: classes and block references                |
 //! | [`method_spec`]       | method rows that operators write                              |
 //! | [`block_reference`]   | the block that a call or a result names                       |
+//! | [`block_range`]       | the range of blocks that a call searches, for a limit         |
 //! | [`common_block`]      | the block to which all elements of a list belong              |
 //! | [`shown_blocks`]      | the blocks that a response shows                              |
 //! | [`key`]               | cache keys and canonical params                               |
@@ -28,6 +29,7 @@
 //! | [`concurrency_limit`] | the calls of a rule that may be in flight                     |
 
 pub mod batch_elements;
+pub mod block_range;
 pub mod block_reference;
 pub mod call_prefix;
 pub mod common_block;

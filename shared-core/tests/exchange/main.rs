@@ -4,6 +4,7 @@
 
 mod answer_memory;
 mod batch_off_loop;
+mod block_ranges;
 mod bodies;
 mod cached;
 mod coalesced_variants;

@@ -24,7 +24,7 @@ const BLOCK: &str =
 
 /// A lookup that the owner has received.
 #[derive(Debug, PartialEq)]
-enum RecordedLookup {
+pub enum RecordedLookup {
     /// The key, and whether the response may be shared between machines.
     Single(CacheKey, bool),
     /// The keys, and the number of the first ones whose responses may be shared.
@@ -33,8 +33,8 @@ enum RecordedLookup {
 
 /// An owner without entries that records the lookups.
 #[derive(Debug, Default)]
-struct LookupRecorder {
-    chains: NamespaceChains,
+pub struct LookupRecorder {
+    pub chains: NamespaceChains,
     lookups: Mutex<Vec<RecordedLookup>>,
 }
 

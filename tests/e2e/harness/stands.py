@@ -46,10 +46,11 @@ def hit(response):
 class Stand:
     """An nginx in front of a chain that it follows."""
 
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=2, more="", methods=(), times=""):
+    def __init__(self, *arguments, head="http://%s interval=100ms", workers=2, more="", methods=(), times="", settings=None):
         self.chain = Chain(*arguments)
         head = head % self.chain.address if "%s" in head else head
         more += "".join(f"sszip_cache_method {method};\n" for method in methods)
+        more += "".join(f"sszip_{name} {value};\n" for name, value in (settings or {}).items())
         config = _CONFIG % {"head": head, "node": self.chain.address, "more": more}
         self.nginx = Nginx(config, workers=workers, environment={"SSZIP_TIMES": times})
 
@@ -152,11 +153,12 @@ class Stand:
 class EnvoyStand(Stand):
     """Envoy's module in front of a chain that it follows."""
 
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more="", methods=(), times=""):
+    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more="", methods=(), times="", settings=None):
         assert not more
         self.chain = Chain(*arguments)
         head = head % self.chain.address if "%s" in head else head
         settings = {
+            **(settings or {}),
             "cache": True,
             "cache_path": "@prefix@/cache max_size=64m memory=32m",
             "cache_memory": "16m",
@@ -179,7 +181,7 @@ class EnvoyStand(Stand):
 class SandboxStand(Stand):
     """Sandboxes of Envoy's proxy-wasm filter in front of a chain that their daemon follows."""
 
-    def __init__(self, *arguments, interval, api, workers):
+    def __init__(self, *arguments, interval, api, workers, settings=None):
         self.chain = Chain(*arguments)
         url = f"http://{self.chain.address}"
         follows = {"namespace": "main", "url": url, "interval": interval, "api": api}
@@ -188,7 +190,7 @@ class SandboxStand(Stand):
             [route("/purge", {"cache_purge": True}), route("/")],
             owner=self.owner,
             workers=workers,
-            settings={"cache": True, "cache_valid": VALID, "cache_namespace": "main"},
+            settings={**(settings or {}), "cache": True, "cache_valid": VALID, "cache_namespace": "main"},
             clusters=[cluster("node", address(self.chain.port))],
         )
         self.nginx.expect("purge of|owner")
@@ -215,10 +217,10 @@ class SandboxStand(Stand):
         return self.owner
 
 
-def stand_of_host(host, *arguments, interval, api="execution"):
-    """A stand whose node is polled at this interval. Its workers are processes of nginx, threads
-    of Envoy's module, or sandboxes that share no memory."""
+def stand_of_host(host, *arguments, interval, api="execution", settings=None):
+    """A stand whose node is polled at this interval, with these settings in addition. Its workers
+    are processes of nginx, threads of Envoy's module, or sandboxes that share no memory."""
     if host == "wasm":
-        return SandboxStand(*arguments, interval=interval, api=api, workers=WORKERS)
+        return SandboxStand(*arguments, interval=interval, api=api, workers=WORKERS, settings=settings)
     head = f"http://%s interval={interval} api={api}"
-    return {"nginx": Stand, "native": EnvoyStand}[host](*arguments, head=head, workers=WORKERS)
+    return {"nginx": Stand, "native": EnvoyStand}[host](*arguments, head=head, workers=WORKERS, settings=settings)

@@ -101,6 +101,18 @@ impl Exchange {
         (namespace, owner.dispatch_mark(&namespace))
     }
 
+    /// Returns the dispatch mark of the chain of the request's namespace, or `None` if the owner does
+    /// not follow it.
+    pub(in crate::exchange) fn followed_chain_mark(
+        &self,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<DispatchMark> {
+        let mut base = VaryKey::new();
+        self.push_request_namespace(&mut base, lookup);
+        base.mark_namespace_end();
+        self.dispatch_mark(&base).1
+    }
+
     /// Whether immutable responses under this vary key may be shared with other machines: the owner
     /// follows the chain of the namespace, whose state is `mark`, and knows its identity, and the key
     /// has no header that may identify the client. Only a configured namespace has a followed chain.

@@ -170,7 +170,8 @@ impl ExchangeDriver {
         let exchange = self.exchange_or_misuse(ExchangeEvent::Miss)?;
         let (as_read, body) = (body, body.as_complete_body());
         if exchange.is_subject_to_policy() {
-            let ruling = catch_panic(|| exchange.evaluate_call_policy(as_read, is_too_long));
+            let ruling =
+                catch_panic(|| exchange.evaluate_call_policy(as_read, is_too_long, &lookup));
             // a request that was not evaluated is not forwarded
             match ruling.unwrap_or(CallAccessDecision::Refused(
                 UnverifiableRequestReason::Memory,

@@ -16,7 +16,9 @@ use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::config::CallAccessPolicy;
 use crate::exchange::cache::batch::split::{BatchElementSource, SplitBatch};
-use crate::exchange::cache::lookup::request::{BodyLength, RequestBodyAvailability, RequiredBody};
+use crate::exchange::cache::lookup::request::{
+    BodyLength, LookupRequest, RequestBodyAvailability, RequiredBody,
+};
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::HeadEdit;
 use crate::exchange::machine::phase::ExchangePhase;
@@ -94,6 +96,7 @@ impl Exchange {
         &mut self,
         body: RequestBodyAvailability<'_>,
         is_too_long: bool,
+        lookup: &LookupRequest<'_>,
     ) -> CallAccessDecision {
         let Some(policy) = self.route_config.active_call_policy().map(Arc::clone) else {
             return CallAccessDecision::Allowed;
@@ -129,7 +132,7 @@ impl Exchange {
             }
         };
         match self.request.coding {
-            BodyContentCoding::None => self.evaluate_calls_under_policy(&policy, body),
+            BodyContentCoding::None => self.evaluate_calls_under_policy(&policy, body, lookup),
             BodyContentCoding::Other => {
                 CallAccessDecision::Refused(UnverifiableRequestReason::Coding)
             }
@@ -137,7 +140,7 @@ impl Exchange {
                 let cap = self.route_config.cache.max_request.max(MAX_DECOMPRESSED);
                 let cap = usize::try_from(cap).unwrap_or(usize::MAX);
                 match self.decompress_request_within(body, cap, None) {
-                    Ok(decoded) => self.evaluate_calls_under_policy(&policy, &decoded.body),
+                    Ok(decoded) => self.evaluate_calls_under_policy(&policy, &decoded.body, lookup),
                     Err(InflateError::Bad) => {
                         CallAccessDecision::Refused(UnverifiableRequestReason::Coding)
                     }
@@ -157,6 +160,7 @@ impl Exchange {
         &mut self,
         policy: &CallAccessPolicy,
         body: &[u8],
+        lookup: &LookupRequest<'_>,
     ) -> CallAccessDecision {
         if self.request.text.may_be_read_as_other_text_than_utf8(body) {
             return CallAccessDecision::Refused(UnverifiableRequestReason::Coding);
@@ -164,13 +168,15 @@ impl Exchange {
         let is_batch = body.trim_ascii_start().first() == Some(&b'[');
         if memory::is_memory_short()
             || is_batch && !memory::can_allocate_now(required_request_memory(body.len()))
+            // a filter within a string is decoded
+            || policy.block_range_limit().is_some() && !memory::can_allocate_now(body.len())
         {
             return CallAccessDecision::Refused(UnverifiableRequestReason::Memory);
         }
         match parse_jsonrpc_request(body, policy.max_batch_calls()) {
-            Ok(JsonRpcRequestBody::Single(call)) => self.evaluate_call(policy, &call),
+            Ok(JsonRpcRequestBody::Single(call)) => self.evaluate_call(policy, &call, lookup),
             Ok(JsonRpcRequestBody::Batch(calls)) => {
-                self.evaluate_batch_under_policy(policy, &calls, body)
+                self.evaluate_batch_under_policy(policy, &calls, body, lookup)
             }
             Err(RequestParseFailure::Syntax(_)) => {
                 CallAccessDecision::Refused(UnverifiableRequestReason::Syntax)
@@ -188,9 +194,10 @@ impl Exchange {
         &mut self,
         policy: &CallAccessPolicy,
         call: &JsonRpcCall<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> CallAccessDecision {
         self.lookup_findings.rpc_method = call.method.to_vec();
-        let denied = self.denial_for_call(policy, call);
+        let denied = self.denial_for_call(policy, call, lookup);
         self.lookup_findings.denial_errors.push(denied.clone());
         let Some(denied) = denied else {
             self.lookup_findings.response_limit =
@@ -218,12 +225,13 @@ impl Exchange {
         policy: &CallAccessPolicy,
         calls: &[JsonRpcCall<'_>],
         body: &[u8],
+        lookup: &LookupRequest<'_>,
     ) -> CallAccessDecision {
         self.lookup_findings.batch_size = Some(calls.len());
         self.lookup_findings.record_batch_method_names(calls);
         let denial_errors: Vec<_> = calls
             .iter()
-            .map(|call| self.denial_for_call(policy, call))
+            .map(|call| self.denial_for_call(policy, call, lookup))
             .collect();
         let denied = denial_errors.iter().flatten().count();
         self.lookup_findings.denied = denied;
@@ -279,20 +287,27 @@ impl Exchange {
         CallAccessDecision::PartlyDenied
     }
 
-    /// Returns the error for a call that is denied or over its concurrency limit; `None` if it
-    /// is allowed.
+    /// Returns the error for a call that is denied, or over the limit of its block range or its
+    /// concurrency limit; `None` if it is allowed.
     fn denial_for_call(
         &mut self,
         policy: &CallAccessPolicy,
         call: &JsonRpcCall<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Option<Arc<CacheEntry>> {
         if !call.method.iter().all(u8::is_ascii_graphic) {
             // Nethermind trims the name, and other nodes may change it further
             return Some(Arc::clone(policy.ambiguous_method_name_error()));
         }
-        match policy.evaluate_method_rules(call.method) {
-            MethodAccessDecision::Allowed => None,
-            MethodAccessDecision::Denied => Some(Arc::clone(policy.method_denied_error())),
+        let decision = policy.evaluate_method_rules(call.method);
+        if let MethodAccessDecision::Denied = decision {
+            return Some(Arc::clone(policy.method_denied_error()));
+        }
+        let range_error = self.block_range_denial(policy, call, lookup);
+        if range_error.is_some() {
+            return range_error;
+        }
+        match decision {
             MethodAccessDecision::Limited(limit) => match limit.try_acquire() {
                 Some(permit) => {
                     self.lookup_findings.permits.push(permit);
@@ -300,6 +315,7 @@ impl Exchange {
                 }
                 None => Some(Arc::clone(policy.concurrency_limit_error())),
             },
+            MethodAccessDecision::Allowed | MethodAccessDecision::Denied => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The request of an exchange: the checks of its head and calls, and its body on the way to the
 //! upstream.
 
+mod block_range_policy;
 pub(super) mod call_policy;
 pub(super) mod decompression;
 mod head_policy;
