@@ -12,15 +12,10 @@ import random
 import faster  # noqa: F401
 import results
 import specs
+import ssz_classes
 import values
-from eth_consensus_specs.utils.ssz.ssz_typing import (
-    ByteList,
-    ByteVector,
-    List,
-    Uint8,
-    Uint64,
-)
 from results import hex_of, rlp
+from ssz_classes import ByteList, ByteVector, List, Uint8, Uint64
 
 FORKS = ["paris", "shanghai", "cancun", "prague", "osaka", "amsterdam"]
 VERSIONS = {"paris": 1, "shanghai": 2, "cancun": 3, "prague": 4, "osaka": 4, "amsterdam": 5}
@@ -50,7 +45,7 @@ def payload_type(fork):
         return known
     return specs.container(
         "ExecutionPayload",
-        **{name: known.fields()[name] for name in known.fields()},
+        **ssz_classes.fields(known),
         block_access_list=ByteList[2**30],
         slot_number=Uint64,
     )
@@ -77,7 +72,8 @@ def json_of(value):
     if isinstance(value, bytes | ByteList | ByteVector):
         return hex_of(value)
     if hasattr(value, "fields"):
-        return {camel(name): json_of(getattr(value, name)) for name in value.fields()}
+        names = ssz_classes.fields(type(value))
+        return {camel(name): json_of(getattr(value, name)) for name in names}
     return [json_of(one) for one in value]
 
 

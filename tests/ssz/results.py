@@ -10,13 +10,7 @@ import sys
 
 import faster  # noqa: F401
 import specs
-from eth_consensus_specs.utils.ssz.ssz_typing import (
-    ByteList,
-    ByteVector,
-    List,
-    ProgressiveList,
-    Uint8,
-)
+from ssz_classes import ByteList, ByteVector, List, ProgressiveList, Uint8
 
 # Types of docs/transcoding.md.
 ByteString = ByteList[2**30]

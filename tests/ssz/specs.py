@@ -7,22 +7,25 @@ import re
 import sys
 import types
 
-from eth_consensus_specs.utils.ssz.ssz_typing import (
-    Boolean,
+import newer_layouts
+import ssz_classes
+from ssz_classes import (
     BitList,
     BitVector,
+    Boolean,
     ByteList,
     ByteVector,
     CompatibleUnion,
     Container,
     List,
     ProgressiveBitList,
-    ProgressiveContainer,
     ProgressiveList,
     Uint,
     Vector,
+    container,
+    is_bytes,
+    is_container,
 )
-from eth_consensus_specs.utils.ssz import ssz_typing
 
 FORKS = ["phase0", "altair", "bellatrix", "capella", "deneb", "electra", "fulu", "gloas", "heze"]
 PRESETS = ["mainnet", "minimal", "gnosis"]
@@ -63,6 +66,7 @@ NOT_IN_LODESTAR = {
     "BuilderPreferencesEntries": _API_TYPE,
     "BuilderPreferencesEntry": _API_TYPE,
     "ExecutionProofEnvelope": _NO_EIP_8025,
+    "KnownProposerPreferences": _API_LIST,
     "ManySignedProposerPreferences": _API_LIST,
     "PayloadAttestationMessages": _API_LIST,
     "SignedAggregateAndProofs": _API_LIST,
@@ -78,16 +82,19 @@ NOT_IN_LODESTAR = {
 # is a data column's.
 FORK_IN_LODESTAR = {("gloas", "KZGProofs"): "fulu", ("heze", "KZGProofs"): "fulu"}
 
-# Fields that were renamed after the pinned specification (consensus-specs #5513, in
-# v1.7.0-alpha.14). test_types.py fails once the pin has the new name.
-RENAMED = {("heze", "InclusionList"): {"inclusion_list_committee_root": "dependent_root"}}
-
 
 @functools.cache
 def module(fork, preset):
-    """A specification as a module; gnosis' is mainnet's with its constants."""
-    if preset != "gnosis":
-        return importlib.import_module(f"eth_consensus_specs.{fork}.{preset}")
+    """A specification as a module, with newer layouts; gnosis' is mainnet's with its constants."""
+    if preset == "gnosis":
+        found = gnosis_module(fork)
+    else:
+        found = importlib.import_module(f"eth_consensus_specs.{fork}.{preset}")
+    newer_layouts.update(fork, found)
+    return found
+
+
+def gnosis_module(fork):
     mainnet = module(fork, "mainnet")
     source = inspect.getsource(mainnet)
     for name, value in GNOSIS.items():
@@ -101,14 +108,6 @@ def module(fork, preset):
     return gnosis
 
 
-def is_container(value):
-    return (
-        isinstance(value, type)
-        and issubclass(value, Container)
-        and value not in (Container, ProgressiveContainer)
-    )
-
-
 @functools.cache
 def containers(fork, preset):
     """Containers of the specification itself, by name."""
@@ -117,22 +116,7 @@ def containers(fork, preset):
         for name, value in vars(module(fork, preset)).items()
         if is_container(value) and value.__name__ == name
     }
-    found = {name: value for name, value in found.items() if name not in NOT_IN_THE_API}
-    for (renamed_in, name), names in RENAMED.items():
-        if renamed_in != fork:
-            continue
-        old = found[name]
-        new = container(name, **{names.get(field, field): of for field, of in old.fields().items()})
-        found[name] = new
-        for other, ty in found.items():
-            if old in ty.fields().values():
-                fields = {field: new if of is old else of for field, of in ty.fields().items()}
-                found[other] = container(other, **fields)
-    return found
-
-
-def container(name, base=Container, /, **fields):
-    return type(name, (base,), {"__annotations__": fields})
+    return {name: value for name, value in found.items() if name not in NOT_IN_THE_API}
 
 
 def builder_types(fork, preset, made):
@@ -194,7 +178,7 @@ def proof_types(fork, preset):
     return {
         "NewPayloadRequest": container(
             "NewPayloadRequest",
-            ProgressiveContainer(active_fields=[1] * 4),
+            ssz_classes.progressive([True] * 4),
             execution_payload=spec.ExecutionPayload,
             versioned_hashes=List[spec.Bytes32, spec.MAX_BLOB_COMMITMENTS_PER_BLOCK],
             parent_beacon_block_root=spec.Root,
@@ -283,14 +267,15 @@ def api_types(fork, preset):
         made["PayloadAttestations"] = ProgressiveList[spec.PayloadAttestation]
         made["PayloadAttestationMessages"] = List[spec.PayloadAttestationMessage, SUBMITTED]
         made["ManySignedProposerPreferences"] = List[spec.SignedProposerPreferences, SUBMITTED]
+        made["KnownProposerPreferences"] = ProgressiveList[spec.SignedProposerPreferences]
     if FORKS.index("bellatrix") <= since < FORKS.index("gloas"):
         body = {}
-        for name, ty in spec.BeaconBlockBody.fields().items():
+        for name, ty in ssz_classes.fields(spec.BeaconBlockBody).items():
             if name == "execution_payload":
                 name, ty = "execution_payload_header", spec.ExecutionPayloadHeader
             body[name] = ty
         made["BlindedBeaconBlockBody"] = container("BlindedBeaconBlockBody", **body)
-        block = {**spec.BeaconBlock.fields(), "body": made["BlindedBeaconBlockBody"]}
+        block = {**ssz_classes.fields(spec.BeaconBlock), "body": made["BlindedBeaconBlockBody"]}
         made["BlindedBeaconBlock"] = container("BlindedBeaconBlock", **block)
         made["SignedBlindedBeaconBlock"] = container(
             "SignedBlindedBeaconBlock",
@@ -323,7 +308,7 @@ def api_types(fork, preset):
                 signed_execution_payload_envelope=spec.SignedExecutionPayloadEnvelope,
                 **blobs,
             )
-    state = spec.BeaconState.fields()
+    state = ssz_classes.fields(spec.BeaconState)
     for field, name in [
         ("pending_deposits", "PendingDeposits"),
         ("pending_partial_withdrawals", "PendingPartialWithdrawals"),
@@ -356,42 +341,31 @@ def type_text(ty):
     if issubclass(ty, Boolean):
         return "boolean"
     if issubclass(ty, Uint):
-        return f"uint{8 * ty.type_byte_length()}"
+        return f"uint{8 * ssz_classes.byte_length(ty)}"
     if issubclass(ty, ByteVector):
-        return f"ByteVector[{ty.type_byte_length()}]"
+        return f"ByteVector[{ssz_classes.byte_length(ty)}]"
     if issubclass(ty, Url):
-        return f"Text[{ty.limit()}]"
+        return f"Text[{ssz_classes.limit(ty)}]"
     if issubclass(ty, ByteList):
-        return f"ByteList[{ty.limit()}]"
+        return f"ByteList[{ssz_classes.limit(ty)}]"
     if issubclass(ty, BitVector):
-        return f"Bitvector[{ty.vector_length()}]"
+        return f"Bitvector[{ssz_classes.length(ty)}]"
     if issubclass(ty, ProgressiveBitList):
         return "ProgressiveBitlist"
     if issubclass(ty, BitList):
-        return f"Bitlist[{ty.limit()}]"
+        return f"Bitlist[{ssz_classes.limit(ty)}]"
     if issubclass(ty, ProgressiveList):
         if is_bytes(ty):
             return "ProgressiveByteList"
-        return f"ProgressiveList[{type_text(ty.element_cls())}]"
+        return f"ProgressiveList[{type_text(ssz_classes.element(ty))}]"
     if issubclass(ty, List):
-        return f"List[{type_text(ty.element_cls())}, {ty.limit()}]"
+        return f"List[{type_text(ssz_classes.element(ty))}, {ssz_classes.limit(ty)}]"
     if issubclass(ty, Vector):
-        return f"Vector[{type_text(ty.element_cls())}, {ty.vector_length()}]"
+        return f"Vector[{type_text(ssz_classes.element(ty))}, {ssz_classes.length(ty)}]"
     if issubclass(ty, CompatibleUnion):
-        options = [f"{int(option)}: {type_text(of)}" for option, of in ty.options().items()]
+        options = [f"{int(option)}: {type_text(of)}" for option, of in ssz_classes.options(ty).items()]
         return f"CompatibleUnion({{{', '.join(options)}}})"
     raise TypeError(ty)
-
-
-def is_bytes(ty):
-    """Whether the type is a progressive list of `byte`s, and not of small numbers."""
-    return issubclass(ty, ProgressiveList) and ty.element_cls() is ssz_typing.Byte
-
-
-def active_fields(ty):
-    if not issubclass(ty, ProgressiveContainer):
-        return None
-    return [bool(bit) for bit in ty._active_fields]
 
 
 def json_of(value):
@@ -408,7 +382,7 @@ def json_of(value):
     if is_bytes(ty):
         return "0x" + value.encode_bytes().hex()
     if isinstance(value, Container):
-        return {name: json_of(getattr(value, name)) for name in ty.fields()}
+        return {name: json_of(getattr(value, name)) for name in ssz_classes.fields(ty)}
     if isinstance(value, CompatibleUnion):
         return {"selector": str(int(value.selector())), "data": json_of(value.data())}
     return [json_of(element) for element in value]

@@ -8,14 +8,9 @@ import pytest
 import payloads
 import results
 import specs
-from eth_consensus_specs.utils.ssz.ssz_typing import (
-    ByteList,
-    ByteVector,
-    List,
-    Uint8,
-)
 from process import ProcessError
 from results import ExecutionWitness
+from ssz_classes import ByteList, ByteVector, List, Uint8
 
 STATUS = ["VALID", "INVALID", "SYNCING", "ACCEPTED"]
 

@@ -8,13 +8,14 @@ import random
 import pytest
 
 import specs
+import ssz_classes
 import values
 from eth_consensus_specs.debug.random_value import get_random_ssz_object
 from eth_consensus_specs.test.exceptions import SkippedTest
 from eth_consensus_specs.test.phase0.ssz_generic import ssz_generic_cases
 from eth_consensus_specs.test.phase0.ssz_generic.ssz_generic_cases import ssz_container
-from eth_consensus_specs.utils.ssz.ssz_typing import CompatibleUnion, Container
 from process import ProcessError
+from ssz_classes import CompatibleUnion, Container
 
 FOLDER = ssz_generic_cases.__name__
 MODULES = [
@@ -45,20 +46,20 @@ def table(ty):
             return
         known.add(ty)
         if issubclass(ty, Container):
-            active = getattr(ty, "_active_fields", None)
+            active = ssz_classes.active_fields(ty)
             base = "Container"
             if active is not None:
-                base = f"ProgressiveContainer(active_fields={list(active)})"
+                base = f"ProgressiveContainer(active_fields={[int(bit) for bit in active]})"
             lines.append(f"class {ty.__name__}({base}):")
-            fields = ty.fields()
+            fields = ssz_classes.fields(ty)
             lines.extend(f"    {name}: {specs.type_text(of)}" for name, of in fields.items())
             for of in fields.values():
                 add(of)
         elif issubclass(ty, CompatibleUnion):
-            for of in ty.options().values():
+            for of in ssz_classes.options(ty).values():
                 add(of)
-        elif hasattr(ty, "element_cls"):
-            add(ty.element_cls())
+        elif ssz_classes.has_elements(ty):
+            add(ssz_classes.element(ty))
 
     add(ty)
     # fields follow their class

@@ -7,9 +7,10 @@ import zlib
 
 from eth_consensus_specs.debug import random_value
 from eth_consensus_specs.debug.random_value import RandomizationMode, get_random_ssz_object
-from eth_consensus_specs.utils.ssz.ssz_typing import Boolean, Container, Vector
 
 import specs
+import ssz_classes
+from ssz_classes import Boolean, Container, Vector
 
 MODES = list(RandomizationMode)
 # Largest integer that Lodestar represents exactly, as a JavaScript number.
@@ -47,11 +48,11 @@ def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
         if issubclass(ty, specs.Url):
             length = 0 if mode == RandomizationMode.mode_zero else rng.randrange(60)
             return ty("".join(rng.choices('ab/:.é"\\😀', k=length)).encode())
-        if not (issubclass(ty, Vector) and ty.vector_length() > DENSE):
+        if not (issubclass(ty, Vector) and ssz_classes.length(ty) > DENSE):
             return get_random_ssz_object(rng, ty, max_bytes, max_list, mode, chaos)
         vector = ty()
         for at in sorted(rng.sample(range(len(vector)), 20)):
-            vector[at] = random_object(rng, ty.element_cls(), max_bytes, max_list, mode, chaos)
+            vector[at] = random_object(rng, ssz_classes.element(ty), max_bytes, max_list, mode, chaos)
         return vector
 
     with patched(
@@ -69,7 +70,7 @@ def fields_of(value):
     """All containers within a value, including itself."""
     if isinstance(value, Container):
         yield value
-        for name in value.fields():
+        for name in ssz_classes.fields(type(value)):
             yield from fields_of(getattr(value, name))
 
 

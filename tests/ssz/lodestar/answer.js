@@ -3,10 +3,12 @@
 // Its argument is the folder of the packages.
 import {readSync, writeSync} from "node:fs";
 import {pathToFileURL} from "node:url";
+import {update} from "./newer_types.js";
 
 const [folder] = process.argv.slice(2);
-const types = pathToFileURL(`${folder}/node_modules/@lodestar/types/lib/index.js`);
-const {ssz} = await import(types.href);
+const load = (name) => import(pathToFileURL(`${folder}/node_modules/${name}/lib/index.js`).href);
+const {ssz} = await load("@lodestar/types");
+update(ssz, await load("@chainsafe/ssz"));
 
 const ops = {
   // types of all forks, so that each is looked up once
