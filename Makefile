@@ -96,7 +96,7 @@ lint: setup ## format, lints, C style
 	shellcheck --external-sources \
 		$$(git grep -lE '^#!.*[/ ](ba)?sh$$') scripts/lib.sh
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
-		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words scripts/decisions
+		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words scripts/compare-layouts scripts/decisions
 
 check: lint ## lint, WebAssembly, fuzz targets, dependencies' licences
 	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml

@@ -9,6 +9,7 @@ import types
 
 import newer_layouts
 import ssz_classes
+from excluded_containers import NOT_IN_THE_API
 from ssz_classes import (
     BitList,
     BitVector,
@@ -36,20 +37,6 @@ GNOSIS = {
     "SLOTS_PER_EPOCH": 16,
     "EPOCHS_PER_SYNC_COMMITTEE_PERIOD": 512,
     "MAX_WITHDRAWALS_PER_PAYLOAD": 8,
-}
-
-# Containers of the specs that no response of the Beacon API contains.
-NOT_IN_THE_API = {
-    "BlobIdentifier": "nodes among themselves",
-    "DataColumnsByRootIdentifier": "nodes among themselves",
-    "Eth1Block": "a validator's own",
-    "MatrixEntry": "a node's own",
-    "PartialDataColumnGroupID": "nodes among themselves",
-    "PartialDataColumnHeader": "nodes among themselves",
-    "PartialDataColumnPartsMetadata": "nodes among themselves",
-    "PartialDataColumnSidecar": "nodes among themselves",
-    "PowBlock": "a node's own",
-    "SyncAggregatorSelectionData": "only ever signed",
 }
 
 # The Beacon API has no limit for lists that clients submit; sszip's is this one.
