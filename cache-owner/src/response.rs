@@ -149,6 +149,7 @@ fn followed_chain_json(chain: &FollowedChain) -> Value {
         "head": status.head,
         "head_age": status.moved.map(seconds),
         "final": status.last_final,
+        "block_time": status.block_time.map(|time| time as f64 / 1000.0),
         "reorgs": status.reorgs,
         "last_reorgs": last_reorgs.collect::<Vec<_>>(),
         "error": status.error,

@@ -244,9 +244,9 @@ impl BeaconRouteLifetimeKind {
         let milliseconds = match self {
             // no event reports a change of these
             BeaconRouteLifetimeKind::Checkpoint => valid
-                .lifetime_for_class(class)
+                .lifetime_on_chain(class, mark)
                 .min(class.default_lifetime_ms()),
-            _ => valid.lifetime_for_class(class),
+            _ => valid.lifetime_on_chain(class, mark),
         };
         (milliseconds > 0).then_some(ResponseClassification {
             class,
@@ -297,7 +297,7 @@ fn route_kind_of_block_id(id: &[u8]) -> BeaconRouteLifetimeKind {
 #[cfg(test)]
 mod tests {
     use super::{BeaconRouteLifetimeKind, CacheLifetimes, HeightUnit, LifetimeClass};
-    use crate::cache::chain::{ChainState, NamespaceChain};
+    use crate::cache::chain::{ChainChange, ChainState, NamespaceChain};
 
     #[test]
     fn head_of_a_namespace_that_follows_an_execution_node_is_not_stored() {
@@ -381,6 +381,28 @@ mod tests {
         }
         assert_eq!(class("/eth/v1/beacon/proposer_preferences", body), None);
         assert_eq!(class("/eth/v1/beacon/execution_proofs/7", body), None);
+    }
+
+    #[test]
+    fn default_lifetimes_equal_the_slot_time_of_a_followed_node() {
+        let body = b"{\"execution_optimistic\":false,\"finalized\":false,\"data\":{}}";
+        let mut state = ChainState::new_without_blocks(HeightUnit::Slots, 0);
+        for change in [
+            ChainChange::ChainVerified(true),
+            ChainChange::Head(100),
+            ChainChange::Final(Some(64)),
+        ] {
+            state.apply_chain_change(change);
+        }
+        state.block_time = Some(5_000);
+        let mark = NamespaceChain::new(state).chain_mark_at_dispatch();
+        for (id, expected) in [("head", 5_000), ("90", 5_000), ("justified", 1_000)] {
+            let target = format!("/eth/v1/beacon/states/{id}/root");
+            let classified = BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes())
+                .classify_beacon_response(body, &CacheLifetimes::default(), Some(&mark));
+            let lifetime = classified.map(|classified| classified.valid);
+            assert_eq!(lifetime, Some(expected), "{id}");
+        }
     }
 
     #[test]

@@ -119,5 +119,13 @@ async fn fetch_beacon_header(http: &HttpNodeClient, id: &str) -> Result<Option<N
             .ok_or_else(|| unexpected_value(SLOT))?,
         hash: read_root_at(&header, "/root")?,
         parent: read_root_at(&header, "/header/message/parent_root")?,
+        timestamp: None,
     }))
+}
+
+/// Fetches the duration of a slot in milliseconds; `None` if the node does not report it.
+pub async fn fetch_slot_time(http: &HttpNodeClient) -> Option<u64> {
+    let spec = fetch_beacon_data_member(http, SPEC).await.ok()??;
+    let number = |name: &str| spec[name].as_str()?.parse::<u64>().ok();
+    number("SLOT_DURATION_MS").or_else(|| number("SECONDS_PER_SLOT")?.checked_mul(1_000))
 }

@@ -37,6 +37,8 @@ pub struct FollowedChainStatus {
     pub last_final: Option<u64>,
     /// Time of the last new head, in milliseconds of the machine's monotonic clock.
     pub moved: Option<u64>,
+    /// Time between two blocks in milliseconds.
+    pub block_time: Option<u64>,
     /// Number of reorganisations.
     pub reorgs: u64,
     /// The last reorganisations, the newest first.

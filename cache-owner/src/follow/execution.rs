@@ -59,6 +59,16 @@ struct PolledBlockHeader {
     hash: BlockHash,
     #[serde(deserialize_with = "deserialize_hash")]
     parent_hash: BlockHash,
+    /// Unix seconds in hex digits; a block is followed without them, too.
+    #[serde(default)]
+    timestamp: Option<serde_json::Value>,
+}
+
+impl PolledBlockHeader {
+    fn unix_seconds(&self) -> Option<u64> {
+        let digits = self.timestamp.as_ref()?.as_str()?.strip_prefix("0x")?;
+        u64::from_str_radix(digits, 16).ok()
+    }
 }
 
 /// Decodes a number in hex digits after `0x`.
@@ -109,6 +119,7 @@ pub fn decode_query_response(query: NodeQuery, body: &Bytes) -> Result<NodeResul
         }
         _ => serde_json::from_str(result).map(|block: Option<PolledBlockHeader>| {
             NodeResult::Block(block.map(|block| NodeBlock {
+                timestamp: block.unix_seconds(),
                 number: block.number,
                 hash: block.hash,
                 parent: block.parent_hash,

@@ -113,14 +113,21 @@ impl ChainFollower {
             async move { node.listen_for_heads(&news).await }
         }));
         let interval = Duration::from_millis(self.follow.interval);
+        // queried once for each chain: it does not change
+        let mut needs_slot_time = true;
         loop {
             let began = Instant::now();
             if self.chain.take_chain_record_purged() {
                 self.steps.discard_deferred_steps();
                 tracker.reset_tracker_after_purge(read_clocks().monotonic);
+                needs_slot_time = true;
             }
             poll_node(&mut tracker, &node).await;
             self.run_tracker_steps(&mut tracker).await;
+            if needs_slot_time && tracker.last_poll_error().is_none() {
+                tracker.set_slot_time(node.query_slot_time().await);
+                needs_slot_time = false;
+            }
             self.engine
                 .owner
                 .set_identity_check_pending(&self.chain.namespace, false);
@@ -196,14 +203,15 @@ impl ChainFollower {
         }
     }
 
-    /// Sets the blocks that the tracker knows as the recent blocks of the chain.
+    /// Sets the blocks that the tracker knows as the recent blocks of the chain, and their average
+    /// time as its block time.
     fn publish_known_blocks(&self, tracker: &ChainTracker) {
         let blocks = tracker
             .window_blocks()
             .map(|block| (block.number, block.hash));
-        self.engine
-            .owner
-            .set_recent_blocks(&self.chain.namespace, blocks);
+        let owner = &self.engine.owner;
+        owner.set_recent_blocks(&self.chain.namespace, blocks);
+        owner.set_block_time(&self.chain.namespace, tracker.block_time());
     }
 
     /// Runs the steps that the tracker requires after a poll, and publishes the state of the chain.
@@ -226,6 +234,7 @@ impl ChainFollower {
             state: tracker.tracker_state(),
             head: tracker.newest_known_block().map(|head| head.number),
             last_final: self.steps.published_final_block(),
+            block_time: tracker.block_time(),
             reorgs: tracker.reorg_count(),
             error: tracker.last_poll_error().map(str::to_owned),
             ..FollowedChainStatus::default()

@@ -114,6 +114,15 @@ impl NodeClient {
         execution::decode_receipt_block_number(&body)
     }
 
+    /// Queries the duration of a slot in milliseconds; `None` if the node's blocks have timestamps
+    /// instead, or it does not report the duration.
+    pub async fn query_slot_time(&self) -> Option<u64> {
+        match self {
+            Self::Beacon(http) => beacon::fetch_slot_time(http).await,
+            Self::Execution(_) | Self::WebSocket(_) => None,
+        }
+    }
+
     /// Notifies `news` of each event that the node sends. Never returns.
     pub async fn listen_for_heads(&self, news: &Notify) {
         let Self::Beacon(http) = self else {

@@ -19,6 +19,7 @@ fn beacon_chain_with_empty_slots_is_followed() {
     let owner = FollowingOwner::start(beacon(&format!("http://{address}")));
     // the slots 100 and 90 are empty
     owner.wait_for_state("following", 99, Some(89));
+    owner.wait_for_chain("the slot time", |chain| chain["block_time"] == 5.0);
     node.chain().extend(1, 5);
     owner.wait_for_state("following", 105, Some(89));
     node.chain().finalized = Some(97);

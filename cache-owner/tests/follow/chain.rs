@@ -88,6 +88,7 @@ impl TestChain {
                 "number": format!("{:#x}", block.number),
                 "hash": hash(block),
                 "parentHash": parent.map_or("0x".to_owned() + &"0".repeat(64), hash),
+                "timestamp": format!("{:#x}", 1_700_000_000 + 2 * block.number),
                 "transactions": ["0x1234"],
             }),
             None => Value::Null,
@@ -140,7 +141,10 @@ impl TestChain {
                 json!({ "data": { "genesis_validators_root": hash(self.blocks[0]) } })
             }
             ("/eth/v1/config/spec", _) => {
-                json!({ "data": { "DEPOSIT_CHAIN_ID": self.id.to_string() } })
+                json!({ "data": {
+                    "DEPOSIT_CHAIN_ID": self.id.to_string(),
+                    "SECONDS_PER_SLOT": "5",
+                } })
             }
             ("/eth/v1/node/syncing", _) => {
                 json!({ "data": { "is_syncing": self.is_syncing, "is_optimistic": false } })

@@ -20,6 +20,8 @@ fn chain_is_followed_over_http() {
     assert_eq!(chain["name"], "mainnet");
     assert_eq!(chain["reorgs"], 0);
     assert_eq!(chain["error"], serde_json::Value::Null);
+    // of blocks two seconds apart
+    owner.wait_for_chain("the block time", |chain| chain["block_time"] == 2.0);
     node.chain().cut_to_head(100);
     node.chain().extend(2, 5);
     owner.wait_for_state("following", 105, Some(95));

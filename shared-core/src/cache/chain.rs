@@ -319,6 +319,7 @@ impl NamespaceChain {
             seen: state.seen.max(self.tip.highest_known_head()),
             head: state.head,
             last_final: state.last_final,
+            block_time: state.reliable_block_time(),
             is_known: state.known,
             is_wrong: state.wrong,
         }
@@ -347,6 +348,8 @@ pub struct DispatchMark {
     pub head: Option<u64>,
     /// Height of the last finalized block.
     pub last_final: Option<u64>,
+    /// Time between two blocks in milliseconds, if new heads are reported in time.
+    pub block_time: Option<u64>,
     /// Whether the node was known to serve the chain of the namespace. If not, the response gets a
     /// short lifetime only.
     pub is_known: bool,

@@ -94,7 +94,20 @@ impl CacheLifetimes {
 
     /// Returns the lifetime of a class in milliseconds: an operator's, or else the default.
     pub fn lifetime_for_class(&self, class: LifetimeClass) -> u64 {
-        self.classes[class as usize].unwrap_or(class.default_lifetime_ms())
+        self.lifetime_on_chain(class, None)
+    }
+
+    /// Returns the lifetime of a class in milliseconds on the chain that was followed at `mark`: an
+    /// operator's, or else for responses that a new block may change the chain's block time, or
+    /// else the default.
+    pub fn lifetime_on_chain(&self, class: LifetimeClass, mark: Option<&DispatchMark>) -> u64 {
+        let block_time = || match class {
+            LifetimeClass::Tip | LifetimeClass::Unfinalized => mark?.block_time,
+            _ => None,
+        };
+        self.classes[class as usize]
+            .or_else(block_time)
+            .unwrap_or(class.default_lifetime_ms())
     }
 }
 
@@ -206,9 +219,14 @@ impl CallLifetimeRules {
                 LifetimeClass::Tip
             }
             methods::MethodClass::Never => return None,
+            // the next block differs from node to node; and some nodes accept a number or a tag where
+            // others require the hash of a block
+            methods::MethodClass::Immutable | methods::MethodClass::Tip
+                if depends_on_node_local_block(row, params) =>
+            {
+                return None
+            }
             methods::MethodClass::Immutable => LifetimeClass::Immutable,
-            // the next block differs from node to node
-            methods::MethodClass::Tip if depends_on_node_local_block(row, params) => return None,
             methods::MethodClass::Tip => LifetimeClass::Tip,
             methods::MethodClass::Config => LifetimeClass::Config,
             methods::MethodClass::ByFinality => {
@@ -357,10 +375,10 @@ impl CallLifetimeRules {
             (CallBlockDependency::UpTo(last), LifetimeClass::Immutable)
                 if block_reference::last_block_in_list(result) != Some(last) =>
             {
-                self.classify_unconfirmed_range(last, known.valid)
+                self.classify_unconfirmed_range(last, known.valid, mark)
             }
             _ => {
-                let classified = self.classification_for_class(class, height, known.valid)?;
+                let classified = self.classification_for_class(class, height, known.valid, mark)?;
                 let anchored = AnchoredResult {
                     method: self.method_row,
                     params: known.params,
@@ -386,9 +404,10 @@ impl CallLifetimeRules {
         &self,
         last: u64,
         valid: &CacheLifetimes,
+        mark: Option<&DispatchMark>,
     ) -> Option<ResponseClassification> {
-        let later = self.effective_class_lifetime(LifetimeClass::Immutable, valid);
-        let valid = self.effective_class_lifetime(LifetimeClass::Unfinalized, valid);
+        let later = self.effective_class_lifetime(LifetimeClass::Immutable, valid, mark);
+        let valid = self.effective_class_lifetime(LifetimeClass::Unfinalized, valid, mark);
         (later > 0).then_some(ResponseClassification {
             if_repeated: Some(later),
             ..ResponseClassification::new(LifetimeClass::Unfinalized, valid, Some(last))
@@ -416,7 +435,7 @@ impl CallLifetimeRules {
         Some(FinalityUpgrade {
             transaction,
             last: mark?.last_final?,
-            valid: self.effective_class_lifetime(LifetimeClass::Immutable, valid),
+            valid: self.effective_class_lifetime(LifetimeClass::Immutable, valid, mark),
         })
     }
 
@@ -459,10 +478,15 @@ impl CallLifetimeRules {
     }
 
     /// Returns the lifetime of a response of this class in milliseconds: the lifetime that the
-    /// operator set for the method, or the lifetime of the class.
-    fn effective_class_lifetime(&self, class: LifetimeClass, valid: &CacheLifetimes) -> u64 {
+    /// operator set for the method, or the lifetime of the class on the followed chain.
+    fn effective_class_lifetime(
+        &self,
+        class: LifetimeClass,
+        valid: &CacheLifetimes,
+        mark: Option<&DispatchMark>,
+    ) -> u64 {
         self.method_lifetime
-            .unwrap_or(valid.lifetime_for_class(class))
+            .unwrap_or_else(|| valid.lifetime_on_chain(class, mark))
     }
 
     /// Classifies a result that depends on the head. The node may lag behind heads that others have
@@ -484,7 +508,7 @@ impl CallLifetimeRules {
             }
             (mark, _) => mark.map(|mark| mark.seen),
         };
-        let classified = self.classification_for_class(LifetimeClass::Tip, height, known)?;
+        let classified = self.classification_for_class(LifetimeClass::Tip, height, known, mark)?;
         let valid = classified.valid.min(max_dependency_lifetime(named));
         if classify_result_content(result) == ResultEmptiness::EmptyArray
             && self.method_lifetime.is_none()
@@ -510,8 +534,9 @@ impl CallLifetimeRules {
         class: LifetimeClass,
         height: Option<u64>,
         valid: &CacheLifetimes,
+        mark: Option<&DispatchMark>,
     ) -> Option<ResponseClassification> {
-        let valid = self.effective_class_lifetime(class, valid);
+        let valid = self.effective_class_lifetime(class, valid, mark);
         (valid > 0).then(|| ResponseClassification::new(class, valid, height))
     }
 

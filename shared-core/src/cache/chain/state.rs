@@ -76,6 +76,9 @@ pub struct ChainState {
     /// the node has been queried.
     #[serde(with = "hash", default, skip_serializing_if = "Option::is_none")]
     pub genesis: Option<[u8; 32]>,
+    /// Time between two blocks in milliseconds, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_time: Option<u64>,
     /// Heights and hashes of the newest blocks.
     #[serde(with = "hashes", default)]
     pub blocks: Vec<(u64, [u8; 32])>,
@@ -308,6 +311,14 @@ impl ChainState {
         self.known = false;
         self.chain_id = None;
         self.genesis = None;
+        self.block_time = None;
+    }
+
+    /// Returns the block time in milliseconds, as long as the node reports each new head: it
+    /// responds, does not lag, and has the chain of the namespace.
+    pub(super) fn reliable_block_time(&self) -> Option<u64> {
+        let is_current = self.known && !self.wrong && self.last_final.is_some();
+        self.block_time.filter(|_| is_current)
     }
 
     /// Replaces the heights and hashes of the newest blocks; beyond a maximum number, further

@@ -1,5 +1,6 @@
 mod block_anchors;
 mod block_ranges;
+mod block_time;
 
 use std::sync::{Arc, LazyLock};
 
@@ -70,6 +71,13 @@ fn classification_text(classified: Option<(LifetimeClass, Option<u64>)>) -> Stri
 fn class_is_determined_by_the_block_reference() {
     let table = r#"
         eth_getBlockByHash | [HASH,false] | immutable
+        // Erigon reads these as a block of the chain
+        eth_getBlockByHash | ["latest",false] | no
+        eth_getBlockByHash | ["0x10",false] | no
+        erigon_getLogsByHash | [] | no
+        debug_accountAt | [HASH,0,ADDR] | immutable
+        debug_accountAt | ["0x10",0,ADDR] | unfinalized
+        debug_accountAt | ["latest",0,ADDR] | tip
         eth_getBlockByNumber | ["0x10",true] | unfinalized
         eth_getBlockByNumber | ["latest",true] | tip
         eth_getBlockByNumber | ["safe",true] | tip
@@ -87,6 +95,10 @@ fn class_is_determined_by_the_block_reference() {
         eth_getLogs | [{"fromBlock":"0x1"}] | tip
         // they change state, or depend on no block
         eth_sendRawTransaction | [] | no
+        eth_sendRawTransactionSync | ["0x02"] | no
+        eth_sendRawTransactionConditional | ["0x02",{}] | no
+        eth_sendPrivateTransaction | [{}] | no
+        eth_fillTransaction | [{}] | no
         eth_syncing | [] | no
         engine_newPayloadV4 | [] | no
         eth_newFilter | [] | no
@@ -291,6 +303,15 @@ fn client_specific_methods_are_classified_by_their_block() {
         eth_getStorageValues | [{},"0x60"] | {} | immutable 96
         eth_getStorageValues | [{}] | {} | tip 161
         eth_getBlockAccessList | ["0x60"] | [{}] | immutable 96
+        eth_getBlockAccessListRaw | ["0x60"] | "0xc0" | immutable 96
+        // nodes return this for a missing block
+        eth_getBlockAccessListRaw | ["0x60"] | "0x" | no
+        eth_getMultiProof | [[],"0x60"] | [{}] | immutable 96
+        debug_simulateV1 | [{},"0x60"] | [{}] | tip 161
+        debug_traceTransactionByBlockAndIndex | ["0x60",0] | {} | immutable 96
+        proof_getTransactionByHash | [HASH] | {} | unfinalized
+        trace_block | [HASH] | [{"blockNumber":96,"blockHash":HASH}] | immutable 96
+        trace_block | [OTHER] | [{"blockNumber":96,"blockHash":HASH}] | no
         eth_callMany | [[],{"blockNumber":"0x60","transactionIndex":-1}] | [[{}]] | immutable 96
         eth_callMany | [[],{}] | [[{}]] | tip 161
         trace_get | [HASH] | {"blockNumber":96,"blockHash":HASH,"transactionHash":HASH} | immutable 96

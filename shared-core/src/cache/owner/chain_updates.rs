@@ -121,6 +121,14 @@ impl Owner {
         }
     }
 
+    /// Sets the block time of a chain in milliseconds. It is published with the next
+    /// [change](Self::apply_chain_change), as it changes little with each block.
+    pub fn set_block_time(&self, namespace: &CacheNamespace, milliseconds: Option<u64>) {
+        if let Some(chain) = self.chains.get(namespace) {
+            chain.modify_locked_chain_state(|state| state.block_time = milliseconds);
+        }
+    }
+
     /// Records that the node of a chain has the chain of the namespace, with this identity;
     /// `None` if that is unknown. Notifies all processes.
     pub fn set_chain_identity(&self, namespace: &CacheNamespace, identity: Option<ChainIdentity>) {

@@ -62,6 +62,11 @@ const FAILURE_MS: u64 = 5_000;
 /// Interval between queries for the chain identity, in milliseconds.
 const IDENTITY_INTERVAL_MS: u64 = 60_000;
 
+/// Minimum and maximum block time that is published, in milliseconds. A chain with longer pauses has
+/// no block time: it makes blocks on demand, or its timestamps are not seconds.
+const MIN_BLOCK_TIME_MS: u64 = 100;
+const MAX_BLOCK_TIME_MS: u64 = 60_000;
+
 /// A head of the node that is lower than an earlier one, on the same chain as far as is known: the
 /// node lags, or its chain was cut.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +98,8 @@ pub struct ChainTracker {
     /// Number of polls in a row with inconsistent results.
     confused: u32,
     window: BlockWindow,
+    /// Duration of a slot in milliseconds, if the node's API reports it.
+    slot_time: Option<u64>,
     backfill: WindowBackfill,
     behind: Option<LaggingHead>,
     is_syncing: bool,
@@ -255,6 +262,21 @@ impl ChainTracker {
     /// `None` if no block is known.
     pub fn newest_known_block(&self) -> Option<FinalityMark> {
         self.window.newest_block()
+    }
+
+    /// Sets the duration of a slot in milliseconds, for a node whose blocks have no timestamps.
+    pub fn set_slot_time(&mut self, milliseconds: Option<u64>) {
+        self.slot_time = milliseconds;
+    }
+
+    /// Returns the time between two blocks of the chain in milliseconds: the duration of a slot, or
+    /// the average of the known blocks; `None` if it is not known, or not between 100 ms and a
+    /// minute, where shorter times count as 100 ms.
+    pub fn block_time(&self) -> Option<u64> {
+        let time = self
+            .slot_time
+            .or_else(|| self.window.average_block_time())?;
+        (time <= MAX_BLOCK_TIME_MS).then_some(time.max(MIN_BLOCK_TIME_MS))
     }
 
     /// Returns the newest final block as last published.

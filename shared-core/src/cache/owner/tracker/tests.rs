@@ -9,6 +9,7 @@ use super::{
 use crate::config::head_source::FinalizedBlockRule;
 
 mod backfill;
+mod block_time;
 mod chains;
 mod finality;
 
@@ -24,6 +25,8 @@ pub(super) struct SingleChainNode {
     /// Number of its last blocks that the node does not show.
     pub(super) lag: usize,
     queries: Vec<NodeQuery>,
+    /// Returns the timestamp of a block by its number; `None`: blocks have no timestamps.
+    block_times: Option<fn(u64) -> u64>,
 }
 
 fn hash(branch: u8, number: u64) -> BlockHash {
@@ -47,6 +50,7 @@ impl SingleChainNode {
             chain_id,
             lag: 0,
             queries: Vec::new(),
+            block_times: None,
         };
         node.extend(branch, length);
         node
@@ -57,6 +61,7 @@ impl SingleChainNode {
             number,
             hash: hash(branch, number),
             parent: self.chain.last().map_or([0; 32], |last| last.hash),
+            timestamp: self.block_times.map(|timestamp| timestamp(number)),
         };
         self.known.insert(block.hash, block);
         self.chain.push(block);
@@ -108,6 +113,7 @@ impl SingleChainNode {
                     number: mark.number,
                     hash: mark.hash,
                     parent: [0; 32],
+                    timestamp: None,
                 })),
                 Err(error) => NodeResult::Failed(error.clone()),
             },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::chain::ChainChange;
 pub use crate::cache::chain::{BlockHash, ChainIdentity};
 
-/// The number, hash and parent of a block of the node's chain.
+/// The number, hash, parent and time of a block of the node's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeBlock {
     /// Block number (Beacon API: slot). A parent has a lower one.
@@ -14,6 +14,8 @@ pub struct NodeBlock {
     pub hash: BlockHash,
     /// Hash of the parent.
     pub parent: BlockHash,
+    /// Time of the block in Unix seconds; `None` if the node's API does not report it.
+    pub timestamp: Option<u64>,
 }
 
 impl NodeBlock {

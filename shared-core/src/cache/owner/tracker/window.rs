@@ -8,6 +8,11 @@ use crate::cache::chain::MAX_CANONICAL_BLOCKS;
 /// Maximum number of blocks in the window.
 pub(super) const MAX_BLOCKS: usize = MAX_CANONICAL_BLOCKS;
 
+/// Minimum number of blocks, and of seconds between the first and the last one, for an average block
+/// time: timestamps are whole seconds.
+const MIN_MEASURED_BLOCKS: u64 = 8;
+const MIN_MEASURED_SECONDS: u64 = 10;
+
 /// The newest blocks of one chain that the tracker remembers, the newest last. Each descends from
 /// the one before it, directly or through blocks that are not stored (a long time without polls).
 #[derive(Clone, Debug, Default)]
@@ -99,5 +104,19 @@ impl BlockWindow {
 
     pub(super) fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Returns the average time between two blocks in milliseconds, by their timestamps; `None` if
+    /// the window has too few blocks for it, or blocks without a timestamp.
+    pub(super) fn average_block_time(&self) -> Option<u64> {
+        let (oldest, newest) = (self.0.front()?, self.0.back()?);
+        let blocks = newest.number.checked_sub(oldest.number)?;
+        let seconds = newest.timestamp?.checked_sub(oldest.timestamp?)?;
+        // a full window does not become longer
+        let is_long = seconds >= MIN_MEASURED_SECONDS || self.is_full();
+        if blocks < MIN_MEASURED_BLOCKS || !is_long {
+            return None;
+        }
+        seconds.checked_mul(1_000)?.checked_div(blocks)
     }
 }

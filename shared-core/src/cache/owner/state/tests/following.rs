@@ -45,6 +45,26 @@ fn is_stored(owner: &Owner, key: u8) -> bool {
 }
 
 #[test]
+fn block_time_is_published_with_the_next_change() {
+    let (owner, _model) = following();
+    let mark = || owner.chains.get(&SPACE).unwrap().chain_mark_at_dispatch();
+    owner.set_block_time(&SPACE, Some(12_000));
+    // new heads may not be reported before the node is known to have the chain
+    assert_eq!(mark().block_time, None);
+    let identity = ChainIdentity {
+        chain_id: Some(1),
+        genesis: [7; 32],
+    };
+    owner.set_chain_identity(&SPACE, Some(identity));
+    owner.apply_chain_change(&SPACE, ChainChange::Final(Some(90)));
+    assert_eq!(mark().block_time, Some(12_000));
+    let published = serde_json::to_value(state(&owner)).unwrap();
+    assert_eq!(published["block_time"], 12_000);
+    owner.apply_chain_change(&SPACE, ChainChange::Final(None));
+    assert_eq!(mark().block_time, None);
+}
+
+#[test]
 fn replaced_entries_are_not_found() {
     let (owner, _model) = following();
     for (key, class, height) in [

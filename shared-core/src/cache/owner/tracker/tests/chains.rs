@@ -215,6 +215,7 @@ fn inconsistent_results_are_accepted_after_three_polls() {
         number: 125,
         hash: [9; 32],
         parent: [8; 32],
+        timestamp: None,
     };
     script.node.extend(0, 4);
     script.overrides = vec![
