@@ -144,7 +144,7 @@ class Definitions:
         return [head, *types]
 
     def canonical(self, node):
-        """A type without the names of other types, except those of containers."""
+        """A type without the names of other types, except names of containers."""
         if isinstance(node, ast.Name):
             name = node.id
             if name in self.containers:
