@@ -11,8 +11,9 @@
 //! | [`response`]          | one response or a batch of responses                          |
 //! | [`batch_elements`]    | a batch response as clients read it                           |
 //! | [`response_ends`]     | the positions of a response's parts, found at its ends        |
-//! | [`known_methods`]     | names of methods that nodes have                              |
+//! | [`known_methods`]     | names of methods that nodes have, and why some aren't cached  |
 //! | [`methods`]           | the method table: classes and block references                |
+//! | `method_table`        | the rows of the method table                                  |
 //! | [`method_spec`]       | method rows that operators write                              |
 //! | [`block_reference`]   | the block that a call or a result names                       |
 //! | [`block_range`]       | the range of blocks that a call searches, for a limit         |
@@ -42,6 +43,7 @@ pub mod known_methods;
 pub mod method_patterns;
 pub mod method_rules;
 pub mod method_spec;
+mod method_table;
 pub mod methods;
 pub mod plausible;
 pub mod request;
@@ -53,3 +55,4 @@ pub mod shown_blocks;
 mod simd_scan;
 pub mod stateful_methods;
 mod string_escapes;
+mod uncached_methods;

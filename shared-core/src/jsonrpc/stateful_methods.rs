@@ -1,7 +1,7 @@
 //! Methods whose responses can't be shared between callers under any configuration.
 
 /// Families of methods that change a node, or belong to one caller.
-pub(super) const STATEFUL_NAMESPACES: [&str; 20] = [
+pub(super) const STATEFUL_NAMESPACES: [&str; 21] = [
     "admin",
     "anvil",
     "clique",
@@ -20,19 +20,21 @@ pub(super) const STATEFUL_NAMESPACES: [&str; 20] = [
     "personal",
     "qbft",
     "tenderly",
+    "testing",
     "vault",
     "wallet",
 ];
 
 /// First words of names of methods that change something, open something at the node, or request
 /// changes since the last call.
-const STATEFUL_VERBS: [&str; 71] = [
+const STATEFUL_VERBS: [&str; 74] = [
     "accept",
     "add",
     "ban",
     "cancel",
     "change",
     "clear",
+    "commit",
     "compact",
     "connect",
     "create",
@@ -76,7 +78,9 @@ const STATEFUL_VERBS: [&str; 71] = [
     "resend",
     "reset",
     "resume",
+    "resync",
     "revert",
+    "rewind",
     "rollback",
     "save",
     "send",
@@ -101,20 +105,28 @@ const STATEFUL_VERBS: [&str; 71] = [
 ];
 
 /// Stateful methods whose names show it neither by family nor by verb.
-const STATEFUL_METHODS: [&str; 13] = [
+const STATEFUL_METHODS: [&str; 19] = [
     "debug_backtraceAt",
+    "debug_batchSendRawTransaction",
     "debug_blockProfile",
     "debug_chaindbCompact",
     "debug_cpuProfile",
+    // geth writes the blocks to the file that the call names
+    "debug_getBadBlocks",
     "debug_goTrace",
     "debug_mutexProfile",
+    // Besu imports the block again
+    "debug_replayBlock",
     "debug_standardTraceBadBlockToFile",
     "debug_standardTraceBlockToFile",
+    "debug_sync",
     "debug_verbosity",
     "debug_vmodule",
     "eth_getFilterChanges",
     "eth_getFilterLogs",
     "eth_getWork",
+    "reth_forkchoiceUpdated",
+    "reth_jit",
 ];
 
 /// Whether a method changes something, or belongs to one caller, so that its responses can't be
@@ -150,9 +162,11 @@ mod tests {
             "anvil_setBalance",
             "bundler_clearState",
             "clique_propose",
+            "debug_batchSendRawTransaction",
             "debug_bundler_sendBundleNow",
             "debug_freeOSMemory",
             "debug_resetHead",
+            "debug_resyncWorldState",
             "debug_setHead",
             "debug_startCPUProfile",
             "debug_verbosity",
@@ -188,9 +202,11 @@ mod tests {
             "parity_setAuthor",
             "perm_addNodesToAllowlist",
             "personal_unlockAccount",
+            "reth_jit",
             "rundler_dropLocalUserOperation",
             "shh_post",
             "tenderly_setBalance",
+            "testing_commitBlockV1",
             "txpool_clear",
             "wallet_sendCalls",
             "zks_sendRawTransactionWithDetailedOutput",
