@@ -15,7 +15,7 @@ named_enum! {
     Credentials "credentials",
     /// The request's method is not GET, HEAD or POST.
     Method "method",
-    /// A GET outside the Beacon API, without `sszip_cache_get all`.
+    /// A GET outside the Beacon API, without `sszip_cache_get all`, or of the Engine API.
     Get "get",
     /// A POST that is not JSON.
     RequestType "content-type",

@@ -4,8 +4,8 @@
 
 use UncachedDependency::{Blocks, Caller, Effect, Input, Node, OtherChain, Pool, Unexamined};
 
-/// What the responses of a method depend on that no row of the method table can name, so that they
-/// are not cached.
+/// The reason why a method is not cached: a dependency of its responses that no row of the method
+/// table can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UncachedDependency {
     /// The call changes the chain, the transaction pool or the node.

@@ -7,6 +7,7 @@ use crate::cache::credentials::CredentialsPolicies;
 use crate::cache::reason::Reason;
 use crate::cache::vary_key::RetainedRequestHeaders;
 use crate::config::{CacheConfig, CacheableGetRequests};
+use crate::exchange::request::engine_targets::is_engine_target;
 use crate::negotiate::accept::FormatPreference;
 use crate::negotiate::accept_encoding::EncodingPreferences;
 use crate::negotiate::list_header::list_header_members;
@@ -80,6 +81,8 @@ pub(in crate::exchange) struct RequestProperties {
     pub(in crate::exchange) expects_continue: bool,
     /// Whether a node may find a call in the request's target.
     pub(in crate::exchange) calls_by_query: bool,
+    /// Whether the target is of the REST Engine API, and rules deny its methods.
+    pub(in crate::exchange) is_denied_engine_target: bool,
     /// The client's format preference, if the request is a call.
     pub(in crate::exchange) call: Option<FormatPreference>,
     /// Negotiation of the response's format, if the route has an SSZ type.
@@ -223,8 +226,10 @@ impl RequestProperties {
         }
         if let Some(config) = caches {
             request.cache.target = head.target.to_vec();
-            let caches_get =
-                config.get == CacheableGetRequests::All || beacon::is_beacon_target(head.target);
+            let caches_get = match config.get {
+                CacheableGetRequests::All => !is_engine_target(head.target),
+                CacheableGetRequests::Beacon => beacon::is_beacon_target(head.target),
+            };
             let (kind, why) = match head.method {
                 _ if request.untouched => (CacheRequestKind::None, Reason::Upgrade),
                 b"POST" if !json => (CacheRequestKind::Change, Reason::RequestType),

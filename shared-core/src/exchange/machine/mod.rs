@@ -24,7 +24,7 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::probe::NodeProbe;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::upstream_outcome::UpstreamOutcome;
-use crate::exchange::request::query_calls;
+use crate::exchange::request::{engine_targets, query_calls};
 use crate::exchange::response::ready_response::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
 use crate::memory::{self, MemoryReservation};
@@ -334,8 +334,10 @@ impl Exchange {
             caches,
             self.route_config.coded_requests.is_decoding_enabled(),
         );
-        if self.route_config.active_call_policy().is_some() {
+        if let Some(policy) = self.route_config.active_call_policy() {
             self.request.calls_by_query = query_calls::query_may_contain_call(target);
+            self.request.is_denied_engine_target = engine_targets::is_engine_target(target)
+                && engine_targets::denies_engine_reads(policy);
         }
         // whether the body can be read
         let is_read = !self.request.untouched && self.request.coding != BodyContentCoding::Other;

@@ -26,10 +26,11 @@ impl Exchange {
             }
         }
         if length == BodyLength::Known(0) {
-            return self
-                .request
-                .calls_by_query
-                .then_some(UnverifiableRequestReason::Method);
+            if self.request.calls_by_query {
+                return Some(UnverifiableRequestReason::Method);
+            }
+            let is_denied = self.request.is_denied_engine_target;
+            return is_denied.then_some(UnverifiableRequestReason::EngineApi);
         }
         if !self.request.post {
             // a body of unknown length may be empty

@@ -4,6 +4,7 @@
 mod block_range_policy;
 pub(super) mod call_policy;
 pub(super) mod decompression;
+pub(super) mod engine_targets;
 mod head_policy;
 pub(super) mod query_calls;
 mod rewrite;

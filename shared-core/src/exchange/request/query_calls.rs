@@ -21,8 +21,8 @@ pub(in crate::exchange) fn query_may_contain_call(target: &[u8]) -> bool {
     false
 }
 
-/// Returns the next byte of a query without its escape, and the rest.
-fn next_percent_decoded_byte(query: &[u8]) -> Option<(u8, &[u8])> {
+/// Returns the next byte of a path or query without its escape, and the rest.
+pub(super) fn next_percent_decoded_byte(query: &[u8]) -> Option<(u8, &[u8])> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match query {
         [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {

@@ -14,6 +14,8 @@ pub(in crate::exchange) enum UnverifiableRequestReason {
     Batch(usize),
     /// The request has a body, or names a method in its query, and is no POST.
     Method,
+    /// The request is a GET of the REST Engine API, whose methods are denied.
+    EngineApi,
     /// The connection changes its protocol.
     Upgrade,
     /// The body is too long.
@@ -36,6 +38,7 @@ impl UnverifiableRequestReason {
             | UnverifiableRequestReason::Request(_)
             | UnverifiableRequestReason::Batch(_) => 200,
             UnverifiableRequestReason::Method => 405,
+            UnverifiableRequestReason::EngineApi => 404,
             UnverifiableRequestReason::Upgrade => 403,
             UnverifiableRequestReason::Length => 413,
             UnverifiableRequestReason::Coding => 415,
@@ -56,6 +59,7 @@ impl UnverifiableRequestReason {
     pub(in crate::exchange) fn rejection_body(self) -> Vec<u8> {
         const PARSE: i32 = -32700;
         const REQUEST: i32 = -32600;
+        const METHOD: i32 = -32601;
         const INTERNAL: i32 = -32603;
         let (code, message) = match self {
             UnverifiableRequestReason::Syntax => (PARSE, "the request is not JSON".into()),
@@ -66,6 +70,9 @@ impl UnverifiableRequestReason {
                 (REQUEST, format!("the batch has more than {most} calls"))
             }
             UnverifiableRequestReason::Method => (REQUEST, "calls must be sent with POST".into()),
+            UnverifiableRequestReason::EngineApi => {
+                (METHOD, "the Engine API is not available here".into())
+            }
             UnverifiableRequestReason::Upgrade => (
                 REQUEST,
                 "upgrades are not allowed here: send calls in HTTP requests".into(),
