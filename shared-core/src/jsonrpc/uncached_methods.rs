@@ -240,7 +240,7 @@ pub(super) static UNCACHED_METHODS: [(UncachedDependency, &[&str]); UncachedDepe
         "reth_getBlockExecutionOutcome",
     ]),
     (Input, &[
-        "debug_traceBlock", "debug_traceTransactionInBlockByHash",
+        "debug_executePayload", "debug_traceBlock", "debug_traceTransactionInBlockByHash",
         "debug_traceTransactionInBlockByIndex", "eth_bundleHash", "eth_callBundle",
         "eth_compileLLL", "eth_compileSerpent", "eth_compileSolidity",
         "eth_decodeEncodedTransaction", "mev_simBundle", "overlay_callConstructor",

@@ -73,11 +73,11 @@ fn row_of_the_method_table_has_a_source() {
 fn position_mismatch(row: &MethodRow, method: &ListedMethod) -> Option<String> {
     let (at, words): (_, &[&str]) = match row.at {
         BlockParamPosition::None => (usize::MAX, &[]),
-        // a node that accepts more than a hash is not served from the cache for the rest
+        // the rest of what a node accepts as a block is not cached
         BlockParamPosition::Hash(n) => (n, &["hash", "block"]),
         BlockParamPosition::Number(n) => (n, &["number", "block"]),
+        BlockParamPosition::ParamMember(n, ..) => (n, &["context", "block"]),
         BlockParamPosition::Param(n) => (n, &["block", "number", "hash"]),
-        BlockParamPosition::ParamMember(n, ..) => (n, &["context"]),
         BlockParamPosition::Range(n, _) => (n, &["filter"]),
         BlockParamPosition::Result => (0, &["transaction"]),
     };
@@ -128,7 +128,7 @@ fn wrong_position_of_a_block_is_found() {
         ("eth_getBlockByNumber", &["hash"]),
         ("eth_getLogs", &["block"]),
         ("eth_getTransactionByHash", &["hash"]),
-        ("eth_callMany", &["_", "block"]),
+        ("eth_callMany", &["_", "number"]),
         ("eth_call", &["_", "block", "number"]),
         ("eth_chainId", &["block"]),
     ] {

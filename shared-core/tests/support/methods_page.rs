@@ -90,8 +90,8 @@ time and without a row has the class tip.
   [`sszip_cache_valid`](directives.md#sszip_cache_valid).
 - Rows are not inherited into a block of the configuration that has rows of its own.
 - A changed row does not affect stored responses: purge the method (`?method=NAME`).
-- Metrics and the status page count methods that are not in the table as `other`, with a row or
-  without: their label values are a fixed set.
+- Metrics and the status page have a label for each cached method of the table and for uncached ones that
+  clients call often. Other methods are `other`, with a row or without: the labels are a fixed set.
 
 ## Cached methods
 
