@@ -105,7 +105,9 @@ const STATEFUL_VERBS: [&str; 74] = [
 ];
 
 /// Stateful methods whose names show it neither by family nor by verb.
-const STATEFUL_METHODS: [&str; 19] = [
+const STATEFUL_METHODS: [&str; 20] = [
+    // the vote locks the node's chain to the block
+    "bor_getVoteOnHash",
     "debug_backtraceAt",
     "debug_batchSendRawTransaction",
     "debug_blockProfile",
