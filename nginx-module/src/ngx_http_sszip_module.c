@@ -81,6 +81,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_max_answer", NGX_CONF_TAKE2),
     ngx_http_sszip_rule("sszip_logs_max_range", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_upgrade", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_query", NGX_CONF_TAKE1),
 
     ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_get", NGX_CONF_TAKE1),

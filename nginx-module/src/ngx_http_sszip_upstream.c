@@ -21,6 +21,12 @@
 
 typedef struct ngx_http_sszip_window_s  ngx_http_sszip_window_t;
 
+/* ":method", the only pseudo-header in edits */
+
+#define ngx_http_sszip_is_pseudo_header(edit)                                 \
+    ((edit)->name.len > 0 && (edit)->name.data[0] == ':')
+
+
 struct ngx_http_sszip_window_s {
     ngx_http_request_t          *request;
     ngx_http_sszip_window_t     *outer;
@@ -41,6 +47,11 @@ struct ngx_http_sszip_window_s {
     ngx_str_t                    unparsed_uri;
     unsigned                     valid_unparsed_uri:1;
     unsigned                     target:1;
+
+    /* the client's method, while it is replaced */
+    ngx_uint_t                   method;
+    ngx_str_t                    method_name;
+    unsigned                     posts:1;
 };
 
 
@@ -58,12 +69,18 @@ static void ngx_http_sszip_replace_target(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
 static ngx_uint_t ngx_http_sszip_is_within(ngx_http_request_t *r,
     ngx_str_t *path);
+static void ngx_http_sszip_replace_method(ngx_http_request_t *r,
+    const sszip_head_edit *edits, size_t n, ngx_http_sszip_window_t *window);
 static ngx_table_elt_t *ngx_http_sszip_edit_head_in(ngx_http_request_t *r,
     const sszip_head_edit *edits, size_t n, ngx_uint_t *nelts);
 static void ngx_http_sszip_restore_request(ngx_http_sszip_window_t *window);
 
 
 static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
+
+/* with a space, as the names in r->request_line have one */
+
+static ngx_str_t  ngx_http_sszip_post_method = { 4, (u_char *) "POST " };
 
 
 /*
@@ -285,6 +302,7 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     window->edited = 0;
     window->body = 0;
     window->target = 0;
+    window->posts = 0;
     window->outer = ngx_http_sszip_windows;
 
     ngx_http_sszip_windows = window;
@@ -306,6 +324,8 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     if (n == 0) {
         return NGX_OK;
     }
+
+    ngx_http_sszip_replace_method(r, edits, n, window);
 
     /* evaluated and cached first, so that no script sees the edited header */
 
@@ -457,6 +477,35 @@ ngx_http_sszip_is_within(ngx_http_request_t *r, ngx_str_t *path)
 
 
 /*
+ * Replaces the method of the request within a window.  The core only replaces
+ * it by POST; variables and logs outside of the window have the client's.
+ */
+
+static void
+ngx_http_sszip_replace_method(ngx_http_request_t *r,
+    const sszip_head_edit *edits, size_t n, ngx_http_sszip_window_t *window)
+{
+    size_t  i;
+
+    for (i = 0; i < n; i++) {
+
+        if (!ngx_http_sszip_is_pseudo_header(&edits[i])) {
+            continue;
+        }
+
+        window->method = r->method;
+        window->method_name = r->method_name;
+        window->posts = 1;
+
+        r->method = NGX_HTTP_POST;
+        r->method_name = ngx_http_sszip_post_method;
+
+        return;
+    }
+}
+
+
+/*
  * Builds the client's headers without the edited ones, followed by the edits.
  */
 
@@ -501,7 +550,9 @@ ngx_http_sszip_edit_head_in(ngx_http_request_t *r, const sszip_head_edit *edits,
 
     for (j = 0; j < n; j++) {
 
-        if (edits[j].value.data == NULL) {
+        if (edits[j].value.data == NULL
+            || ngx_http_sszip_is_pseudo_header(&edits[j]))
+        {
             continue;
         }
 
@@ -576,6 +627,12 @@ ngx_http_sszip_restore_request(ngx_http_sszip_window_t *window)
         r->unparsed_uri = window->unparsed_uri;
         r->valid_unparsed_uri = window->valid_unparsed_uri;
         window->target = 0;
+    }
+
+    if (window->posts) {
+        r->method = window->method;
+        r->method_name = window->method_name;
+        window->posts = 0;
     }
 
     if (window->edited) {

@@ -1088,10 +1088,10 @@ sszip_status sszip_exchange_request_head(sszip_exchange *exchange,
                                          const sszip_request_head *head);
 
 /*
- Returns the changes to the request head that the upstream receives. The
- list is valid until the next call of this function or of
- `sszip_exchange_head_edits` for the exchange, its strings until the end of
- the exchange.
+ Returns the changes to the request head that the upstream receives. An edit
+ with the name `:method` replaces the method. The list is valid until the
+ next call of this function or of `sszip_exchange_head_edits` for the
+ exchange, its strings until the end of the exchange.
 
  # Safety
  `exchange` is NULL or valid; the results point at memory of their type.

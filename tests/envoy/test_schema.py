@@ -104,6 +104,7 @@ SETTINGS = {
         [0, 10000, "5 deny", [5, "deny"]],
         [(10001, "from 0 to 10000"), ("5 refuse", '"deny"'), ("5 deny 5", "one or two")],
     ),
+    "query": FLAG,
     "upgrade": (["off", False, "websocket"], [("h2c", '"websocket"'), (True, '"websocket"')]),
     "method": (
         [

@@ -15,7 +15,10 @@ SPLITS = by_tier([whole, at_random], [whole, byte_by_byte, at_random])
 
 @pytest.fixture(scope="module")
 def envoy(start_envoy):
-    envoy = start_envoy([], http={"route_config": {"virtual_hosts": ROWS.hosts()}})
+    # without the option Envoy rejects a QUERY over HTTP/1
+    protocol = {"accept_http_10": True, "allow_custom_methods": True}
+    http = {"route_config": {"virtual_hosts": ROWS.hosts()}, "http_protocol_options": protocol}
+    envoy = start_envoy([], http=http)
     # rows of a wrong chain
     envoy.expect("is on another chain")
     return envoy

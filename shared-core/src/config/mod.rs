@@ -109,6 +109,8 @@ pub struct RouteConfig {
     pub cache: CacheConfig,
     /// The policy, or `None` if all calls are allowed.
     pub active_policy: Option<Arc<CallAccessPolicy>>,
+    /// Whether a QUERY is handled as the POST of the same call.
+    pub query: bool,
     /// Settings of transcoding.
     pub ssz: SszConfig,
     /// Headers of upstream responses, in lower case, that the host hides from clients: they are
@@ -142,6 +144,7 @@ pub struct RouteConfigBlock {
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheConfigBlock,
     policy: policy::AccessPolicyConfigBlock,
+    query: Option<bool>,
     ssz: ssz::SszConfigBlock,
     /// Warning about the directive that was set last.
     warning: Option<String>,
@@ -216,9 +219,15 @@ impl RouteConfig {
         self.active_policy.as_ref().filter(|_| self.enable)
     }
 
+    /// Whether a QUERY on this route is handled as the POST of the same call.
+    pub fn is_query_enabled(&self) -> bool {
+        self.enable && self.query
+    }
+
     /// Whether request bodies may be read before they are forwarded.
     pub fn may_read_request_body(&self) -> bool {
-        let reads = self.cache.enable || self.ssz.enable || self.active_policy.is_some();
+        let evaluates = self.active_policy.is_some() || self.query;
+        let reads = self.cache.enable || self.ssz.enable || evaluates;
         self.enable && (reads || self.coded_requests.is_decoding_enabled())
     }
 }
@@ -286,6 +295,9 @@ impl RouteConfigBlock {
             "upgrade" => self.policy.set_allowed_upgrade_protocol(values),
             "max_answer" => self.set_response_limit(values),
             "logs_max_range" => self.policy.set_block_range_limit(values),
+            "query" => set_once(&mut self.query, || {
+                parse_flag(single_directive_value(values)?)
+            }),
             _ if name == "ssz" || name.starts_with("ssz_") => {
                 self.ssz.set_ssz_directive(name, values)
             }
@@ -349,6 +361,7 @@ impl RouteConfigBlock {
         inherit_unset(&mut self.buffers, &outer.buffers);
         self.cache.inherit_unset_from(&outer.cache);
         self.policy.inherit_unset_from(&outer.policy);
+        inherit_unset(&mut self.query, &outer.query);
         self.ssz.inherit_unset_from(&outer.ssz);
     }
 
@@ -388,6 +401,7 @@ impl RouteConfigBlock {
             active_policy: self
                 .policy
                 .resolve_configured_policy(self.cache.batch_denial_limit()),
+            query: self.query.unwrap_or(false),
             ssz,
             process: process.into(),
         }

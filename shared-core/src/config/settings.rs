@@ -480,4 +480,11 @@ pub(super) const SETTINGS: &[SettingDefinition] = &[
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },
+    SettingDefinition {
+        name: "query",
+        about: "Handles a QUERY as the POST of the same call, if the call changes nothing.",
+        takes: Flag,
+        default: Literal(&["off"]),
+        ..DEFAULT_SETTING
+    },
 ];

@@ -24,6 +24,7 @@
 //! | [`depth_check`]       | the depth of a text, counted by its brackets                  |
 //! | [`call_prefix`]       | the parts of a call that may be in the key cache              |
 //! | [`stateful_methods`]  | methods whose responses can't be stored                       |
+//! | [`safe_methods`]      | methods that a safe request may call                          |
 //! | [`incomplete_result`] | results that are still incomplete                             |
 //! | [`method_patterns`]   | method names and prefixes with a value each                   |
 //! | [`method_rules`]      | rules that allow, deny or limit methods                       |
@@ -49,6 +50,7 @@ pub mod plausible;
 pub mod request;
 pub mod response;
 pub mod response_ends;
+pub mod safe_methods;
 pub mod scan;
 mod scan_error;
 pub mod shown_blocks;

@@ -9,5 +9,6 @@ pub mod cache_control;
 pub mod etag;
 pub mod list_header;
 pub mod media_type;
+pub mod query_content;
 pub mod vary;
 mod weight;

@@ -18,6 +18,7 @@ mod limits;
 mod max_answer;
 mod policy;
 mod probes;
+mod query;
 mod setup;
 mod shareable_lookups;
 mod split_batches;

@@ -5,6 +5,7 @@
 //! unchecked, and `recompress` makes them smaller.
 
 pub mod batch;
+mod entity_tag;
 #[cfg(feature = "store")]
 pub mod recompress;
 pub mod store_attributes;

@@ -153,6 +153,7 @@ impl Exchange {
             self.apply_transition(ExchangeEvent::Miss, |_| ExchangePhase::AwaitingHead)?;
             return self.forward_allowed_calls().map(|_| ());
         };
+        self.complete_query_head(false);
         self.apply_transition(ExchangeEvent::Hit, |_| ExchangePhase::Ready(answer))
     }
 
@@ -289,6 +290,7 @@ impl Exchange {
             ..ReadyResponse::default()
         });
         self.adapt_resource_response(&mut answer, entry, lookup);
+        self.adapt_query_response(&mut answer, entry, lookup.now);
         answer
     }
 

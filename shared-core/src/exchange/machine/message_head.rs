@@ -11,6 +11,7 @@ use crate::exchange::request::engine_targets::is_engine_target;
 use crate::negotiate::accept::FormatPreference;
 use crate::negotiate::accept_encoding::EncodingPreferences;
 use crate::negotiate::list_header::list_header_members;
+use crate::negotiate::query_content::QueryContentType;
 use crate::negotiate::{cache_control, etag, media_type, vary};
 use crate::request_coding::BodyContentCoding;
 use crate::transcode::engine::rpc_request::NewPayloadWitnessCall;
@@ -83,6 +84,8 @@ pub(in crate::exchange) struct RequestProperties {
     pub(in crate::exchange) calls_by_query: bool,
     /// Whether the target is of the REST Engine API, and rules deny its methods.
     pub(in crate::exchange) is_denied_engine_target: bool,
+    /// Type of the content of a QUERY; `None` for other methods, and where they are not handled.
+    pub(in crate::exchange) query: Option<QueryContentType>,
     /// The client's format preference, if the request is a call.
     pub(in crate::exchange) call: Option<FormatPreference>,
     /// Negotiation of the response's format, if the route has an SSZ type.

@@ -28,6 +28,7 @@ use crate::exchange::request::{engine_targets, query_calls};
 use crate::exchange::response::ready_response::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
 use crate::memory::{self, MemoryReservation};
+use crate::negotiate::query_content::QueryContentType;
 use crate::negotiate::vary;
 use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
@@ -292,6 +293,13 @@ impl Exchange {
         I: Iterator<Item = Header<'a>> + Clone,
     {
         self.apply_transition(ExchangeEvent::RequestHead, |_| ExchangePhase::AwaitingHead)?;
+        let is_query = self.route_config.is_query_enabled() && head.method == b"QUERY";
+        let query = is_query.then(|| QueryContentType::from_headers(head.fields.clone()));
+        let head = RequestHead {
+            // the same call
+            method: if is_query { b"POST" } else { head.method },
+            ..head
+        };
         let target = head.target;
         let (mut ssz, mut submitted, mut call) = (None, None, None);
         let mut untyped = None;
@@ -356,6 +364,9 @@ impl Exchange {
         {
             self.upstream_edits
                 .push(HeadEdit::set_header("Accept-Encoding", b"identity"));
+        }
+        if let Some(content_type) = query {
+            self.prepare_query(content_type);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Enforcement of the operator's policy.
+//! Enforcement of the operator's policy, and of what QUERY requires.
 //!
 //! Each call of a request is evaluated before the request is forwarded: a denied call is
 //! answered here, and a batch is forwarded without its denied calls.
@@ -63,7 +63,9 @@ impl Exchange {
             self.exchange_state(),
             ExchangeState::AwaitingHead | ExchangeState::Waiting
         );
-        is_client && self.route_config.active_call_policy().is_some()
+        let is_evaluated =
+            self.request.query.is_some() || self.route_config.active_call_policy().is_some();
+        is_client && is_evaluated
     }
 
     /// Returns the part of the body that the evaluation needs; `None` if there is nothing to
@@ -98,9 +100,10 @@ impl Exchange {
         is_too_long: bool,
         lookup: &LookupRequest<'_>,
     ) -> CallAccessDecision {
-        let Some(policy) = self.route_config.active_call_policy().map(Arc::clone) else {
+        let policy = self.route_config.active_call_policy().map(Arc::clone);
+        if policy.is_none() && self.request.query.is_none() {
             return CallAccessDecision::Allowed;
-        };
+        }
         if !self.lookup_findings.denial_errors.is_empty() {
             // the request has waited: its first evaluation and its permits remain valid
             return match self.lookup_findings.allowed_part {
@@ -132,7 +135,9 @@ impl Exchange {
             }
         };
         match self.request.coding {
-            BodyContentCoding::None => self.evaluate_calls_under_policy(&policy, body, lookup),
+            BodyContentCoding::None => {
+                self.evaluate_calls_under_policy(policy.as_deref(), body, lookup)
+            }
             BodyContentCoding::Other => {
                 CallAccessDecision::Refused(UnverifiableRequestReason::Coding)
             }
@@ -140,7 +145,9 @@ impl Exchange {
                 let cap = self.route_config.cache.max_request.max(MAX_DECOMPRESSED);
                 let cap = usize::try_from(cap).unwrap_or(usize::MAX);
                 match self.decompress_request_within(body, cap, None) {
-                    Ok(decoded) => self.evaluate_calls_under_policy(&policy, &decoded.body, lookup),
+                    Ok(decoded) => {
+                        self.evaluate_calls_under_policy(policy.as_deref(), &decoded.body, lookup)
+                    }
                     Err(InflateError::Bad) => {
                         CallAccessDecision::Refused(UnverifiableRequestReason::Coding)
                     }
@@ -158,7 +165,7 @@ impl Exchange {
     /// Decides about the calls in a body, which is parsed strictly.
     fn evaluate_calls_under_policy(
         &mut self,
-        policy: &CallAccessPolicy,
+        policy: Option<&CallAccessPolicy>,
         body: &[u8],
         lookup: &LookupRequest<'_>,
     ) -> CallAccessDecision {
@@ -169,22 +176,33 @@ impl Exchange {
         if memory::is_memory_short()
             || is_batch && !memory::can_allocate_now(required_request_memory(body.len()))
             // a filter within a string is decoded
-            || policy.block_range_limit().is_some() && !memory::can_allocate_now(body.len())
+            || policy.is_some_and(|policy| policy.block_range_limit().is_some())
+                && !memory::can_allocate_now(body.len())
         {
             return CallAccessDecision::Refused(UnverifiableRequestReason::Memory);
         }
-        match parse_jsonrpc_request(body, policy.max_batch_calls()) {
-            Ok(JsonRpcRequestBody::Single(call)) => self.evaluate_call(policy, &call, lookup),
-            Ok(JsonRpcRequestBody::Batch(calls)) => {
+        let max_calls = policy.map_or(usize::MAX, CallAccessPolicy::max_batch_calls);
+        let calls = match parse_jsonrpc_request(body, max_calls) {
+            Ok(calls) => calls,
+            Err(why) => {
+                return CallAccessDecision::Refused(match why {
+                    RequestParseFailure::Syntax(_) => UnverifiableRequestReason::Syntax,
+                    RequestParseFailure::LongBatch => UnverifiableRequestReason::Batch(max_calls),
+                    why => UnverifiableRequestReason::Request(why),
+                })
+            }
+        };
+        if self.is_unsafe_query(&calls) {
+            return CallAccessDecision::Refused(UnverifiableRequestReason::UnsafeQuery);
+        }
+        match (policy, calls) {
+            (None, _) => CallAccessDecision::Allowed,
+            (Some(policy), JsonRpcRequestBody::Single(call)) => {
+                self.evaluate_call(policy, &call, lookup)
+            }
+            (Some(policy), JsonRpcRequestBody::Batch(calls)) => {
                 self.evaluate_batch_under_policy(policy, &calls, body, lookup)
             }
-            Err(RequestParseFailure::Syntax(_)) => {
-                CallAccessDecision::Refused(UnverifiableRequestReason::Syntax)
-            }
-            Err(RequestParseFailure::LongBatch) => CallAccessDecision::Refused(
-                UnverifiableRequestReason::Batch(policy.max_batch_calls()),
-            ),
-            Err(why) => CallAccessDecision::Refused(UnverifiableRequestReason::Request(why)),
         }
     }
 
@@ -355,7 +373,7 @@ impl Exchange {
         let (status, body, field) = match ruling {
             CallAccessDecision::Denied(body) => (200, body, None),
             CallAccessDecision::Refused(why) => (
-                why.rejection_status(),
+                why.rejection_status(self.request.query.is_some()),
                 why.rejection_body(),
                 why.rejection_header(),
             ),
@@ -375,6 +393,7 @@ impl Exchange {
                 .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
         }
         self.head_edits.extend(field);
+        self.complete_query_head(false);
         let answer = Box::new(ReadyResponse {
             status,
             is_ours: true,

@@ -14,12 +14,16 @@ impl Exchange {
         &self,
         length: BodyLength,
     ) -> Option<UnverifiableRequestReason> {
-        let allows_websocket = self
-            .route_config
-            .active_call_policy()
-            .is_some_and(|policy| policy.allows_websocket());
+        let by_query = self.query_rejection_by_head(length);
+        if by_query.is_some() {
+            return by_query;
+        }
+        let policy = self.route_config.active_call_policy();
+        let allows_websocket = policy.is_some_and(|policy| policy.allows_websocket());
         match self.request.upgrade {
             UpgradeProtocol::None => {}
+            // a QUERY without a policy
+            _ if policy.is_none() => {}
             UpgradeProtocol::WebSocket if allows_websocket => {}
             UpgradeProtocol::WebSocket | UpgradeProtocol::Other => {
                 return Some(UnverifiableRequestReason::Upgrade)

@@ -6,6 +6,7 @@ pub(super) mod call_policy;
 pub(super) mod decompression;
 pub(super) mod engine_targets;
 mod head_policy;
+mod query;
 pub(super) mod query_calls;
 mod rewrite;
 pub(super) mod unverifiable;

@@ -1,9 +1,10 @@
-//! Reasons to reject a request under a policy, and the responses to it.
+//! Reasons to reject a request under a policy, or a QUERY, and the responses to it.
 
 use crate::exchange::machine::message_head::HeadEdit;
 use crate::jsonrpc::request::RequestParseFailure;
 
-/// The reason why a request is rejected under a policy because its calls can't be verified.
+/// The reason why a request is rejected under a policy because its calls can't be verified, or why
+/// a QUERY is.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) enum UnverifiableRequestReason {
     /// The body is not JSON.
@@ -16,6 +17,12 @@ pub(in crate::exchange) enum UnverifiableRequestReason {
     Method,
     /// The request is a GET of the REST Engine API, whose methods are denied.
     EngineApi,
+    /// The request is a QUERY without `Content-Type`.
+    UntypedQuery,
+    /// The request is a QUERY whose content is declared as another type than JSON.
+    QueryType,
+    /// The request is a QUERY with a call that may change something.
+    UnsafeQuery,
     /// The connection changes its protocol.
     Upgrade,
     /// The body is too long.
@@ -30,14 +37,22 @@ pub(in crate::exchange) enum UnverifiableRequestReason {
 }
 
 impl UnverifiableRequestReason {
-    /// Status of the response. Errors about calls are sent with 200, as nodes do; errors about
-    /// the HTTP request are not.
-    pub(in crate::exchange) fn rejection_status(self) -> u16 {
+    /// Status of the response. Errors about calls are sent with 200, as nodes do, but to a QUERY as
+    /// RFC 10008, 2.1 defines them; errors about the HTTP request are not.
+    pub(in crate::exchange) fn rejection_status(self, is_query: bool) -> u16 {
         match self {
+            UnverifiableRequestReason::Syntax if is_query => 400,
+            UnverifiableRequestReason::Request(_) | UnverifiableRequestReason::Batch(_)
+                if is_query =>
+            {
+                422
+            }
             UnverifiableRequestReason::Syntax
             | UnverifiableRequestReason::Request(_)
             | UnverifiableRequestReason::Batch(_) => 200,
-            UnverifiableRequestReason::Method => 405,
+            UnverifiableRequestReason::Method | UnverifiableRequestReason::UnsafeQuery => 405,
+            UnverifiableRequestReason::UntypedQuery => 400,
+            UnverifiableRequestReason::QueryType => 415,
             UnverifiableRequestReason::EngineApi => 404,
             UnverifiableRequestReason::Upgrade => 403,
             UnverifiableRequestReason::Length => 413,
@@ -50,7 +65,9 @@ impl UnverifiableRequestReason {
     /// Header that the response must have.
     pub(in crate::exchange) fn rejection_header(self) -> Option<HeadEdit> {
         match self {
-            UnverifiableRequestReason::Method => Some(HeadEdit::set_header("Allow", b"POST")),
+            UnverifiableRequestReason::Method | UnverifiableRequestReason::UnsafeQuery => {
+                Some(HeadEdit::set_header("Allow", b"POST"))
+            }
             _ => None,
         }
     }
@@ -73,6 +90,20 @@ impl UnverifiableRequestReason {
             UnverifiableRequestReason::EngineApi => {
                 (METHOD, "the Engine API is not available here".into())
             }
+            UnverifiableRequestReason::UntypedQuery => (
+                REQUEST,
+                "a QUERY must have a Content-Type: application/json".into(),
+            ),
+            UnverifiableRequestReason::QueryType => (
+                REQUEST,
+                "the content of a QUERY must be application/json".into(),
+            ),
+            UnverifiableRequestReason::UnsafeQuery => (
+                REQUEST,
+                "a QUERY may only call methods that are known to change nothing: send this one \
+                 with POST"
+                    .into(),
+            ),
             UnverifiableRequestReason::Upgrade => (
                 REQUEST,
                 "upgrades are not allowed here: send calls in HTTP requests".into(),

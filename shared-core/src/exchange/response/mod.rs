@@ -6,6 +6,7 @@ mod compress;
 pub(super) mod length_limit;
 pub(super) mod pipeline;
 pub(super) mod plan;
+mod query_head;
 pub(super) mod ready_response;
 pub(super) mod stream_encoder;
 mod stream_pieces;

@@ -198,7 +198,11 @@ impl Exchange {
         let answer = self.take_limit_error(0)?;
         self.head_edits.retain(|edit| {
             let name = &*edit.name;
-            name == "Vary" || name == "Cache-Status"
+            // the last two are of QUERY
+            matches!(
+                name,
+                "Vary" | "Cache-Status" | "Cache-Control" | "Accept-Query"
+            )
         });
         self.set_error_headers(answer.body.len());
         self.head_edits

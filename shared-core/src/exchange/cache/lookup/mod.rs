@@ -149,6 +149,9 @@ impl Exchange {
                 LookupAction::Wait,
             ),
         };
+        if look_up == LookupAction::Respond {
+            self.complete_query_head(false);
+        }
         self.apply_transition(event, |_| phase)?;
         Ok(look_up)
     }

@@ -22,7 +22,7 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::ready_response::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
-use crate::negotiate::list_header::list_header_members;
+use crate::negotiate::etag::names_entity_tag;
 use crate::negotiate::media_type::is_event_stream;
 use crate::transcode::{requested_root, TranscodeRequest};
 
@@ -233,12 +233,7 @@ impl Exchange {
             let Some(own) = field("etag") else {
                 return false;
             };
-            // weak comparison (RFC 9110, 8.8.3.2)
-            return tags.any(|line| {
-                line == b"*"
-                    || list_header_members(line)
-                        .any(|tag| strip_weak_prefix(tag) == strip_weak_prefix(own))
-            });
+            return tags.any(|line| names_entity_tag(line, own));
         }
         let since = fields.header_values("if-modified-since").next();
         let since = since.and_then(response_directives::parse_header_date);
@@ -270,12 +265,7 @@ impl Exchange {
             }
         }
         if self.is_entry_not_modified(entry) {
-            answer.status = 304;
-            // RFC 9110, 15.4.5: headers that describe the body are left out
-            self.head_edits.retain(|edit| {
-                let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
-                !is("content-type") && !is("content-encoding") && !is("content-length")
-            });
+            self.respond_not_modified(answer);
         } else if self.request.head {
             let length = if self.head_edits.iter().any(edits_content_encoding) {
                 entry
@@ -289,9 +279,20 @@ impl Exchange {
                 self.set_content_length(usize::try_from(length).unwrap_or(usize::MAX));
             }
         }
-        if answer.status == 304 || self.request.head {
+        if self.request.head {
             answer.stored = Some(SlicedBody::default());
         }
+    }
+
+    /// Replaces a stored response by a 304, without the headers that describe the body (RFC 9110,
+    /// 15.4.5).
+    pub(in crate::exchange) fn respond_not_modified(&mut self, answer: &mut ReadyResponse) {
+        answer.status = 304;
+        answer.stored = Some(SlicedBody::default());
+        self.head_edits.retain(|edit| {
+            let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
+            !is("content-type") && !is("content-encoding") && !is("content-length")
+        });
     }
 }
 
@@ -306,11 +307,6 @@ fn stored_header<'a>(entry: &'a CacheEntry, name: &str) -> Option<&'a [u8]> {
 /// Whether the edit changes `Content-Encoding`.
 fn edits_content_encoding(edit: &HeadEdit) -> bool {
     edit.name.eq_ignore_ascii_case("content-encoding")
-}
-
-/// Returns an entity tag without the mark of a weak one, for weak comparison (RFC 9110, 8.8.3.2).
-fn strip_weak_prefix(tag: &[u8]) -> &[u8] {
-    tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
 /// Returns the name that identifies a target in its scope. The parameters of the Beacon API
