@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::policy::error_cache_entry;
+use super::error_entry::error_cache_entry;
 use super::values::{
     invalid_value_error, single_directive_value, DirectiveError, DirectiveValueRange,
     DirectiveValueUnit,

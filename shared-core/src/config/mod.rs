@@ -8,6 +8,7 @@
 mod cache;
 pub mod directive_page;
 pub mod endpoint;
+mod error_entry;
 #[cfg(unix)]
 pub mod files;
 mod filter_detection;

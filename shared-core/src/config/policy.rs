@@ -3,21 +3,18 @@
 
 use std::sync::Arc;
 
+use super::error_entry::error_cache_entry;
 use super::log_range::BlockRangeLimit;
 use super::values::{
     inherit_unset, invalid_value_error, set_once, single_directive_value, DirectiveError,
     DirectiveValueRange, DirectiveValueUnit, GIB, KIB,
 };
-use crate::bytes::SharedBytes;
-use crate::cache::entry::{
-    CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes, ResponseIdPosition,
-};
+use crate::cache::entry::CacheEntry;
 use crate::jsonrpc::concurrency_limit::ConcurrencyLimit;
 use crate::jsonrpc::method_patterns::MethodPatternTable;
 use crate::jsonrpc::method_rules::{
     MethodAccessDecision, MethodAccessRuleAction, MethodAccessRules,
 };
-use crate::transcode::JSON_MEDIA_TYPE;
 
 /// Error of nodes for a method that does not exist (JSON-RPC 2.0, 5.1). Clients then try another
 /// method or another node.
@@ -147,26 +144,6 @@ impl CallAccessPolicy {
     pub(crate) fn response_too_long_error(&self) -> &Arc<CacheEntry> {
         &self.too_long
     }
-}
-
-/// Creates an error response in the form of a cache entry.
-pub(super) fn error_cache_entry(text: &[u8]) -> CacheEntry {
-    let envelope = EnvelopeBytes {
-        id: ResponseIdPosition::BeforeResult,
-        before: Box::from(&b"{\"jsonrpc\":\"2.0\",\"id\":"[..]),
-        between: Box::from(&b",\"error\":"[..]),
-        after: Box::from(&b"}"[..]),
-    };
-    let meta = EntryMetadata {
-        status: 200,
-        fields: vec![(b"Content-Type".to_vec(), JSON_MEDIA_TYPE.to_vec())],
-        ..EntryMetadata::default()
-    };
-    CacheEntry::new(
-        envelope,
-        EntryPayload::Raw(SharedBytes::from(text.to_vec())),
-        meta,
-    )
 }
 
 /// The policy settings that one configuration block sets itself, before inheritance; `None` where

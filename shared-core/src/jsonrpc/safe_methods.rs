@@ -92,9 +92,11 @@ mod tests {
     #[test]
     fn method_row_of_an_operator_is_safe_if_it_is_cached() {
         let mut rows = MethodSpecs::default();
-        rows.add_method_row(b"acme_price", &[b"class=tip"]).unwrap();
-        rows.add_method_row(b"acme_mint", &[b"class=none"]).unwrap();
-        for (method, expected) in [(&b"acme_price"[..], true), (b"acme_mint", false)] {
+        rows.add_method_row(b"acme_price", &[&b"class=tip"[..]])
+            .unwrap();
+        rows.add_method_row(b"acme_mint", &[&b"class=none"[..]])
+            .unwrap();
+        for (method, expected) in [(&b"acme_price"[..], true), (&b"acme_mint"[..], false)] {
             let row = rows.find_operator_method_row(method).unwrap();
             assert_eq!(is_safe_method(method, row), expected);
         }

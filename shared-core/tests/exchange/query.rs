@@ -138,7 +138,7 @@ fn cache_control_of_the_node_is_kept() {
 #[test]
 fn response_that_depends_on_the_caller_is_private() {
     let config = config(&["cache on", "query on", "cache_credentials key X-Api-Key"]);
-    for (name, scope) in [(&b"X-Api-Key"[..], "private, "), (b"X-Other", "")] {
+    for (name, scope) in [(&b"X-Api-Key"[..], "private, "), (&b"X-Other"[..], "")] {
         let fields = [JSON, (name, &b"a"[..])];
         let (mut driver, _) = look_up(&config, b"QUERY", &fields, CALL, 1);
         respond(&mut driver, RESULT, &[JSON], 1);
