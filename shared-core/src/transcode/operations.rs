@@ -107,7 +107,9 @@ fn routes_with_a_type_are_operations_of_the_specification() {
 #[test]
 fn routes_equal_the_recorded_specification() {
     let name = "shared/reference/apis/beacon-apis.tsv";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name);
     let Ok(recorded) = fs::read_to_string(path) else {
         eprintln!("skipped: ../{name} is absent");
         return;
@@ -120,8 +122,7 @@ fn routes_equal_the_recorded_specification() {
         let [method, path, _, query, request, response, headers, _] = columns[..] else {
             panic!("{line:?} has not eight columns");
         };
-        let has_ssz =
-            |types: &str| types.split(' ').any(|of| of.as_bytes() == SSZ_MEDIA_TYPE);
+        let has_ssz = |types: &str| types.split(' ').any(|of| of.as_bytes() == SSZ_MEDIA_TYPE);
         let path = replace_parameters(path);
         let ours = operations
             .iter()

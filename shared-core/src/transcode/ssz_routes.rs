@@ -162,8 +162,14 @@ pub(super) const POST_ROUTES: &[(&str, SszResponseType)] = &[
 /// one segment, and the type of its responses.
 pub fn ssz_response_routes() -> impl Iterator<Item = (&'static str, &'static str, SszResponseType)>
 {
-    let gets = GET_ROUTES.iter().map(|(route, gives)| ("GET", *route, *gives));
-    gets.chain(POST_ROUTES.iter().map(|(route, gives)| ("POST", *route, *gives)))
+    let gets = GET_ROUTES
+        .iter()
+        .map(|(route, gives)| ("GET", *route, *gives));
+    gets.chain(
+        POST_ROUTES
+            .iter()
+            .map(|(route, gives)| ("POST", *route, *gives)),
+    )
 }
 
 /// Returns the response type for a target (path and query), or `None` if the route has no SSZ.

@@ -84,7 +84,9 @@ pub fn submission_routes() -> impl Iterator<Item = &'static str> {
 /// Returns the type of the bodies that a route of [`submission_routes`] accepts in a fork, with the
 /// blobs of an envelope or without; `None` for other routes, and if the fork has no such type.
 pub fn submission_type_name(route: &str, fork: Fork, has_blobs: bool) -> Option<&'static str> {
-    let (_, takes) = SUBMISSION_ROUTES.iter().find(|(known, _)| *known == route)?;
+    let (_, takes) = SUBMISSION_ROUTES
+        .iter()
+        .find(|(known, _)| *known == route)?;
     let (name, _) = takes.type_and_fork(Some(fork), Some(has_blobs))?;
     let schema = Schema::for_fork(fork, Preset::Mainnet);
     schema.find_type(name).map(|_| name)

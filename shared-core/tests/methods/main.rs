@@ -90,7 +90,10 @@ fn position_mismatch(row: &MethodRow, method: &ListedMethod) -> Option<String> {
             (false, _) => false,
         };
         if !is_fit {
-            return Some(format!("parameter {n} is `{word}`, the row has {:?}", row.at));
+            return Some(format!(
+                "parameter {n} is `{word}`, the row has {:?}",
+                row.at
+            ));
         }
     }
     let is_there = at == usize::MAX || at < method.params.len();

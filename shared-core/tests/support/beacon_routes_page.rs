@@ -99,7 +99,11 @@ fn join_types(names: impl Iterator<Item = &'static str>) -> String {
 }
 
 fn fork_range(has: impl Fn(Fork) -> bool) -> String {
-    let forks: Vec<Fork> = Fork::ALL.iter().copied().filter(|fork| has(*fork)).collect();
+    let forks: Vec<Fork> = Fork::ALL
+        .iter()
+        .copied()
+        .filter(|fork| has(*fork))
+        .collect();
     match (forks.first(), forks.last()) {
         (Some(first), Some(last)) if last != Fork::ALL.last().unwrap() => {
             format!("{first} to {last}")
