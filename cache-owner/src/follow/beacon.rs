@@ -123,7 +123,8 @@ async fn fetch_beacon_header(http: &HttpNodeClient, id: &str) -> Result<Option<N
     }))
 }
 
-/// Fetches the duration of a slot in milliseconds; `None` if the node does not report it.
+/// Fetches the duration of a slot in milliseconds; `None` if the query fails, or the node does not
+/// report it.
 pub async fn fetch_slot_time(http: &HttpNodeClient) -> Option<u64> {
     let spec = fetch_beacon_data_member(http, SPEC).await.ok()??;
     let number = |name: &str| spec[name].as_str()?.parse::<u64>().ok();

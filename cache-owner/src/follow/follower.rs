@@ -113,20 +113,21 @@ impl ChainFollower {
             async move { node.listen_for_heads(&news).await }
         }));
         let interval = Duration::from_millis(self.follow.interval);
-        // queried once for each chain: it does not change
-        let mut needs_slot_time = true;
+        // queried until the node has reported it: it does not change
+        let mut needs_slot_time = node.reports_slot_time();
         loop {
             let began = Instant::now();
             if self.chain.take_chain_record_purged() {
                 self.steps.discard_deferred_steps();
                 tracker.reset_tracker_after_purge(read_clocks().monotonic);
-                needs_slot_time = true;
+                needs_slot_time = node.reports_slot_time();
             }
             poll_node(&mut tracker, &node).await;
             self.run_tracker_steps(&mut tracker).await;
             if needs_slot_time && tracker.last_poll_error().is_none() {
-                tracker.set_slot_time(node.query_slot_time().await);
-                needs_slot_time = false;
+                let slot_time = node.query_slot_time().await;
+                needs_slot_time = slot_time.is_none();
+                tracker.set_slot_time(slot_time);
             }
             self.engine
                 .owner

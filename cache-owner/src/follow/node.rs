@@ -114,8 +114,12 @@ impl NodeClient {
         execution::decode_receipt_block_number(&body)
     }
 
-    /// Queries the duration of a slot in milliseconds; `None` if the node's blocks have timestamps
-    /// instead, or it does not report the duration.
+    /// Whether the node's API has the duration of a slot, and no timestamps in blocks.
+    pub fn reports_slot_time(&self) -> bool {
+        matches!(self, Self::Beacon(_))
+    }
+
+    /// Queries the duration of a slot in milliseconds; `None` if the node does not report it now.
     pub async fn query_slot_time(&self) -> Option<u64> {
         match self {
             Self::Beacon(http) => beacon::fetch_slot_time(http).await,
