@@ -136,6 +136,22 @@ fn cache_control_of_the_node_is_kept() {
 }
 
 #[test]
+fn response_to_a_part_of_a_batch_has_no_freshness_for_the_whole() {
+    let config = config(&["cache on", "query on", "method deny debug_*"]);
+    let batch = format!(
+        r#"[{CALL},{{"jsonrpc":"2.0","id":2,"method":"debug_traceBlockByNumber","params":["0x1"]}}]"#
+    );
+    let (mut driver, step) = look_up(&config, b"QUERY", &[JSON], &batch, 1);
+    assert!(matches!(step, HostStep::ForwardRewritten), "{step:?}");
+    let fresh = (&b"Cache-Control"[..], &b"max-age=60"[..]);
+    respond(&mut driver, &format!("[{RESULT}]"), &[JSON, fresh], 1);
+    assert_eq!(
+        header(&driver, "Cache-Control").as_deref(),
+        Some("no-cache")
+    );
+}
+
+#[test]
 fn response_that_depends_on_the_caller_is_private() {
     let config = config(&["cache on", "query on", "cache_credentials key X-Api-Key"]);
     for (name, scope) in [(&b"X-Api-Key"[..], "private, "), (&b"X-Other"[..], "")] {

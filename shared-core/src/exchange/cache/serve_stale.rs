@@ -279,6 +279,7 @@ impl Exchange {
         let Some(answer) = answer else {
             return false;
         };
+        self.complete_query_head(false);
         self.cache_status = status;
         self.apply_transition(ExchangeEvent::Replace, |_| {
             ExchangePhase::DiscardingUpstream(answer)

@@ -75,7 +75,9 @@ impl Exchange {
         }
         self.set_cache_status_header(&head);
         let is_cache_control = |(name, _): Header<'_>| name.eq_ignore_ascii_case(b"cache-control");
-        self.complete_query_head(head.fields.clone().any(is_cache_control));
+        // the node knows the freshness of its part of a batch only
+        let is_part = matches!(self.phase, ExchangePhase::AwaitingPart(_));
+        self.complete_query_head(!is_part && head.fields.clone().any(is_cache_control));
         let bound = self.single_call_response_limit(&head);
         let coding = match bound {
             Some(_) => BodyContentCoding::from_response_headers(head.fields.clone()),
