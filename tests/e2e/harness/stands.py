@@ -22,10 +22,6 @@ sszip on;
 sszip_cache on;
 sszip_cache_path @prefix@/cache max_size=64m memory=32m;
 sszip_cache_memory 16m;
-sszip_cache_valid immutable 1h;
-sszip_cache_valid unfinalized 1h;
-sszip_cache_valid tip 1h;
-sszip_cache_valid nothing 1h;
 sszip_cache_namespace main;
 %(more)s
 proxy_http_version 1.1;
@@ -46,9 +42,20 @@ def hit(response):
 class Stand:
     """An nginx in front of a chain that it follows."""
 
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=2, more="", methods=(), times="", settings=None):
+    def __init__(
+        self,
+        *arguments,
+        head="http://%s interval=100ms",
+        workers=2,
+        more="",
+        methods=(),
+        times="",
+        settings=None,
+        valid=VALID,
+    ):
         self.chain = Chain(*arguments)
         head = head % self.chain.address if "%s" in head else head
+        more += "".join(f"sszip_cache_valid {lifetime};\n" for lifetime in valid)
         more += "".join(f"sszip_cache_method {method};\n" for method in methods)
         more += "".join(f"sszip_{name} {value};\n" for name, value in (settings or {}).items())
         config = _CONFIG % {"head": head, "node": self.chain.address, "more": more}
@@ -153,7 +160,17 @@ class Stand:
 class EnvoyStand(Stand):
     """Envoy's module in front of a chain that it follows."""
 
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more="", methods=(), times="", settings=None):
+    def __init__(
+        self,
+        *arguments,
+        head="http://%s interval=100ms",
+        workers=4,
+        more="",
+        methods=(),
+        times="",
+        settings=None,
+        valid=VALID,
+    ):
         assert not more
         self.chain = Chain(*arguments)
         head = head % self.chain.address if "%s" in head else head
@@ -162,9 +179,9 @@ class EnvoyStand(Stand):
             "cache": True,
             "cache_path": "@prefix@/cache max_size=64m memory=32m",
             "cache_memory": "16m",
-            "cache_valid": VALID,
             "cache_namespace": "main",
             "cache_head": head,
+            **({"cache_valid": list(valid)} if valid else {}),
             **({"cache_method": list(methods)} if methods else {}),
         }
         self.nginx = Envoy(
@@ -181,7 +198,7 @@ class EnvoyStand(Stand):
 class SandboxStand(Stand):
     """Sandboxes of Envoy's proxy-wasm filter in front of a chain that their daemon follows."""
 
-    def __init__(self, *arguments, interval, api, workers, settings=None):
+    def __init__(self, *arguments, interval, api, workers, settings=None, valid=VALID):
         self.chain = Chain(*arguments)
         url = f"http://{self.chain.address}"
         follows = {"namespace": "main", "url": url, "interval": interval, "api": api}
@@ -190,7 +207,12 @@ class SandboxStand(Stand):
             [route("/purge", {"cache_purge": True}), route("/")],
             owner=self.owner,
             workers=workers,
-            settings={**(settings or {}), "cache": True, "cache_valid": VALID, "cache_namespace": "main"},
+            settings={
+                **(settings or {}),
+                "cache": True,
+                "cache_namespace": "main",
+                **({"cache_valid": list(valid)} if valid else {}),
+            },
             clusters=[cluster("node", address(self.chain.port))],
         )
         self.nginx.expect("purge of|owner")
@@ -217,10 +239,12 @@ class SandboxStand(Stand):
         return self.owner
 
 
-def stand_of_host(host, *arguments, interval, api="execution", settings=None):
-    """A stand whose node is polled at this interval, with these settings in addition. Its workers
-    are processes of nginx, threads of Envoy's module, or sandboxes that share no memory."""
+def stand_of_host(host, *arguments, interval, api="execution", settings=None, valid=VALID):
+    """A stand whose node is polled at this interval, with these settings in addition, and these
+    lifetimes, or with the default ones. Its workers are processes of nginx, threads of Envoy's
+    module, or sandboxes that share no memory."""
+    options = {"workers": WORKERS, "settings": settings, "valid": valid}
     if host == "wasm":
-        return SandboxStand(*arguments, interval=interval, api=api, workers=WORKERS, settings=settings)
+        return SandboxStand(*arguments, interval=interval, api=api, **options)
     head = f"http://%s interval={interval} api={api}"
-    return {"nginx": Stand, "native": EnvoyStand}[host](*arguments, head=head, workers=WORKERS, settings=settings)
+    return {"nginx": Stand, "native": EnvoyStand}[host](*arguments, head=head, **options)
