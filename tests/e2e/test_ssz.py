@@ -18,6 +18,7 @@ from harness.nginx import resident
 from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, RESET, answer, byte_chunks, gzipped, head, scattered
 from harness.spec_vectors import values as specified_values
+from harness.ssz_routes import ROUTES, enveloped, route
 from tiers import by_tier
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "beacon"
@@ -76,43 +77,6 @@ server {
 }
 """
 
-ROUTES = {
-    "BeaconState": "/eth/v2/debug/beacon/states/head",
-    "SignedBeaconBlock": "/eth/v2/beacon/blocks/head",
-    "SignedBlindedBeaconBlock": "/eth/v1/beacon/blinded_blocks/head",
-    "LightClientBootstrap": "/eth/v1/beacon/light_client/bootstrap/0xaa",
-    "LightClientFinalityUpdate": "/eth/v1/beacon/light_client/finality_update",
-    "LightClientOptimisticUpdate": "/eth/v1/beacon/light_client/optimistic_update",
-    "BlobSidecars": "/eth/v1/beacon/blob_sidecars/head",
-    "Blobs": "/eth/v1/beacon/blobs/head",
-    "DataColumnSidecars": "/eth/v1/debug/beacon/data_column_sidecars/head",
-    "PendingDeposits": "/eth/v1/beacon/states/head/pending_deposits",
-    "PendingPartialWithdrawals": "/eth/v1/beacon/states/head/pending_partial_withdrawals",
-    "PendingConsolidations": "/eth/v1/beacon/states/head/pending_consolidations",
-    "ProposerLookahead": "/eth/v1/beacon/states/head/proposer_lookahead",
-    "BuilderPendingPayments": "/eth/v1/beacon/states/head/builder_pending_payments",
-    "BuilderPendingWithdrawals": "/eth/v1/beacon/states/head/builder_pending_withdrawals",
-    "KnownProposerPreferences": "/eth/v1/beacon/proposer_preferences",
-    "ValidatorBalances": "/eth/v1/beacon/states/head/validator_balances",
-    "SignedExecutionPayloadEnvelope": "/eth/v1/beacon/execution_payload_envelopes/head",
-    "BlockContents": "/eth/v3/validator/blocks/1",
-    "BlindedBeaconBlock": "/eth/v3/validator/blocks/1",
-    "PayloadAttestations": "/eth/v1/beacon/pool/payload_attestations",
-    "ExecutionPayloadEnvelope": "/eth/v1/validator/execution_payload_envelopes/7/0xaa",
-    "ExecutionPayloadBid": "/eth/v1/validator/execution_payload_bids/7/1",
-    "PayloadAttestationData": "/eth/v1/validator/payload_attestation_data",
-    "Attestation": "/eth/v2/validator/aggregate_attestation",
-    "AttestationData": "/eth/v1/validator/attestation_data",
-}
-# from gloas on there are no blinded blocks, and contents have another route
-GLOAS_CONTENTS = "/eth/v4/validator/blocks/1"
-
-
-def route(value):
-    is_gloas_contents = value["type"] == "BlockContents" and value["fork"] in ("gloas", "heze")
-    return GLOAS_CONTENTS if is_gloas_contents else ROUTES[value["type"]]
-
-
 BLOCKS = "/eth/v2/beacon/blocks/7"
 CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
 VALUE = b'{"version":"electra","execution_optimistic":false,"finalized":true,"data":[%s]}'
@@ -129,16 +93,6 @@ def specified(cache_directory):
     found = specified_values(cache_directory, "specified_values.py", "minimal", *ROUTES)
     assert {value["type"] for value in found} == set(ROUTES)
     return found
-
-
-def enveloped(value):
-    body = {"version": value["fork"], "execution_optimistic": False, "finalized": True, "data": value["data"]}
-    headers = [("Eth-Consensus-Version", value["fork"])]
-    if route(value) == GLOAS_CONTENTS:
-        headers.append(("Eth-Execution-Payload-Included", "true"))
-    elif "validator/blocks" in route(value):
-        headers.append(("Eth-Execution-Payload-Blinded", str(value["type"].startswith("Blinded")).lower()))
-    return json.dumps(body).encode(), headers
 
 
 @pytest.mark.parametrize(

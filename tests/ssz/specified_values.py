@@ -1,7 +1,7 @@
 """Values that the specifications' own code writes, for tests that run in another Python: a line
-of JSON for each fork and type that is named.
+of JSON for each fork, and each type that is named, or all types.
 
-specified_values.py [--safe] [--forks=FORK,...] PRESET TYPE...
+specified_values.py [--safe] [--forks=FORK,...] PRESET [TYPE...]
 
 --safe: no number is larger than JavaScript can represent.
 """
@@ -24,9 +24,15 @@ while arguments[0].startswith("--"):
 preset, *names = arguments
 for fork in forks:
     types = specs.types_of(fork, preset)
-    for name in names:
+    for name in names or types:
         if name not in types:
             continue
         value = values.value(values.source(fork, preset, name), types[name], values.MODES[0], number_limit=limit)
-        line = {"fork": fork, "type": name, "data": specs.json_of(value), "ssz": value.encode_bytes().hex()}
+        line = {
+            "fork": fork,
+            "type": name,
+            "data": specs.json_of(value),
+            "ssz": value.encode_bytes().hex(),
+            "root": f"0x{bytes(value.hash_tree_root()).hex()}",
+        }
         print(json.dumps(line))
