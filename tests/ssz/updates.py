@@ -11,6 +11,7 @@ import sys
 import faster  # noqa: F401
 import specs
 import values
+from ssz_classes import ByteVector
 
 preset = sys.argv[1]
 spec = specs.module("heze", preset)
@@ -37,7 +38,7 @@ def text(value):
     """A constant in the Beacon API's form."""
     if isinstance(value, (tuple, list)):
         return [{name: text(part) for name, part in entry.items()} for entry in value]
-    return f"0x{bytes(value).hex()}" if isinstance(value, bytes) or hasattr(value, "vector_length") else str(value)
+    return f"0x{bytes(value).hex()}" if isinstance(value, bytes | ByteVector) else str(value)
 
 
 config, epochs = chain()
