@@ -3,7 +3,7 @@
 //! A row of class `Never` has counters of its own in the metrics; methods without a row share theirs.
 //! [`known_methods`](super::known_methods) returns what the responses of both depend on.
 
-use super::methods::{BlockParamPosition, MethodClass, MethodRow, ResultBlockPosition};
+use super::method_row::{BlockParamPosition, MethodClass, MethodRow, ResultBlockPosition};
 use MethodClass::{ByFinality, Config, Immutable, Never, Tip};
 use ResultBlockPosition::{Block, First, Item, Itself};
 

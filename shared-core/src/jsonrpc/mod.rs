@@ -13,6 +13,7 @@
 //! | [`response_ends`]     | the positions of a response's parts, found at its ends        |
 //! | [`known_methods`]     | names of methods that nodes have, and why some aren't cached  |
 //! | [`methods`]           | the method table: classes and block references                |
+//! | `method_row`          | the types of a row of the method table                        |
 //! | `method_table`        | the rows of the method table                                  |
 //! | [`method_spec`]       | method rows that operators write                              |
 //! | [`block_reference`]   | the block that a call or a result names                       |
@@ -42,6 +43,7 @@ pub mod incomplete_result;
 pub mod key;
 pub mod known_methods;
 pub mod method_patterns;
+mod method_row;
 pub mod method_rules;
 pub mod method_spec;
 mod method_table;
