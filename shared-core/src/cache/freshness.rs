@@ -97,9 +97,9 @@ impl CacheLifetimes {
         self.lifetime_on_chain(class, None)
     }
 
-    /// Returns the lifetime of a class in milliseconds on the chain that was followed at `mark`: an
-    /// operator's, or else for responses that a new block may change the chain's block time, or
-    /// else the default.
+    /// Returns the lifetime of a class in milliseconds on the chain that was followed at `mark`: the
+    /// operator's; without one the block time of the chain, if a new block may change the responses
+    /// of the class; otherwise the default.
     pub fn lifetime_on_chain(&self, class: LifetimeClass, mark: Option<&DispatchMark>) -> u64 {
         let block_time = || match class {
             LifetimeClass::Tip | LifetimeClass::Unfinalized => mark?.block_time,

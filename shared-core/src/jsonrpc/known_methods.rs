@@ -15,8 +15,8 @@ pub fn is_known_method(name: &str) -> bool {
     methods::method_table_index(name.as_bytes()).is_some() || uncached_dependency(name).is_some()
 }
 
-/// Returns what the responses of a method depend on if they are not cached for this reason. `None`
-/// for cached methods and for unknown ones.
+/// Returns the dependency for which the responses of a method are not cached; `None` for cached
+/// methods and for unknown ones.
 pub fn uncached_dependency(name: &str) -> Option<UncachedDependency> {
     let mut groups = UNCACHED_METHODS.iter();
     let group = groups.find(|(_, names)| names.binary_search(&name).is_ok());

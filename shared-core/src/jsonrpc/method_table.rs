@@ -1,7 +1,7 @@
 //! The rows of the [method table](super::methods), and the constructors by which they are written.
 //!
 //! A row of class `Never` has counters of its own in the metrics; methods without a row share theirs.
-//! [`known_methods`](super::known_methods) returns what the responses of both depend on.
+//! [`known_methods`](super::known_methods) has the dependencies of both.
 
 use super::method_row::{BlockParamPosition, MethodClass, MethodRow, ResultBlockPosition};
 use MethodClass::{ByFinality, Config, Immutable, Never, Tip};

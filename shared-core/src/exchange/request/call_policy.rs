@@ -1,4 +1,4 @@
-//! Enforcement of the operator's policy, and of what QUERY requires.
+//! Enforcement of the operator's policy, and of the rules for QUERY.
 //!
 //! Each call of a request is evaluated before the request is forwarded: a denied call is
 //! answered here, and a batch is forwarded without its denied calls.

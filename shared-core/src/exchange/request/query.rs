@@ -1,7 +1,7 @@
 //! HTTP QUERY (RFC 10008): a call in a request that clients and caches may repeat.
 //!
-//! The request is handled as the POST of the same body, and the node receives that POST. What the
-//! method requires in addition is checked here: JSON that the head declares, and calls that change
+//! The request is handled as the POST of the same body, and the node receives that POST. The further
+//! rules of the method are checked here: the head must declare JSON, and the calls must change
 //! nothing.
 
 use crate::exchange::cache::lookup::request::BodyLength;

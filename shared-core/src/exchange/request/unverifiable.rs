@@ -1,10 +1,10 @@
-//! Reasons to reject a request under a policy, or a QUERY, and the responses to it.
+//! Reasons to reject a request under a policy, or an invalid QUERY, and the responses to it.
 
 use crate::exchange::machine::message_head::HeadEdit;
 use crate::jsonrpc::request::RequestParseFailure;
 
-/// The reason why a request is rejected under a policy because its calls can't be verified, or why
-/// a QUERY is.
+/// The reason why a request is rejected: its calls can't be verified under a policy, or it is an
+/// invalid QUERY.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) enum UnverifiableRequestReason {
     /// The body is not JSON.

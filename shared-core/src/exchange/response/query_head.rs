@@ -23,7 +23,7 @@ impl Exchange {
         }
         let meta = entry.response_metadata();
         let age = now.saturating_sub(meta.requested_at) / 1_000 + meta.age;
-        let lifetime = age + lifetime_outside_ms(meta, now) / 1_000;
+        let lifetime = age + downstream_lifetime_ms(meta, now) / 1_000;
         let scope = match self.has_keyed_credentials() {
             true => "private, ",
             false => "",
@@ -77,9 +77,9 @@ impl Exchange {
     }
 }
 
-/// Returns the remaining lifetime of an entry for caches that no event reaches, in milliseconds: a
-/// new head or a reorganisation of a followed chain does not end it there.
-fn lifetime_outside_ms(meta: &EntryMetadata, now: u64) -> u64 {
+/// Returns the remaining lifetime of an entry in downstream caches, in milliseconds: no event ends
+/// it there when a followed chain has a new head or a reorganisation.
+fn downstream_lifetime_ms(meta: &EntryMetadata, now: u64) -> u64 {
     let left = meta.expires_at.saturating_sub(now);
     let ends_by_event = matches!(
         meta.class,
@@ -93,12 +93,12 @@ fn lifetime_outside_ms(meta: &EntryMetadata, now: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::lifetime_outside_ms;
+    use super::downstream_lifetime_ms;
     use crate::cache::class::LifetimeClass;
     use crate::cache::entry::EntryMetadata;
 
     #[test]
-    fn entry_that_an_event_may_end_has_its_default_lifetime_outside() {
+    fn entry_that_an_event_may_end_has_its_default_lifetime_downstream() {
         for (class, is_followed, left) in [
             (LifetimeClass::Immutable, true, 60_000),
             (LifetimeClass::Config, true, 60_000),
@@ -115,9 +115,9 @@ mod tests {
                 expires_at: 90_000,
                 ..EntryMetadata::default()
             };
-            assert_eq!(lifetime_outside_ms(&meta, 30_000), left, "{class:?}");
-            assert_eq!(lifetime_outside_ms(&meta, 89_900), 100);
-            assert_eq!(lifetime_outside_ms(&meta, 95_000), 0);
+            assert_eq!(downstream_lifetime_ms(&meta, 30_000), left, "{class:?}");
+            assert_eq!(downstream_lifetime_ms(&meta, 89_900), 100);
+            assert_eq!(downstream_lifetime_ms(&meta, 95_000), 0);
         }
     }
 }
