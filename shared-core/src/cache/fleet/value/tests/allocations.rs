@@ -12,6 +12,7 @@ fn entry_keeps_the_allocation_of_its_value() {
         // its longer head has room, too
         let FleetValue { about, entry, .. } = decoded;
         let dependent = wire::set_chain_dependency(entry, about.class, about.namespace, u64::MAX);
-        assert_eq!(dependent.unwrap().as_ptr(), allocation);
+        let dependent = dependent.unwrap();
+        assert_eq!(dependent.as_ptr(), allocation);
     }
 }
