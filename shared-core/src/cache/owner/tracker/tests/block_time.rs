@@ -20,7 +20,8 @@ fn following(length: u64, block_times: Option<fn(u64) -> u64>) -> ScriptedTracke
 
 #[test]
 fn block_time_is_the_average_of_the_known_blocks() {
-    let cases: [(fn(u64) -> u64, Option<u64>); 8] = [
+    type BlockTimes = fn(u64) -> u64;
+    let cases: [(BlockTimes, Option<u64>); 8] = [
         (|number| 12 * number, Some(12_000)),
         (|number| 2 * number, Some(2_000)),
         // a missed slot among the blocks 91 to 99
