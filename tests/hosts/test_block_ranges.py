@@ -31,6 +31,12 @@ def too_wide(first, last):
 
 def test_open_range_is_limited_by_the_head_in_every_worker(host):
     with stand_of_host(host, interval="100ms", settings={"logs_max_range": str(LIMIT)}) as stand:
+        # a sandbox knows the chain after its first request
+        head = stand.chain.state["served_head"]["number"]
+        stand.nginx.wait_for(
+            lambda: all(error_of(stand, logs(head - LIMIT)) for _ in range(4 * WORKERS)),
+            "a limit in all workers",
+        )
         for _ in range(2):
             head = stand.chain.state["served_head"]["number"]
             first = head - LIMIT

@@ -215,18 +215,12 @@ class SandboxStand(Stand):
             },
             clusters=[cluster("node", address(self.chain.port))],
         )
-        self.workers = workers
         self.nginx.expect("purge of|owner")
 
     def __enter__(self):
         try:
             self.owner.start()
             self.nginx.start()
-            # the others know no chain
-            self.nginx.wait_for(
-                lambda: len(self.store_owner.status()["processes"]) >= self.workers,
-                "a session of each worker",
-            )
             self.follows()
         except BaseException:
             self.__exit__()
