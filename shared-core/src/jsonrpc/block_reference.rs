@@ -264,7 +264,7 @@ impl From<BlockRangeBound> for BlockReference {
 }
 
 /// Parses a block's number or tag; `None` for anything else.
-fn parse_number_or_tag(value: &[u8]) -> Option<BlockRangeBound> {
+pub(super) fn parse_number_or_tag(value: &[u8]) -> Option<BlockRangeBound> {
     Some(BlockRangeBound::Tag(match value {
         b"\"latest\"" => BlockTag::Latest,
         b"\"safe\"" => BlockTag::Safe,

@@ -18,6 +18,7 @@
 //! | [`method_spec`]       | method rows that operators write                              |
 //! | [`block_reference`]   | the block that a call or a result names                       |
 //! | [`block_range`]       | the range of blocks that a call searches, for a limit         |
+//! | [`log_filter`]        | the filter of a call for logs, read strictly                  |
 //! | [`common_block`]      | the block to which all elements of a list belong              |
 //! | [`shown_blocks`]      | the blocks that a response shows                              |
 //! | [`key`]               | cache keys and canonical params                               |
@@ -42,6 +43,7 @@ pub(crate) mod ids;
 pub mod incomplete_result;
 pub mod key;
 pub mod known_methods;
+pub mod log_filter;
 pub mod method_patterns;
 mod method_row;
 pub mod method_rules;
