@@ -16,7 +16,7 @@ use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::config::UpstreamAcceptEncoding;
 use crate::exchange::cache::lookup::request::LookupRequest;
-use crate::exchange::cache::lookup::result::{LookupFindings, LookupResult, StaleEntry};
+use crate::exchange::cache::lookup::result::{BackgroundUpdate, LookupResult, StaleEntry};
 use crate::exchange::machine::actions::{HostMisuse, ResponseHeadAction};
 use crate::exchange::machine::message_head::{
     CacheRequestKind, Header, ResponseContentCoding, ResponseHead, ResponseProperties,
@@ -42,7 +42,8 @@ impl Exchange {
             if let Some(found) = self.respond_stale(CacheStatus::Stale, lookup) {
                 let stale_entry = self.lookup_findings.stale_entry.as_ref();
                 fill.updates = stale_entry.map(|it| (it.key, Arc::clone(&it.entry)));
-                self.lookup_findings.background_fill = Some(fill);
+                let update = BackgroundUpdate { fill, call: None };
+                self.lookup_findings.background_updates.push_back(update);
                 return found;
             }
         }
@@ -67,7 +68,8 @@ impl Exchange {
             return;
         }
         let fill = self.new_verification_fill(entry, target(), scope, lookup);
-        self.lookup_findings.background_fill = Some(fill);
+        let update = BackgroundUpdate { fill, call: None };
+        self.lookup_findings.background_updates.push_back(update);
     }
 
     /// Creates the fill that compares the node's response with `entry`.
@@ -144,52 +146,55 @@ impl Exchange {
         }
     }
 
-    /// Returns the exchange of a background update or hit verification after a lookup with a
-    /// result: it receives the node's response to the same request, for the cache alone. The
-    /// host repeats the request with the same head and body, or the exchange's own where it has
-    /// one; a host that can't drops the exchange.
+    /// Returns the exchange of the next background update, hit verification or part of a response
+    /// after a lookup: it receives the node's response to a background request, for the cache
+    /// alone. Called until it returns `None`. The host repeats the request with the same head and
+    /// body, or the exchange's own where it has one; a host that can't drops the exchange.
     pub fn take_background_update(&mut self) -> Option<Self> {
-        let fill = self.lookup_findings.background_fill.take()?;
-        let mut update = Self::new(Arc::clone(&self.route_config));
-        update
+        loop {
+            let update = self.lookup_findings.background_updates.pop_front()?;
+            // without memory for its exchange an update ends, and its followers are woken
+            if let Some(exchange) = self.new_update_exchange(update) {
+                return Some(exchange);
+            }
+        }
+    }
+
+    /// Creates the exchange of a background update; `None` if there is no memory for it.
+    fn new_update_exchange(&mut self, update: BackgroundUpdate) -> Option<Self> {
+        let mut exchange = Self::new(Arc::clone(&self.route_config));
+        exchange
             .apply_transition(ExchangeEvent::Update, |_| ExchangePhase::AwaitingUpdate)
             .ok()?;
-        update.request = self.request.clone();
-        update.upstream_edits = self.upstream_edits.clone();
-        let one = self.lookup_findings.verified_call.take();
-        update.request_body = match &one {
-            Some(one) => try_copy_bytes(&one.body)?,
-            None => try_copy_bytes(&self.request_body)?,
-        };
-        update.cache_status = CacheStatus::Miss;
-        update.lookup_findings = LookupFindings {
-            at: self.lookup_findings.at,
-            key: one
-                .as_ref()
-                .map_or(self.lookup_findings.key, |one| Some(one.key)),
-            rpc_method: match &one {
-                Some(one) => one.method.clone(),
-                None => self.lookup_findings.rpc_method.clone(),
-            },
-            stale_entry: self
-                .lookup_findings
-                .stale_entry
-                .as_ref()
-                .map(StaleEntry::clone_for_update),
-            ..LookupFindings::default()
-        };
-        update.storing.fill = Some(fill);
-        // clients that receive the entry from the cache later see the block, too
-        update.watched = self.watched.take();
-        if one.is_some() {
-            update.remove_request_coding();
+        exchange.request = self.request.clone();
+        exchange.upstream_edits = self.upstream_edits.clone();
+        exchange.cache_status = CacheStatus::Miss;
+        exchange.lookup_findings.at = self.lookup_findings.at;
+        match update.call {
+            Some(call) => {
+                exchange.request_body = call.body;
+                exchange.lookup_findings.key = Some(call.key);
+                exchange.lookup_findings.rpc_method = call.method;
+                exchange.remove_request_coding();
+            }
+            None => {
+                exchange.request_body = try_copy_bytes(&self.request_body)?;
+                exchange.lookup_findings.key = self.lookup_findings.key;
+                exchange.lookup_findings.rpc_method = self.lookup_findings.rpc_method.clone();
+                let stale_entry = self.lookup_findings.stale_entry.as_ref();
+                exchange.lookup_findings.stale_entry =
+                    stale_entry.map(StaleEntry::clone_for_update);
+                // clients that receive the entry from the cache later see the block, too
+                exchange.watched = self.watched.take();
+            }
         }
-        if update.request.cache.kind == CacheRequestKind::Resource {
+        exchange.storing.fill = Some(update.fill);
+        if exchange.request.cache.kind == CacheRequestKind::Resource {
             let route =
-                BeaconRouteLifetimeKind::classify_beacon_target(&update.request.cache.target);
-            update.make_request_conditional(route != BeaconRouteLifetimeKind::Other);
+                BeaconRouteLifetimeKind::classify_beacon_target(&exchange.request.cache.target);
+            exchange.make_request_conditional(route != BeaconRouteLifetimeKind::Other);
         }
-        Some(update)
+        Some(exchange)
     }
 
     /// Copies or discards the node's response to a background request, for which no client waits.

@@ -10,6 +10,7 @@ mod request;
 mod response;
 pub(super) mod step;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::config::RouteConfig;
@@ -44,8 +45,8 @@ enum LookupReadiness {
 pub struct ExchangeDriver {
     /// The exchange; `None` while a job has it.
     available_exchange: Option<Box<Exchange>>,
-    /// Driver of the background update.
-    update: Option<Box<ExchangeDriver>>,
+    /// Drivers of the background updates that the host has not taken.
+    updates: VecDeque<ExchangeDriver>,
     seeking: LookupReadiness,
     /// Memory of the host's copy of the request's body; `None` without a copy or memory.
     room: Option<MemoryReservation>,
@@ -81,7 +82,7 @@ impl ExchangeDriver {
     fn from_exchange(exchange: Exchange) -> Self {
         Self {
             available_exchange: Some(Box::new(exchange)),
-            update: None,
+            updates: VecDeque::new(),
             seeking: LookupReadiness::Start,
             room: None,
             lacks_room: false,
@@ -190,7 +191,7 @@ impl ExchangeDriver {
 
     /// Ends the exchange for a client that has disconnected; borrowed bodies stay valid.
     pub fn abandon_client_exchange(&mut self) {
-        self.update = None;
+        self.updates.clear();
         if let Some(exchange) = self.available_exchange_mut() {
             exchange.abandon_client_request();
         }

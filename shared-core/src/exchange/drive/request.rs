@@ -1,6 +1,8 @@
 //! Request phase of the driver: the body that a lookup needs, the lookup, and the request to the
 //! upstream.
 
+use std::collections::VecDeque;
+
 use super::{
     BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, LookupReadiness,
     RequestBodyAvailability, RequiredBody,
@@ -291,13 +293,14 @@ impl ExchangeDriver {
         if let LookupAction::Respond | LookupAction::RespondOffLoop = found {
             exchange.release_permits();
         }
-        if let LookupAction::Respond
-        | LookupAction::RespondOffLoop
-        | LookupAction::ForwardRewritten = found
-        {
-            let update = exchange.take_background_update();
-            self.update = update.map(|update| Box::new(Self::from_exchange(update)));
+        if found == LookupAction::Forward {
+            // the client's own request fetches the response
+            exchange.lookup_findings.background_updates.clear();
         }
+        // updates of an earlier lookup that the host has not taken end here
+        self.updates = std::iter::from_fn(|| exchange.take_background_update())
+            .map(Self::from_exchange)
+            .collect();
         if found != LookupAction::Wait {
             self.seeking = LookupReadiness::Done;
         }
@@ -362,12 +365,13 @@ impl ExchangeDriver {
         })
     }
 
-    /// Returns the driver of a background update, after [`HostStep::Respond`], or after
-    /// [`HostStep::RunJob`] or [`HostStep::ForwardRewritten`] of a lookup. It awaits the upstream's
-    /// response to the same request, or to its own request body if it has one, for the cache alone.
-    /// The host sends that request in the background, or drops it.
+    /// Returns the driver of the next background update, after [`HostStep::Respond`], or after
+    /// [`HostStep::RunJob`], [`HostStep::ForwardRewritten`] or [`HostStep::Wait`] of a lookup;
+    /// called until it returns `None`. It awaits the upstream's response to the same request, or to
+    /// its own request body if it has one, for the cache alone. The host sends that request in the
+    /// background, or drops the driver.
     pub fn take_background_update(&mut self) -> Option<Self> {
-        self.update.take().map(|update| *update)
+        self.updates.pop_front()
     }
 
     /// Loads the capabilities of these nodes for this request, before the lookup. For a host that

@@ -230,7 +230,7 @@ impl Exchange {
     pub fn abandon_client_request(&mut self) {
         self.stop_waiting();
         self.storing.fill = None;
-        self.lookup_findings.background_fill = None;
+        self.lookup_findings.background_updates.clear();
         self.release_permits();
     }
 }

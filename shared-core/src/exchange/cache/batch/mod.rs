@@ -26,9 +26,8 @@ use crate::config::{CallAccessPolicy, RouteConfig};
 use crate::exchange::cache::batch::split::{BatchElementSource, SplitBatch};
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
-use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
-use crate::exchange::cache::lookup::result::{LookupResult, VerifiedCall};
+use crate::exchange::cache::lookup::result::{BackgroundCall, BackgroundUpdate, LookupResult};
 use crate::exchange::cache::waiting::{
     AwaitedBatchResponses, AwaitedResult, OwnerBatchReply, WaitingRequest,
 };
@@ -123,21 +122,20 @@ impl Exchange {
             }
         };
         // a batch that is forwarded unsplit has no hits
-        if let (Some((fill, one)), false) = (proof, matches!(found, LookupResult::Miss)) {
-            self.lookup_findings.background_fill = Some(fill);
-            self.lookup_findings.verified_call = Some(one);
+        if let (Some(proof), false) = (proof, matches!(found, LookupResult::Miss)) {
+            self.lookup_findings.background_updates.push_back(proof);
         }
         found
     }
 
-    /// Creates the fill that verifies the hit of one call of a batch, if a verification is due: the
-    /// node receives this call alone.
+    /// Creates the background request that verifies the hit of one call of a batch, if a
+    /// verification is due: the node receives this call alone.
     fn new_batch_call_verification(
         &self,
         batch: &BatchLookup<'_>,
         judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
-    ) -> Option<(Box<CacheFill>, VerifiedCall)> {
+    ) -> Option<BackgroundUpdate> {
         let shared = &self.route_config.process.shared;
         let verify = self.route_config.cache.verify;
         // a host that can't forward a split batch can't forward a single call either
@@ -154,7 +152,7 @@ impl Exchange {
         // an entry that was fetched for another request just now does not verify the cache
         let current = shared.hot_tier()?.get(&place.key, lookup.now);
         current.filter(|other| Arc::ptr_eq(other, entry))?;
-        let one = VerifiedCall {
+        let verified = BackgroundCall {
             body: try_copy_bytes(lookup.body.get(call.span.clone())?)?,
             method: call.method.to_vec(),
             key: place.key,
@@ -166,7 +164,10 @@ impl Exchange {
             judge.call_vary_key(),
             lookup,
         );
-        Some((fill, one))
+        Some(BackgroundUpdate {
+            fill,
+            call: Some(verified),
+        })
     }
 
     /// Records the methods of the batch's calls, and their hits, for the metrics.

@@ -46,7 +46,7 @@ impl Exchange {
         };
         let may_be_forwarded = match &found {
             LookupResult::Miss | LookupResult::HitToDecode(_) => true,
-            LookupResult::Hit(_) => self.lookup_findings.background_fill.is_some(),
+            LookupResult::Hit(_) => self.lookup_findings.repeats_request(),
             // the missing calls of a split batch are another body
             LookupResult::PartialHit(_) | LookupResult::InFlight(_) => false,
         };

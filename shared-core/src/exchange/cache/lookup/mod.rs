@@ -315,8 +315,7 @@ impl Exchange {
     pub fn reset_failed_lookup(&mut self) {
         self.storing.fill = None;
         self.lookup_findings.stale_entry = None;
-        self.lookup_findings.background_fill = None;
-        self.lookup_findings.verified_call = None;
+        self.lookup_findings.background_updates.clear();
         self.lookup_findings.batch_hits = 0;
         self.lookup_findings.batch_calls.clear();
         self.response_mode = ResponseMode::Off;

@@ -1,5 +1,6 @@
 //! Results of a lookup.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
@@ -84,15 +85,25 @@ pub(in crate::exchange) struct LookupFindings {
     pub(in crate::exchange) forward_status: Option<u16>,
     /// The invalidation that this request causes if it succeeds.
     pub(in crate::exchange) invalidating_request: Option<Box<InvalidatingRequest>>,
-    /// Fill for a background update or hit verification by another exchange.
-    pub(in crate::exchange) background_fill: Option<Box<CacheFill>>,
-    /// Call of a batch that the fill verifies.
-    pub(in crate::exchange) verified_call: Option<VerifiedCall>,
+    /// Background requests that the lookup needs, in the order in which the host sends them.
+    pub(in crate::exchange) background_updates: VecDeque<BackgroundUpdate>,
 }
 
-/// The one call of a batch that a background request verifies, with its text and key.
+/// The fill of a background request by another exchange: a background update, a hit verification,
+/// or a part of the response that this lookup waits for.
 #[derive(Debug)]
-pub(in crate::exchange) struct VerifiedCall {
+pub(in crate::exchange) struct BackgroundUpdate {
+    pub(in crate::exchange) fill: Box<CacheFill>,
+    /// Call that the node receives in place of the client's request; `None`: the request is
+    /// repeated.
+    pub(in crate::exchange) call: Option<BackgroundCall>,
+}
+
+/// The call of a background request whose body is not the client's: a part of the client's request,
+/// or derived from it. The client's other headers apply to it.
+#[derive(Debug)]
+pub(in crate::exchange) struct BackgroundCall {
+    /// Complete body of the request to the node, without a content coding.
     pub(in crate::exchange) body: Vec<u8>,
     pub(in crate::exchange) method: Vec<u8>,
     pub(in crate::exchange) key: CacheKey,
@@ -102,6 +113,11 @@ pub(in crate::exchange) struct VerifiedCall {
 const MAX_METHOD_NAMES: usize = 512;
 
 impl LookupFindings {
+    /// Whether the client's request is repeated in the background, with its own body.
+    pub(in crate::exchange) fn repeats_request(&self) -> bool {
+        self.background_updates.iter().any(|it| it.call.is_none())
+    }
+
     /// Records the different methods of a batch for logs, separated by commas. `*` stands for the
     /// rest above [`MAX_METHOD_NAMES`] bytes.
     pub(in crate::exchange) fn record_batch_method_names(&mut self, calls: &[JsonRpcCall<'_>]) {

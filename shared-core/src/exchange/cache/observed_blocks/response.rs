@@ -66,8 +66,7 @@ impl Exchange {
     pub(in crate::exchange) fn should_observe_blocks(&self, found: &LookupResult) -> bool {
         let has_owner = self.route_config.process.shared.owner_client().is_some();
         has_owner
-            && (matches!(found, LookupResult::Miss)
-                || self.lookup_findings.background_fill.is_some())
+            && (matches!(found, LookupResult::Miss) || self.lookup_findings.repeats_request())
     }
 
     /// Starts the observation of a response, if the chain of its namespace is followed.
