@@ -8,12 +8,15 @@
 
 
 /*
- * Background updates: a new response is fetched in a background subrequest,
- * as proxy_cache does, which is processed like the main request from the
- * content phase on.  The response is for the cache only.
+ * Background updates: a new response, or a part of the response that the main
+ * request waits for, is fetched in a background subrequest, as proxy_cache
+ * does, which is processed like the main request from the content phase on.
+ * The response is for the cache only.
  */
 
 
+static ngx_int_t ngx_http_sszip_send_update(ngx_http_request_t *r,
+    sszip_exchange *exchange);
 static ngx_int_t ngx_http_sszip_update_done(ngx_http_request_t *r, void *data,
     ngx_int_t rc);
 static ngx_int_t ngx_http_sszip_update_detach(ngx_http_request_t *r,
@@ -22,38 +25,55 @@ static ngx_int_t ngx_http_sszip_update_input_filter_init(void *data);
 
 
 /*
- * Starts the background update of a stale response, if the core requests
- * one.  Called before the response is sent, since the request may be gone
- * after that.  If the subrequest cannot be created, the next request for the
- * key tries again.
+ * Starts the background updates that the core requests after a lookup.
+ * Called before the response is sent, since the request may be gone after
+ * that.  The main request may end before its subrequests, and nginx keeps it
+ * until they have ended.  If a subrequest cannot be created, its exchange is
+ * freed: requests that wait for its response are woken.
  */
 
 void
 ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_exchange        *exchange;
-    ngx_http_sszip_ctx_t  *update;
+    sszip_exchange  *exchange;
 
-    exchange = sszip_exchange_take_background_update(ctx->exchange);
+    ctx->updating = 0;
 
-    if (exchange == NULL) {
-        return;
+    for ( ;; ) {
+        exchange = sszip_exchange_take_background_update(ctx->exchange);
+
+        if (exchange == NULL) {
+            return;
+        }
+
+        if (ngx_http_sszip_send_update(r, exchange) == NGX_OK) {
+            ctx->updating = 1;
+        }
     }
+}
+
+
+/* sends a background update as a background subrequest */
+
+static ngx_int_t
+ngx_http_sszip_send_update(ngx_http_request_t *r, sszip_exchange *exchange)
+{
+    ngx_http_sszip_ctx_t  *update;
 
     update = ngx_http_sszip_create_ctx(r, exchange);
     if (update == NULL) {
-        return;
+        return NGX_ERROR;
     }
 
     if (sszip_exchange_request_body(exchange).len != 0
         && ngx_http_sszip_rewrite_body(r, update) != NGX_DECLINED)
     {
         ngx_http_sszip_free_exchange(update);
-        return;
+        return NGX_ERROR;
     }
 
     if (ngx_http_sszip_background(r, update, &r->uri, &r->args) == NULL) {
-        return;
+        return NGX_ERROR;
     }
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -61,6 +81,8 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     /* the subrequest sends the main request's body */
     r->preserve_body = 1;
+
+    return NGX_OK;
 }
 
 

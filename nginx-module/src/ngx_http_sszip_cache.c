@@ -171,12 +171,7 @@ ngx_http_sszip_lookup(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return slcf->has_policy ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
     }
 
-    if (ctx->step.action == SSZIP_ACTION_RESPOND
-        || ctx->step.action == SSZIP_ACTION_RUN_JOB
-        || ctx->step.action == SSZIP_ACTION_FORWARD_REWRITTEN)
-    {
-        ngx_http_sszip_update(r, ctx);
-    }
+    ngx_http_sszip_update(r, ctx);
 
     return ngx_http_sszip_lookup_done(r, ctx);
 }
@@ -572,6 +567,9 @@ ngx_http_sszip_rewrite_target(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 /*
  * Suspends a request until the core wakes it, or until the lookup's timeout.
+ * Subrequests that fetch parts of its response for the cache end with a
+ * request that is aborted: until then, a client that disconnects is not
+ * detected.
  */
 
 static ngx_int_t
@@ -588,7 +586,8 @@ ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    r->read_event_handler = ngx_http_test_reading;
+    r->read_event_handler = ctx->updating ? ngx_http_block_reading
+                                          : ngx_http_test_reading;
     r->write_event_handler = ngx_http_request_empty_handler;
 
     /* the lookup may need a request to the owner */
@@ -634,6 +633,17 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
     {
         /* the request continued without a wakeup */
         return;
+    }
+
+    if (ctx->updating) {
+
+        ngx_http_test_reading(r);
+
+        if (c->error) {
+            /* the client has disconnected: no further parts are fetched */
+            ngx_http_run_posted_requests(c);
+            return;
+        }
     }
 
     r->read_event_handler = ngx_http_block_reading;

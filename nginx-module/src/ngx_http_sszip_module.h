@@ -90,6 +90,7 @@ typedef struct {
     unsigned                     local:1;        /* not from an upstream */
     unsigned                     client_gone:1;  /* the client is gone */
     unsigned                     head_failed:1;  /* its head failed */
+    unsigned                     updating:1;     /* since the last lookup */
 
     sszip_head_edit              coding;         /* of a stored response */
     off_t                        unfiltered_length;  /* before other filters */

@@ -169,10 +169,13 @@ pub unsafe extern "C" fn sszip_exchange_purge(
 }
 
 /// Returns an exchange for a background update, after a lookup that found an
-/// entry; NULL: no update is due. The host sends a copy of this request in the
-/// background and continues the new exchange with the response head. It owns
-/// the new exchange, and ends it with `sszip_exchange_free`; either exchange
-/// may be freed first.
+/// entry, forwards a part of a batch or waits; NULL: no further update is due.
+/// Call it until it returns NULL: other requests, or this one, wait for these
+/// responses. The host sends a copy of this request in the background, with
+/// `sszip_exchange_request_body` of the new exchange as its body if that is not
+/// empty, and continues the new exchange with the response head. It owns the
+/// new exchange, and ends it with `sszip_exchange_free`, also if it cannot send
+/// the request; either exchange may be freed first.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.

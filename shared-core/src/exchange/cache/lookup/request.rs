@@ -123,9 +123,9 @@ pub enum LookupAction {
     RespondOffLoop,
     /// Forward the request to the node, with `Exchange::request_body` as its body.
     ForwardRewritten,
-    /// Another request is fetching the response: look up again when this request is woken. A
-    /// batch may have to wait twice: first for entries of the owner, then for responses that
-    /// other requests fetch.
+    /// Another request is fetching the response, or background updates fetch its parts: look up
+    /// again when this request is woken. A batch may have to wait twice: first for entries of the
+    /// owner, then for responses that other requests fetch.
     Wait,
 }
 
