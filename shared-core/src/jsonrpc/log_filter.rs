@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use super::block_reference::{parse_hash, parse_number_or_tag, BlockRangeBound, BlockTag};
+use super::plausible::BlockHashOrNumber;
 use super::scan::{JsonValueKind, StrictJsonReader};
 use crate::bytes::try_push;
 
@@ -49,9 +50,9 @@ pub struct LogFilter<'a> {
     pub to_block_span: Option<Range<usize>>,
     /// Hash of the only block. Both ends are absent then.
     pub block_hash: Option<[u8; 32]>,
-    /// Addresses of which a log has one, in ascending order; none stands for any address.
+    /// Addresses that a log may have, in ascending order; an empty list allows any.
     pub addresses: Vec<Address>,
-    /// Alternatives at each position of the topics, in ascending order; none stands for any topic.
+    /// Alternatives at each position of the topics, in ascending order; an empty list allows any.
     pub topics: Vec<Vec<Topic>>,
 }
 
@@ -71,10 +72,14 @@ impl<'a> LogFilter<'a> {
         LogFilter::read_object(text)
     }
 
-    /// Returns the number of the block if the range is one block that is named twice by its number.
-    pub fn only_block_number(&self) -> Option<u64> {
-        match (self.from_block, self.to_block) {
-            (LogFilterEnd::Number(from), LogFilterEnd::Number(to)) if from == to => Some(from),
+    /// Returns the only block that the filter searches, if it names the block by its hash, or by
+    /// its number at both ends.
+    pub fn only_block(&self) -> Option<BlockHashOrNumber> {
+        match (self.block_hash, self.from_block, self.to_block) {
+            (Some(hash), _, _) => Some(BlockHashOrNumber::Hash(hash)),
+            (None, LogFilterEnd::Number(from), LogFilterEnd::Number(to)) if from == to => {
+                Some(BlockHashOrNumber::Number(from))
+            }
             _ => None,
         }
     }
@@ -198,6 +203,7 @@ pub(super) fn parse_hex_data<const N: usize>(value: &[u8]) -> Option<[u8; N]> {
 mod tests {
     use super::{LogFilter, LogFilterEnd, MAX_FILTER_VALUES};
     use crate::jsonrpc::block_reference::BlockTag;
+    use crate::jsonrpc::plausible::BlockHashOrNumber;
 
     const HASH: &str = "0x00000000000000000000000000000000000000000000000000000000000000ab";
     const ADDRESS: &str = "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48";
@@ -235,17 +241,23 @@ mod tests {
     }
 
     #[test]
-    fn only_block_is_a_range_with_one_number_at_both_ends() {
-        let only_block =
-            |members| check_filter(members, |filter| filter.unwrap().only_block_number());
-        assert_eq!(only_block(r#""fromBlock":"0xa","toBlock":"0xA""#), Some(10));
-        assert_eq!(only_block(r#""fromBlock":"0xa","toBlock":"0xb""#), None);
-        assert_eq!(only_block(r#""fromBlock":"0xa""#), None);
-        assert_eq!(
-            only_block(r#""fromBlock":"latest","toBlock":"latest""#),
-            None
-        );
-        assert_eq!(only_block(r#""blockHash":"HASH""#), None);
+    fn only_block_is_named_by_its_hash_or_by_its_number_at_both_ends() {
+        let only_block = |members| check_filter(members, |filter| filter.unwrap().only_block());
+        let number = only_block(r#""fromBlock":"0xa","toBlock":"0xA""#);
+        assert_eq!(number, Some(BlockHashOrNumber::Number(10)));
+        let mut hash = [0; 32];
+        hash[31] = 0xab;
+        let named = only_block(r#""blockHash":"HASH""#);
+        assert_eq!(named, Some(BlockHashOrNumber::Hash(hash)));
+        for members in [
+            r#""fromBlock":"0xa","toBlock":"0xb""#,
+            r#""fromBlock":"0xa""#,
+            r#""toBlock":"0xa""#,
+            r#""fromBlock":"latest","toBlock":"latest""#,
+            "",
+        ] {
+            assert_eq!(only_block(members), None, "{members}");
+        }
     }
 
     #[test]

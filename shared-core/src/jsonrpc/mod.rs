@@ -19,6 +19,8 @@
 //! | [`block_reference`]   | the block that a call or a result names                       |
 //! | [`block_range`]       | the range of blocks that a call searches, for a limit         |
 //! | [`log_filter`]        | the filter of a call for logs, read strictly                  |
+//! | [`receipt_logs`]      | the logs of a block that a filter matches in its receipts     |
+//! | `log_bloom`           | the bloom filter of a receipt                                 |
 //! | [`common_block`]      | the block to which all elements of a list belong              |
 //! | [`shown_blocks`]      | the blocks that a response shows                              |
 //! | [`key`]               | cache keys and canonical params                               |
@@ -43,6 +45,7 @@ pub(crate) mod ids;
 pub mod incomplete_result;
 pub mod key;
 pub mod known_methods;
+mod log_bloom;
 pub mod log_filter;
 pub mod method_patterns;
 mod method_row;
@@ -51,6 +54,7 @@ pub mod method_spec;
 mod method_table;
 pub mod methods;
 pub mod plausible;
+pub mod receipt_logs;
 pub mod request;
 pub mod response;
 pub mod response_ends;
