@@ -5,12 +5,13 @@
 //! a fixed size: [`vary_table`] has the headers on which responses depend, [`key_cache`] the keys
 //! of calls that were hits, [`confirmations`] the results that need a confirmation,
 //! [`invalidations`] the invalidations by requests, and [`negative_cache`] the keys whose responses
-//! were not stored. [`upstream_errors`] are counted by kind, and [`chain_identities`] identify the
-//! chains.
+//! were not stored. [`upstream_errors`] are counted by kind, [`chain_identities`] identify the chains,
+//! and [`derived_logs`] are compared with the node's.
 
 pub mod block_sizes;
 pub mod chain_identities;
 pub mod confirmations;
+pub mod derived_logs;
 pub mod flights;
 pub mod hot;
 pub mod invalidations;
@@ -31,6 +32,7 @@ use std::sync::{Arc, OnceLock};
 use self::block_sizes::BlockTransactionCounts;
 use self::chain_identities::ReportedChainIdentities;
 use self::confirmations::UnconfirmedResultTable;
+use self::derived_logs::DerivedLogsTrust;
 use self::flights::{CoalescedFlights, FlightChange, FlightLeadership, FlightOutcome};
 use self::hot::HotTier;
 use self::invalidations::InvalidatedRequestTargets;
@@ -92,6 +94,8 @@ pub struct ProcessCacheState {
     pub verified: HitVerificationTracker,
     /// Numbers of transactions of the blocks that were seen.
     pub block_sizes: BlockTransactionCounts,
+    /// Comparisons of logs that are derived from receipts with the node's.
+    pub derived_logs: DerivedLogsTrust,
     /// Properties of chains that responses have shown.
     pub identities: ReportedChainIdentities,
     /// Namespaces that receive requests of an API whose chain they do not follow.
