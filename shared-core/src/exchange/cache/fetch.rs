@@ -172,6 +172,7 @@ impl Exchange {
         exchange.lookup_findings.at = self.lookup_findings.at;
         match update.call {
             Some(call) => {
+                exchange.observe_background_response_blocks(&call.body, update.fill.vary_key());
                 exchange.request_body = call.body;
                 exchange.lookup_findings.key = Some(call.key);
                 exchange.lookup_findings.rpc_method = call.method;
@@ -222,5 +223,87 @@ impl Exchange {
             true => ResponseHeadAction::Tee,
             false => self.decide_tee_or_pass(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::BackgroundUpdate;
+    use crate::cache::process::ProcessResources;
+    use crate::cache::vary_key::VaryKey;
+    use crate::config::RouteConfigBlock;
+    use crate::exchange::cache::fill::target::FillTarget;
+    use crate::exchange::cache::lookup::result::BackgroundCall;
+    use crate::exchange::{Exchange, LookupRequest, RequestHead};
+    use crate::request_coding::BodyContentCoding;
+
+    /// Returns the exchange of a POST whose body is compressed, after its lookup.
+    fn looked_up_exchange() -> Exchange {
+        let mut directives = RouteConfigBlock::default();
+        directives.set_directive("enable", &[b"on"]).unwrap();
+        directives.set_directive("cache", &[b"on"]).unwrap();
+        let config = directives.resolve_route_config(ProcessResources::default());
+        let mut exchange = Exchange::new(Arc::new(config));
+        let head = RequestHead {
+            method: b"POST",
+            target: b"/",
+            fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
+        };
+        exchange.read_request_head(head).unwrap();
+        exchange.request.coding.update_from_coding_line(b"gzip");
+        exchange.lookup_findings.key = Some([7; 32]);
+        exchange
+    }
+
+    /// Adds a background update whose call has this number, or that repeats the client's request.
+    fn add_update(exchange: &mut Exchange, number: Option<u8>) {
+        let target = FillTarget::Batch(Vec::new());
+        let lookup = LookupRequest::default();
+        let fill = exchange.new_cache_fill(target, VaryKey::new(), None, &lookup);
+        let call = number.map(|number| BackgroundCall {
+            body: vec![number],
+            method: b"eth_getLogs".to_vec(),
+            key: [number; 32],
+        });
+        let update = BackgroundUpdate { fill, call };
+        exchange
+            .lookup_findings
+            .background_updates
+            .push_back(update);
+    }
+
+    #[test]
+    fn background_updates_are_taken_in_order_each_with_its_own_body() {
+        let mut exchange = looked_up_exchange();
+        for number in [Some(1), None, Some(2)] {
+            add_update(&mut exchange, number);
+        }
+        for number in [Some(1), None, Some(2)] {
+            let update = exchange.take_background_update().unwrap();
+            let body: Vec<u8> = number.into_iter().collect();
+            assert_eq!(update.upstream_request_body(), body);
+            assert_eq!(update.lookup_findings.key, Some([number.unwrap_or(7); 32]));
+            // a body of its own is not compressed, whatever the client's is
+            let is_coded = update.request.coding != BodyContentCoding::None;
+            assert_eq!(is_coded, number.is_none());
+            let removed = update
+                .upstream_edits()
+                .iter()
+                .any(|edit| edit.name == "Content-Encoding" && edit.value.is_none());
+            assert_eq!(removed, number.is_some());
+        }
+        assert!(exchange.take_background_update().is_none());
+    }
+
+    #[test]
+    fn only_an_update_without_a_body_of_its_own_repeats_the_request() {
+        let mut exchange = looked_up_exchange();
+        assert!(!exchange.lookup_findings.repeats_request());
+        add_update(&mut exchange, Some(1));
+        assert!(!exchange.lookup_findings.repeats_request());
+        add_update(&mut exchange, None);
+        assert!(exchange.lookup_findings.repeats_request());
     }
 }

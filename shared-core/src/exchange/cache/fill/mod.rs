@@ -161,6 +161,11 @@ impl CacheFill {
         }
     }
 
+    /// Returns the vary key from which the keys of the calls are derived.
+    pub(in crate::exchange) fn vary_key(&self) -> &VaryKey {
+        &self.scope
+    }
+
     /// Takes the leadership of all calls of the batch that no other request fetches.
     pub(in crate::exchange) fn lead_batch_flights(&mut self) {
         let FillTarget::Batch(wanted) = &self.target else {

@@ -10,8 +10,11 @@ use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::observed_blocks::observer::{ResponseBlockObserver, ShownBlockSource};
 use crate::exchange::machine::Exchange;
-use crate::jsonrpc::request::JsonRpcCall;
+use crate::jsonrpc::request::{
+    parse_jsonrpc_request, required_request_memory, JsonRpcCall, JsonRpcRequestBody,
+};
 use crate::jsonrpc::shown_blocks::ShownBlockFinder;
+use crate::memory;
 
 impl Exchange {
     /// Starts the observation of the blocks that the response to forwarded calls shows.
@@ -42,6 +45,29 @@ impl Exchange {
         self.start_block_observation(scope, HeightUnit::Blocks, of);
     }
 
+    /// Starts the observation of the blocks that the response to a background request shows, whose
+    /// body is not the client's: clients receive these results from the cache.
+    pub(in crate::exchange) fn observe_background_response_blocks(
+        &mut self,
+        body: &[u8],
+        scope: &VaryKey,
+    ) {
+        let has_owner = self.route_config.process.shared.owner_client().is_some();
+        if !has_owner || !memory::can_allocate_now(required_request_memory(body.len())) {
+            return;
+        }
+        // the memory of its calls is checked
+        match parse_jsonrpc_request(body, usize::MAX) {
+            Ok(JsonRpcRequestBody::Single(call)) => {
+                self.observe_call_response_blocks(&[call], false, scope);
+            }
+            Ok(JsonRpcRequestBody::Batch(calls)) => {
+                self.observe_call_response_blocks(&calls, true, scope);
+            }
+            Err(_) => {}
+        }
+    }
+
     /// Starts the observation of the blocks that the response of a route of the Beacon API shows.
     pub(in crate::exchange) fn observe_route_blocks(
         &mut self,
@@ -65,8 +91,7 @@ impl Exchange {
     /// forwarded to the node, for the client or in the background.
     pub(in crate::exchange) fn should_observe_blocks(&self, found: &LookupResult) -> bool {
         let has_owner = self.route_config.process.shared.owner_client().is_some();
-        has_owner
-            && (matches!(found, LookupResult::Miss) || self.lookup_findings.repeats_request())
+        has_owner && (matches!(found, LookupResult::Miss) || self.lookup_findings.repeats_request())
     }
 
     /// Starts the observation of a response, if the chain of its namespace is followed.
