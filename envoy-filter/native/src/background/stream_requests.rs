@@ -94,8 +94,8 @@ impl StreamBackgroundSender {
             .record_router_rewrite(sent.name, rewrite, now);
     }
 
-    /// Enqueues a background update of a request whose client receives a stored response. `pieces`
-    /// is its body.
+    /// Enqueues a background update of a request whose client receives a stored response, or waits
+    /// for its parts. `pieces` is the client's body, which is sent if the driver has none.
     pub fn enqueue_background_update(
         &self,
         mut driver: ExchangeDriver,

@@ -211,7 +211,10 @@ impl StreamExchange {
             ..route.stream_lookup_request(&head, stream.destination_port(), now, waiter)
         };
         match driver.lookup_under_policy(body, lookup) {
-            Ok(step) => self.handle_lookup_step(stream, step),
+            Ok(step) => {
+                self.start_background_updates(stream);
+                self.handle_lookup_step(stream, step)
+            }
             Err(_) => self.drop_misused_driver(),
         }
     }
@@ -229,13 +232,11 @@ impl StreamExchange {
         match step {
             HostStep::Forward => self.forward_request(stream),
             HostStep::ForwardRewritten => {
-                self.start_background_update(stream);
                 self.replace_request_body(stream);
                 self.forward_request(stream)
             }
             HostStep::Respond => {
                 self.report_exchange(stream);
-                self.start_background_update(stream);
                 self.respond_in_pipeline_order(stream)
             }
             HostStep::RunJob(job) => {
@@ -248,7 +249,8 @@ impl StreamExchange {
         }
     }
 
-    /// Whether the route is configured for background updates of its entries.
+    /// Whether the route is configured for background updates of its entries, or of parts of its
+    /// responses.
     fn allows_background_update(&self) -> bool {
         let exchange = self
             .driver
@@ -260,13 +262,16 @@ impl StreamExchange {
         })
     }
 
-    /// Starts a background update, if the driver requests one.
-    fn start_background_update(&mut self, stream: EnvoyStreamHandle) {
-        let update = self
-            .driver
-            .as_mut()
-            .and_then(ExchangeDriver::take_background_update);
-        if let (Some(update), Some(background)) = (update, &self.background) {
+    /// Starts the background updates that the driver requests after a lookup. Updates that can't be
+    /// sent are dropped, which wakes the streams that wait for them.
+    fn start_background_updates(&mut self, stream: EnvoyStreamHandle) {
+        let Some(driver) = &mut self.driver else {
+            return;
+        };
+        while let Some(update) = driver.take_background_update() {
+            let Some(background) = &self.background else {
+                continue;
+            };
             let received = stream.body_slices(BodyType::ReceivedRequest);
             let buffered = stream.earlier_buffered_request_body(&received);
             let pieces: Vec<_> = buffered.iter().chain(received.iter()).collect();
