@@ -380,11 +380,13 @@ fn random_settings(place: &str, chance: &mut EventChoices<'_>) -> String {
     let cache = chance.choose_below(3) > 0;
     let ssz = chance.choose_below(2) == 0;
     let updates = chance.choose_below(2) == 0;
+    // a verified call of a batch is a background request with a body of its own
+    let verify = chance.choose_from(&["off", "50%"]);
     let valid = chance.choose_from(&["immutable 3ms", "immutable 1h"]);
     format!(
         "{{\"hold\": \"{hold}\", \"cache\": {cache}, \"cache_memory\": \"16m\", \
          \"cache_lock_timeout\": \"50ms\", \"cache_namespace\": \"{place}\", \"ssz\": {ssz}, \
          \"cache_valid\": \"{valid}\", \"cache_use_stale\": \"error updating http_503\", \
-         \"cache_background_update\": {updates}}}"
+         \"cache_background_update\": {updates}, \"verify\": \"{verify}\"}}"
     )
 }
