@@ -1,0 +1,121 @@
+//! Checks of the responses that clients receive from the cache.
+
+use std::ops::AddAssign;
+
+use super::blockchain::Blockchain;
+use super::client_calls::LogCall;
+use super::owner_network::KnownChain;
+use super::node_record::{LogCallKey, NodeRecord, RangeEnd, RecordedLogs};
+
+/// Numbers of responses by their source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponseCounts {
+    /// Responses of a node to the client's own request.
+    pub forwarded: u64,
+    /// Stored or coalesced responses that a node has sent to the same call.
+    pub whole: u64,
+    /// Responses of pieces, the last of them one node's response about blocks that are not final.
+    pub assembled: u64,
+    /// Responses of pieces of final blocks.
+    pub assembled_without_rest: u64,
+    /// Requests of which a node or a client has aborted the response.
+    pub aborted: u64,
+    /// Requests for pieces.
+    pub piece_requests: u64,
+    /// Lookups that were repeated because of a timeout.
+    pub timeouts: u64,
+}
+
+impl AddAssign for ResponseCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.forwarded += other.forwarded;
+        self.whole += other.whole;
+        self.assembled += other.assembled;
+        self.assembled_without_rest += other.assembled_without_rest;
+        self.aborted += other.aborted;
+        self.piece_requests += other.piece_requests;
+        self.timeouts += other.timeouts;
+    }
+}
+
+/// The source of a response from the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseSource {
+    /// A node has sent the response to the same call.
+    Whole,
+    /// The response consists of pieces.
+    Assembled { has_rest: bool },
+}
+
+/// The facts with which the response to a call is compared.
+pub struct ResponseCheck<'a> {
+    pub chain: &'a Blockchain,
+    pub record: &'a NodeRecord,
+    /// The chain as the process knew it before the lookup, and knows it now.
+    pub known: [&'a KnownChain; 2],
+    /// Number of blocks of a piece.
+    pub piece: u64,
+}
+
+impl ResponseCheck<'_> {
+    /// Returns the source of a member `result` or `error`; `None` if the member is wrong.
+    pub fn source_of_member(&self, call: &LogCall, member: &str) -> Option<ResponseSource> {
+        let whole = self.record.responses(&call.key);
+        if whole.iter().any(|response| response.member == member) {
+            return Some(ResponseSource::Whole);
+        }
+        let logs = member.strip_prefix("\"result\":[")?.strip_suffix(']')?;
+        let from = call.key.from.number()?;
+        let last_final = self.chain.last_final;
+        let final_logs = |last| self.chain.view.logs_of_range(from, last, &call.filter);
+        let to = call.key.to.number();
+        if let Some(to) = to.filter(|to| *to <= last_final) {
+            if final_logs(to) == logs {
+                return Some(ResponseSource::Assembled { has_rest: false });
+            }
+        }
+        let last = to.unwrap_or(u64::MAX).min(last_final);
+        let starts = (1..=(last + 1) / self.piece).map(|piece| piece * self.piece);
+        let mut starts = starts.filter(|start| *start > from);
+        let has_rest = starts.any(|start| {
+            let first_part = final_logs(start - 1);
+            let rest = LogCallKey {
+                from: RangeEnd::Number(start),
+                to: call.key.to.clone(),
+                rest: call.key.rest.clone(),
+            };
+            let is_rest = |response: &&RecordedLogs| {
+                let joined = response.logs.as_ref().map(|rest| join(&first_part, rest));
+                joined.is_some_and(|joined| joined == logs)
+            };
+            let responses = self.record.responses(&rest).iter();
+            logs.starts_with(&*first_part)
+                && responses.filter(is_rest).any(|response| self.is_usable_rest(to, response))
+        });
+        has_rest.then_some(ResponseSource::Assembled { has_rest: true })
+    }
+
+    /// Whether the node of a response had all blocks of the rest that are known, and none of them
+    /// was known to be replaced when the client's request was looked up.
+    fn is_usable_rest(&self, to: Option<u64>, response: &RecordedLogs) -> bool {
+        let known_head = self.known.iter().map(|known| known.head).min().unwrap_or(0);
+        let is_complete = response.has_first
+            && response.is_own_chain
+            && (response.has_last || to.is_none_or(|to| to > known_head));
+        let [known, _] = self.known;
+        let last = to.unwrap_or(u64::MAX).min(response.view.head());
+        let is_replaced = |reorg: &(u64, u64)| response.step < reorg.0 && reorg.1 <= last;
+        let is_behind = to.is_none()
+            && response.step < known.head_step
+            && response.view.head() < known.head;
+        is_complete && !is_behind && !known.reorgs.iter().any(is_replaced)
+    }
+}
+
+/// Joins the elements of two lists.
+fn join(first: &str, second: &str) -> String {
+    match (first, second) {
+        ("", one) | (one, "") => one.to_owned(),
+        (first, second) => format!("{first},{second}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! Random calls of clients.
+
+use serde_json::{json, Value};
+
+use super::blockchain::{contract_address, topic};
+use super::random::Random;
+use super::node_record::LogCallKey;
+
+/// A request of a client: one call of `eth_getLogs`.
+#[derive(Debug)]
+pub struct LogCall {
+    pub key: LogCallKey,
+    /// The filter, without the ends of the range.
+    pub filter: Value,
+    /// The id in JSON.
+    pub id: String,
+    pub body: Vec<u8>,
+}
+
+impl LogCall {
+    /// Creates the call of a range, whose ends are members in JSON or absent.
+    pub fn new(from: Option<&str>, to: Option<&str>, filter: &Value, id: String) -> Self {
+        let members = filter.as_object().unwrap().iter();
+        let mut members: Vec<_> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        members.extend(from.map(|from| format!("\"fromBlock\":{from}")));
+        // the ends may be in any position
+        if let Some(to) = to {
+            members.insert(0, format!("\"toBlock\":{to}"));
+        }
+        let text = format!("{{{}}}", members.join(","));
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getLogs","params":[{text}]}}"#
+        );
+        Self {
+            key: LogCallKey::from_filter(&serde_json::from_str(&text).unwrap()),
+            filter: filter.clone(),
+            id,
+            body: body.into_bytes(),
+        }
+    }
+
+    /// Creates a random call about a chain with this head, whose ranges are split into pieces of
+    /// `piece` blocks.
+    pub fn random(random: &mut Random, head: u64, piece: u64) -> Self {
+        let id = match random.happens_once_in(3) {
+            true => "\"a\"".into(),
+            false => random.number_below(100_000).to_string(),
+        };
+        let filter = random_filter(random);
+        let number = |number: u64| format!("\"0x{number:x}\"");
+        let from = random.number_below(head + 3);
+        let (from, to) = match random.number_below(12) {
+            // one piece exactly, as a split requests it
+            0 => {
+                let first = from / piece * piece;
+                (number(first), Some(number(first + piece - 1)))
+            }
+            1 | 2 => (number(from), Some(number(from + random.number_below(3 * piece)))),
+            3 | 4 => (number(from), Some("\"latest\"".into())),
+            5 => (number(from), None),
+            6 => (number(from), Some("null".into())),
+            7 => odd_ends(random, head),
+            _ => (number(from / 2), Some(number(from / 2 + random.number_below(head + 8)))),
+        };
+        Self::new(Some(&from), to.as_deref(), &filter, id)
+    }
+}
+
+/// Returns ends that are no numbers, reversed, or beyond 2^64.
+fn odd_ends(random: &mut Random, head: u64) -> (String, Option<String>) {
+    let ends = [
+        (format!("\"0x{head:x}\""), "\"0x1\""),
+        ("\"0x1\"".into(), "\"0x10000000000000000\""),
+        ("\"0x10000000000000000\"".into(), "\"0x10000000000000001\""),
+        ("\"0x1\"".into(), "\"newest\""),
+        ("\"1\"".into(), "\"20\""),
+        ("1".into(), "20"),
+        ("\"0x\"".into(), "\"0x14\""),
+        ("[]".into(), "{}"),
+        ("\"0x1\"".into(), "\"0xffffffffffffffff\""),
+    ];
+    let at = random.index(ends.len());
+    let (from, to) = &ends[at];
+    (from.clone(), Some((*to).to_owned()))
+}
+
+/// Returns the members of a filter besides the ends of its range.
+fn random_filter(random: &mut Random) -> Value {
+    let mut filter = json!({});
+    // most clients request the same few filters
+    let address = contract_address(random.number_below(3));
+    match random.number_below(4) {
+        0 => {}
+        1 => filter["address"] = json!(address),
+        2 => filter["address"] = json!([address, contract_address(4)]),
+        _ => filter["address"] = json!([]),
+    }
+    if random.happens_once_in(4) {
+        let count = random.number_below(3);
+        filter["topics"] = (0..count).map(|_| random_topics(random)).collect();
+    }
+    filter
+}
+
+/// Returns the topics that a filter permits in one position.
+fn random_topics(random: &mut Random) -> Value {
+    match random.number_below(4) {
+        0 => Value::Null,
+        1 => json!([topic(random.number_below(6)), topic(random.number_below(6))]),
+        2 => json!([]),
+        _ => json!(topic(random.number_below(6))),
+    }
+}

@@ -1,0 +1,294 @@
+//! The exchanges of a world: clients' requests, requests in the background, and jobs.
+
+use std::sync::Arc;
+
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, HostStep, OffLoopJob, RequestBodyAvailability, RequiredBody,
+};
+use sszip_core::exchange::{Header, LookupRequest, RequestHead, ResponseHead};
+
+use super::check::{ResponseCheck, ResponseSource};
+use super::client_calls::LogCall;
+use super::driver_host::{body_to_send, client_body, BodyEnd};
+use super::nodes::NodeReply;
+use super::owner_network::KnownChain;
+use super::support::gunzip;
+use super::world::LogWorld;
+
+/// The event for which a client's request waits.
+pub enum RequestState {
+    Waiting { until: Option<u64> },
+    Job(OffLoopJob),
+    AtNode(Vec<u8>),
+}
+
+/// A client's request in flight.
+pub struct ClientRequest {
+    number: usize,
+    process: usize,
+    event_loop: usize,
+    call: LogCall,
+    driver: ExchangeDriver,
+    state: RequestState,
+    /// The chain as the process knew it before the lookup.
+    known: KnownChain,
+}
+
+/// A request that a process sends to a node in the background.
+pub struct BackgroundRequest {
+    driver: ExchangeDriver,
+    body: Vec<u8>,
+}
+
+impl LogWorld {
+    /// Sends a client's request to a process.
+    pub fn send_request(&mut self, process: usize, call: LogCall) {
+        self.sent += 1;
+        let to = &self.processes[process];
+        let mut driver = ExchangeDriver::new(Arc::clone(&to.config));
+        let coding = match self.random.happens_once_in(2) {
+            true => &b"gzip"[..],
+            false => &b"identity"[..],
+        };
+        let fields: [Header<'_>; 2] = [
+            (&b"Content-Type"[..], &b"application/json"[..]),
+            (&b"Accept-Encoding"[..], coding),
+        ];
+        let head = RequestHead {
+            method: b"POST",
+            target: b"/",
+            fields: fields.iter().copied(),
+        };
+        driver.handle_request_head(head).unwrap();
+        let request = ClientRequest {
+            number: self.sent as usize,
+            process,
+            event_loop: self.random.index(to.event_loop_count()),
+            call,
+            driver,
+            state: RequestState::Waiting { until: None },
+            known: to.known.clone(),
+        };
+        self.look_up(request);
+    }
+
+    fn look_up(&mut self, mut request: ClientRequest) {
+        let process = &self.processes[request.process];
+        let lookup = LookupRequest {
+            place: b"node",
+            host: b"node",
+            now: self.now,
+            coding_allowed: true,
+            waiter: Some(process.waiter_of_request(request.event_loop, request.number)),
+            ..LookupRequest::default()
+        };
+        let body = &request.call.body;
+        let step = match request.driver.required_body(BodyLength::Known(body.len() as u64)) {
+            RequiredBody::Nothing => HostStep::Forward,
+            _ => {
+                let body = RequestBodyAvailability::Whole(body);
+                request.driver.lookup_under_policy(body, lookup).unwrap()
+            }
+        };
+        self.perform_step(request, step);
+    }
+
+    /// Performs the step of a lookup, after the start of its background requests.
+    fn perform_step(&mut self, mut request: ClientRequest, step: HostStep) {
+        while let Some(driver) = request.driver.take_background_update() {
+            let exchange = driver.available_exchange().unwrap();
+            let body = match exchange.upstream_request_body() {
+                [] => request.call.body.clone(),
+                own => own.to_vec(),
+            };
+            self.counts.piece_requests += u64::from(body.starts_with(b"["));
+            self.background.push(BackgroundRequest { driver, body });
+        }
+        request.state = match step {
+            HostStep::Wait => RequestState::Waiting {
+                until: request.driver.next_timeout_ms().map(|wait| self.now + wait),
+            },
+            HostStep::RunJob(job) => RequestState::Job(job),
+            HostStep::Forward => RequestState::AtNode(request.call.body.clone()),
+            HostStep::ForwardRewritten => {
+                let exchange = request.driver.available_exchange().unwrap();
+                RequestState::AtNode(exchange.upstream_request_body().to_vec())
+            }
+            HostStep::Respond => return self.check_stored_response(&request),
+            other => panic!("a lookup ends with {other:?}"),
+        };
+        self.requests.push(request);
+    }
+
+    /// Continues a random request whose event has occurred.
+    pub fn continue_request(&mut self) {
+        if self.requests.is_empty() {
+            return;
+        }
+        let at = self.random.index(self.requests.len());
+        let mut request = self.requests.swap_remove(at);
+        let state = RequestState::Waiting { until: None };
+        match std::mem::replace(&mut request.state, state) {
+            RequestState::Waiting { until } if until.is_some_and(|until| until <= self.now) => {
+                self.counts.timeouts += 1;
+                self.look_up(request);
+            }
+            waiting @ RequestState::Waiting { .. } => {
+                request.state = waiting;
+                self.requests.push(request);
+            }
+            RequestState::Job(mut job) => {
+                job.run_job();
+                let step = request.driver.resume_after_job(job);
+                self.perform_step(request, step);
+            }
+            RequestState::AtNode(body) => self.answer_request(request, &body),
+        }
+    }
+
+    pub fn resume_woken_request(&mut self) {
+        let process = self.random.index(self.processes.len());
+        let event_loop = self.random.index(self.processes[process].event_loop_count());
+        let Some(number) = self.processes[process].next_woken_request(event_loop) else {
+            return;
+        };
+        let is_waiting = |request: &ClientRequest| {
+            request.number == number && matches!(request.state, RequestState::Waiting { .. })
+        };
+        // it may have left, or resumed after its timeout
+        if let Some(at) = self.requests.iter().position(is_waiting) {
+            let request = self.requests.swap_remove(at);
+            self.look_up(request);
+        }
+    }
+
+    pub fn abort_request(&mut self) {
+        if !self.requests.is_empty() {
+            let at = self.random.index(self.requests.len());
+            let mut request = self.requests.swap_remove(at);
+            if let RequestState::Job(mut job) = request.state {
+                if job.runs_without_client() {
+                    job.run_job();
+                    drop(request.driver.resume_after_job(job));
+                }
+            }
+            self.counts.aborted += 1;
+        }
+    }
+
+    /// Returns the response of a random node to a body.
+    fn respond(&mut self, body: &[u8]) -> NodeReply {
+        let at = self.random.index(self.nodes.len());
+        self.nodes[at].respond(body, self.step, &mut self.record, &mut self.random)
+    }
+
+    /// Delivers a node's response to a driver, and returns the body that a client receives; `None`
+    /// if the response is aborted.
+    fn deliver(&mut self, driver: &mut ExchangeDriver, reply: &NodeReply) -> Option<Vec<u8>> {
+        let fields: [Header<'_>; 1] = [(&b"Content-Type"[..], &b"application/json"[..])];
+        let head = ResponseHead {
+            status: reply.status,
+            content_length: reply.content_length,
+            fields: fields.iter().copied(),
+            delimited: reply.delimited,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+            now: self.now / 1_000,
+        };
+        let step = driver.handle_response_head(head).unwrap();
+        let length = 1 + self.random.index(reply.body.len() + 1);
+        let body = client_body(driver, step, reply.body.chunks(length), reply.end);
+        if reply.end == BodyEnd::Cut {
+            return None;
+        }
+        self.jobs.extend(driver.handle_response_sent(self.now));
+        body.unwrap()
+    }
+
+    /// A node responds to a client's request, which receives the response unchanged.
+    fn answer_request(&mut self, mut request: ClientRequest, body: &[u8]) {
+        let reply = self.respond(body);
+        match self.deliver(&mut request.driver, &reply) {
+            Some(received) => {
+                let received = decode(&request.driver, received);
+                assert_eq!(received, reply.body, "{}", self.describe(&request));
+                self.counts.forwarded += 1;
+            }
+            None => self.counts.aborted += 1,
+        }
+    }
+
+    /// A node responds to a request in the background, or closes the connection.
+    pub fn answer_background_request(&mut self) {
+        if self.background.is_empty() {
+            return;
+        }
+        let at = self.random.index(self.background.len());
+        let mut request = self.background.swap_remove(at);
+        let reply = self.respond(&request.body);
+        self.deliver(&mut request.driver, &reply);
+    }
+
+    pub fn run_job(&mut self) {
+        if !self.jobs.is_empty() {
+            let at = self.random.index(self.jobs.len());
+            let mut job = self.jobs.swap_remove(at);
+            job.run_job();
+            job.store_built_entry(self.now);
+        }
+    }
+
+    /// Checks the response that a client receives from the cache.
+    fn check_stored_response(&mut self, request: &ClientRequest) {
+        let body = decode(&request.driver, body_to_send(&request.driver));
+        let text = std::str::from_utf8(&body).unwrap().trim_end();
+        let head = format!(r#"{{"jsonrpc":"2.0","id":{},"#, request.call.id);
+        let member = text.strip_prefix(&*head).and_then(|rest| rest.strip_suffix('}'));
+        let check = ResponseCheck {
+            chain: &self.chain,
+            record: &self.record,
+            known: [&request.known, &self.processes[request.process].known],
+            piece: self.piece,
+        };
+        let source = member.and_then(|member| check.source_of_member(&request.call, member));
+        let Some(source) = source else {
+            panic!("{}: a wrong response: {text}", self.describe(request));
+        };
+        let count = match source {
+            ResponseSource::Whole => &mut self.counts.whole,
+            ResponseSource::Assembled { has_rest: true } => &mut self.counts.assembled,
+            ResponseSource::Assembled { has_rest: false } => {
+                &mut self.counts.assembled_without_rest
+            }
+        };
+        *count += 1;
+        self.last_member = member.unwrap_or_default().to_owned();
+    }
+
+    fn describe(&self, request: &ClientRequest) -> String {
+        let kinds: Vec<_> = self.nodes.iter().map(|node| node.kind).collect();
+        format!(
+            "step {}, request {} ({}), nodes {kinds:?}, pieces of {}, head {}, final {}",
+            self.step,
+            request.number,
+            String::from_utf8_lossy(&request.call.body),
+            self.piece,
+            self.chain.view.head(),
+            self.chain.last_final,
+        )
+    }
+}
+
+/// Returns a body without the coding of the exchange.
+fn decode(driver: &ExchangeDriver, body: Vec<u8>) -> Vec<u8> {
+    let exchange = driver.available_exchange().unwrap();
+    let is_gzip = exchange.head_edits().iter().any(|edit| {
+        edit.name == "Content-Encoding" && edit.value.as_deref() == Some(b"gzip")
+    });
+    match is_gzip {
+        true => gunzip(&body).unwrap(),
+        false => body,
+    }
+}
