@@ -60,6 +60,7 @@ impl CacheFill {
             }
         }
         self.compare_with_hit();
+        self.compare_with_receipts();
     }
 
     /// Creates entries from the node's body, after its conversion if another format is stored.
@@ -177,7 +178,9 @@ impl CacheFill {
             }
             _ => self.collected.len(),
         };
-        length > off_loop_min_length(self.settings.gate.level)
+        let level = self.settings.gate.level;
+        let compared = self.receipts.as_ref();
+        length > off_loop_min_length(level) || compared.is_some_and(|it| it.needs_job(level))
     }
 
     /// Creates entries from a body, unless it was transcoded and stored already. Returns the entry
@@ -480,6 +483,7 @@ impl CacheFill {
     ) -> Option<BuiltEntry> {
         let (result, judged) = match answer.outcome.clone() {
             CallOutcomeSpan::Result(result) => {
+                self.record_result_to_compare(&body[result.clone()]);
                 if let FillTarget::Call(_) = self.target {
                     self.record_block_transactions(wanted, &body[result.clone()]);
                 }
@@ -646,7 +650,7 @@ impl CacheFill {
 
     /// Whether a response belongs to a block outside the chain as it is known now: one of several
     /// nodes may follow another branch.
-    fn contradicts_known_chain(&self, block: &ResultBlock) -> bool {
+    pub(super) fn contradicts_known_chain(&self, block: &ResultBlock) -> bool {
         let owner = self
             .shared
             .owner_client()

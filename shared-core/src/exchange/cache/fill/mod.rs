@@ -4,6 +4,7 @@ mod block_size_check;
 mod build;
 mod chain_identity_check;
 mod compare;
+pub(in crate::exchange) mod derived_logs;
 mod publish;
 mod storability;
 pub(in crate::exchange) mod target;
@@ -27,6 +28,7 @@ use crate::memory;
 use crate::memory::{MemoryBudget, MemoryReservation};
 use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::requested_root::HashTreeRoot;
+use derived_logs::PendingLogsComparison;
 use target::FillTarget;
 use verification::PendingHitVerification;
 
@@ -48,6 +50,8 @@ pub struct CacheFill {
     pub(in crate::exchange) updates: Option<(CacheKey, Arc<CacheEntry>)>,
     /// Hit that the response is compared with; the response is not stored.
     pub(in crate::exchange) compared: Option<PendingHitVerification>,
+    /// Stored receipts with whose logs the response is compared.
+    pub(in crate::exchange) receipts: Option<Box<PendingLogsComparison>>,
     /// The node has responded that the resource or result does not exist any more.
     denied: bool,
     /// Headers of the response that hits carry.
@@ -144,6 +148,7 @@ impl CacheFill {
             rekeyed: false,
             updates: None,
             compared: None,
+            receipts: None,
             denied: false,
             fields: Vec::new(),
             collected: Vec::new(),

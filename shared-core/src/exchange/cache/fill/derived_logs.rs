@@ -1,0 +1,129 @@
+//! Logs of a block that are derived from its stored receipts, and their comparison with the node's.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::target::FillTarget;
+use super::CacheFill;
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::derived_logs::{DerivedLogsChange, REQUIRED_EQUAL_RESPONSES};
+use crate::cache::vary_key::truncated_blake3;
+use crate::exchange::cache::chain_identity::decode_namespace_name;
+use crate::gzip::oneshot::off_loop_min_length;
+use crate::jsonrpc::log_filter::LogFilter;
+use crate::jsonrpc::receipt_logs::{matching_logs, MatchingLogs};
+
+/// The stored receipts of a block with whose logs the node's response to a call is compared.
+#[derive(Debug)]
+pub(in crate::exchange) struct PendingLogsComparison {
+    receipts: Arc<CacheEntry>,
+    /// Hash of the node's result, once it was received.
+    result: Cell<Option<[u8; 32]>>,
+}
+
+impl PendingLogsComparison {
+    pub(in crate::exchange) fn new(receipts: Arc<CacheEntry>) -> Box<Self> {
+        Box::new(Self {
+            receipts,
+            result: Cell::new(None),
+        })
+    }
+
+    /// Whether the receipts take too long to be read on an event loop.
+    pub(super) fn needs_job(&self, level: u8) -> bool {
+        self.receipts.response_length(b"") > off_loop_min_length(level) as u64
+    }
+}
+
+/// Number of bytes that [`CacheFill::derive_logs_entry`] takes for these receipts: their text, and
+/// a list of logs and its compressed form, which are not longer.
+pub(in crate::exchange) fn derived_logs_memory(receipts: &CacheEntry) -> usize {
+    let decoded = receipts.decode_memory_bytes();
+    decoded.saturating_mul(3)
+}
+
+impl CacheFill {
+    /// Derives the entry of the fill's call for logs from the receipts of its block, whose strict
+    /// check is done, and returns it with its lifetime in milliseconds. The caller has reserved
+    /// [`derived_logs_memory`]. `None` if there is any doubt about the logs, or if memory is
+    /// refused.
+    pub(in crate::exchange) fn derive_logs_entry(
+        &self,
+        receipts: &CacheEntry,
+    ) -> Option<(CacheEntry, u64)> {
+        let logs = self.derive_logs(receipts)?;
+        let meta = receipts.response_metadata().clone();
+        let valid = meta.expires_at.saturating_sub(self.settings.sent_at);
+        let entry = CacheEntry::from_fetched_result(
+            receipts.response_envelope().clone(),
+            &logs.result,
+            self.settings.gate,
+            meta,
+        )?;
+        self.shared.derived_logs.record_derived_response();
+        Some((entry, valid))
+    }
+
+    /// Returns the logs in the receipts that the fill's call requests.
+    fn derive_logs(&self, receipts: &CacheEntry) -> Option<MatchingLogs> {
+        let FillTarget::Call(wanted) = &self.target else {
+            return None;
+        };
+        let filter = LogFilter::read(wanted.params.as_deref()?)?;
+        let logs = matching_logs(&receipts.decode_payload()?, &filter)?;
+        (!self.contradicts_known_chain(&logs.block)).then_some(logs)
+    }
+
+    /// Records the node's result for the comparison with the receipts, if there is one.
+    pub(super) fn record_result_to_compare(&self, result: &[u8]) {
+        if let Some(compared) = &self.receipts {
+            compared.result.set(Some(*blake3::hash(result).as_bytes()));
+        }
+    }
+
+    /// Compares the node's logs with the logs in the receipts, if that is due. May take
+    /// milliseconds for each megabyte.
+    pub(super) fn compare_with_receipts(&mut self) {
+        let Some(compared) = self.receipts.take() else {
+            return;
+        };
+        let Some(result) = compared.result.get().filter(|_| !self.rekeyed) else {
+            return;
+        };
+        if !self.reserve_build_memory(0, derived_logs_memory(&compared.receipts)) {
+            return;
+        }
+        let Some(logs) = self.derive_logs(&compared.receipts) else {
+            return;
+        };
+        let is_equal = *blake3::hash(&logs.result).as_bytes() == result;
+        if is_equal && logs.count == 0 {
+            // no log shows how the node writes logs
+            return;
+        }
+        let vary_key = truncated_blake3(self.scope.vary_key_bytes());
+        let (trust, generation) = (&self.shared.derived_logs, self.settings.generation);
+        let change = match is_equal {
+            true => trust.record_equal_response(&vary_key, generation),
+            false => trust.record_different_response(&vary_key, generation),
+        };
+        if let Some(change) = change {
+            self.log_derived_logs_change(change, logs.block.number);
+        }
+    }
+
+    /// Logs that logs are derived from now on, or no longer after a difference in a block.
+    fn log_derived_logs_change(&self, change: DerivedLogsChange, block: u64) {
+        let name = decode_namespace_name(self.scope.namespace_key_bytes()).escape_ascii();
+        self.shared.verified.queue_log_line(match change {
+            DerivedLogsChange::Started => format!(
+                "logs of namespace \"{name}\" are derived from receipts: \
+                 {REQUIRED_EQUAL_RESPONSES} responses of the node were equal"
+            ),
+            DerivedLogsChange::Stopped => format!(
+                "logs of namespace \"{name}\" are not derived from receipts until the next purge \
+                 or reload: the node's logs of block {block} differ from the logs in its receipts"
+            ),
+        });
+    }
+}
