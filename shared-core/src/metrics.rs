@@ -32,9 +32,11 @@ enum UnlabelledCounter {
     /// The first of
     /// [`HitVerificationVerdict::ALL`](crate::cache::process::verification::HitVerificationVerdict::ALL).
     Verified,
+    /// The first of [`DerivedLogsEvent::ALL`](crate::cache::process::derived_logs::DerivedLogsEvent::ALL).
+    DerivedLogs = 18,
 }
 
-const TOTAL_NAMES: [&str; 18] = [
+const TOTAL_NAMES: [&str; 21] = [
     "response.compressed",
     "response.not_compressed",
     "response.content_length_too_small",
@@ -53,6 +55,9 @@ const TOTAL_NAMES: [&str; 18] = [
     "verified.changed",
     "verified.different",
     "verified.unanswered",
+    "derived_logs.derived",
+    "derived_logs.same",
+    "derived_logs.different",
 ];
 
 const FIRST_MODE_COUNTER: usize = TOTAL_NAMES.len();
@@ -390,7 +395,7 @@ impl ExchangeMetricsTally {
     }
 
     /// Returns the values that the process has recorded outside of exchanges since the last
-    /// call, if there are any: verified hits, upstream errors.
+    /// call, if there are any: verified hits, derived logs, upstream errors.
     pub fn take_process_tally(shared: &ProcessCacheState) -> Option<Self> {
         let mut tally = Self::default();
         tally.add_counts_outside_exchanges(shared);
@@ -401,6 +406,9 @@ impl ExchangeMetricsTally {
     pub(crate) fn add_counts_outside_exchanges(&mut self, shared: &ProcessCacheState) {
         if let Some(counts) = shared.verified.take_verdict_counts() {
             self.add_consecutive_counters(UnlabelledCounter::Verified as usize, counts);
+        }
+        if let Some(counts) = shared.derived_logs.take_event_counts() {
+            self.add_consecutive_counters(UnlabelledCounter::DerivedLogs as usize, counts);
         }
         if let Some(counts) = shared.upstream_errors.take_error_counts() {
             self.add_consecutive_counters(FIRST_UPSTREAM_ERROR, counts);
@@ -470,8 +478,9 @@ mod tests {
     use crate::hash_keys::HashSet;
 
     use super::{
-        all_counter_names, exported_counter_names, method_index, BatchCallOutcome, COUNTER_COUNT,
-        FIRST_METHOD_COUNTER, FIRST_METHOD_HIT, GAUGES, HISTOGRAMS,
+        all_counter_names, exported_counter_names, method_index, BatchCallOutcome,
+        UnlabelledCounter, COUNTER_COUNT, FIRST_METHOD_COUNTER, FIRST_METHOD_HIT, GAUGES,
+        HISTOGRAMS,
     };
     use crate::jsonrpc::methods;
 
@@ -486,6 +495,12 @@ mod tests {
             names[FIRST_METHOD_COUNTER + methods::METHOD_COUNT].as_deref(),
             Some("rpc.other")
         );
+        for (first, name) in [
+            (UnlabelledCounter::Verified, "verified.same"),
+            (UnlabelledCounter::DerivedLogs, "derived_logs.derived"),
+        ] {
+            assert_eq!(names[first as usize].as_deref(), Some(name));
+        }
         assert_eq!(
             names[FIRST_METHOD_HIT - 1],
             names[FIRST_METHOD_COUNTER + methods::METHOD_COUNT]

@@ -17,12 +17,18 @@ use super::report::{oneshot_library_name, split_counter_name, StatusPageReport, 
 use crate::metrics::{all_counter_names, HitOrMissLatency, GAUGES};
 
 /// Families of counters: name, metric, help and label.
-const COUNTER_FAMILIES: [(&str, &str, &str, &str); 9] = [
+const COUNTER_FAMILIES: [(&str, &str, &str, &str); 10] = [
     (
         "verified",
         "verified_hits",
         "Hits that were compared with the node, by verdict",
         "verdict",
+    ),
+    (
+        "derived_logs",
+        "derived_logs",
+        "Lists of logs that were derived from receipts, or compared with the node's",
+        "event",
     ),
     ("mode", "responses", "Responses, by mode", "mode"),
     (
