@@ -120,6 +120,7 @@ def test_number_outside_its_range_is_rejected(name, value, bounds):
         ("sszip_thread_pool", '""', ["thread pool", '"off"']),
         ("sszip_cache_use_stale", "error http_501", ['"updating"', '"http_429"', '"off"']),
         ("sszip_cache_background_update", "yes", ['"on"', '"off"']),
+        ("sszip_logs_from_receipts", "yes", ['"on"', '"off"']),
         ("sszip_verify", "1", ['"off"', "0.0001%", "100%"]),
         ("sszip_verify", "1% drop", ['"purge"']),
         ("sszip_cache_use_stale", "Error", ['"error"', '"timeout"', '"invalid_header"']),
@@ -164,6 +165,7 @@ DIRECTIVES = {
     "sszip_cache_use_stale": "error updating",
     "sszip_cache_background_update": "on",
     "sszip_verify": "0.1% purge",
+    "sszip_logs_from_receipts": "on",
 }
 
 

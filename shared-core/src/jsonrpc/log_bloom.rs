@@ -39,7 +39,7 @@ struct BloomBits([u16; 3]);
 
 impl BloomBits {
     /// Computes the bits from the first three words of the value's hash, 11 bits of each.
-    fn of_value(value: &[u8]) -> BloomBits {
+    fn for_value(value: &[u8]) -> BloomBits {
         let hash = Keccak256::digest(value);
         let word = |n: usize| u16::from_be_bytes([hash[2 * n], hash[2 * n + 1]]);
         BloomBits([0, 1, 2].map(|n| word(n) % (8 * BLOOM_BYTES as u16)))
@@ -59,16 +59,16 @@ pub(super) struct FilterBloomBits(Vec<Vec<BloomBits>>);
 
 impl FilterBloomBits {
     /// Computes the bits of a filter's values. `None` if there are many, or memory is refused.
-    pub(super) fn of_filter(filter: &LogFilter<'_>) -> Option<FilterBloomBits> {
+    pub(super) fn for_filter(filter: &LogFilter<'_>) -> Option<FilterBloomBits> {
         let topics = filter.topics.iter();
         let count = filter.addresses.len() + topics.map(Vec::len).sum::<usize>();
         if count > MAX_HASHED_VALUES {
             return None;
         }
         let mut all = Vec::new();
-        try_push(&mut all, bits_of_values(&filter.addresses)?)?;
+        try_push(&mut all, bits_for_values(&filter.addresses)?)?;
         for alternatives in &filter.topics {
-            try_push(&mut all, bits_of_values(alternatives)?)?;
+            try_push(&mut all, bits_for_values(alternatives)?)?;
         }
         Some(FilterBloomBits(all))
     }
@@ -81,10 +81,10 @@ impl FilterBloomBits {
     }
 }
 
-fn bits_of_values<const N: usize>(values: &[[u8; N]]) -> Option<Vec<BloomBits>> {
+fn bits_for_values<const N: usize>(values: &[[u8; N]]) -> Option<Vec<BloomBits>> {
     let mut all = Vec::new();
     for value in values {
-        try_push(&mut all, BloomBits::of_value(value))?;
+        try_push(&mut all, BloomBits::for_value(value))?;
     }
     Some(all)
 }
@@ -94,7 +94,7 @@ fn bits_of_values<const N: usize>(values: &[[u8; N]]) -> Option<Vec<BloomBits>> 
 pub(super) fn bloom_text(values: &[&[u8]]) -> String {
     let mut bloom = [0u8; BLOOM_BYTES];
     for value in values {
-        for (byte, mask) in BloomBits::of_value(value).positions() {
+        for (byte, mask) in BloomBits::for_value(value).positions() {
             bloom[byte] |= mask;
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         ] {
             let params = params(&address, &topics);
             let filter = LogFilter::read(params.as_bytes()).unwrap();
-            let bits = FilterBloomBits::of_filter(&filter).unwrap();
+            let bits = FilterBloomBits::for_filter(&filter).unwrap();
             assert_eq!(bits.may_match(&bloom), may_match, "{params}");
         }
     }
@@ -153,7 +153,7 @@ mod tests {
         let hashed = |count: usize| {
             let address = format!("\"0x{}\"", "ab".repeat(20));
             let params = format!("[{{\"address\":[{}]}}]", vec![address; count].join(","));
-            FilterBloomBits::of_filter(&LogFilter::read(params.as_bytes()).unwrap()).is_some()
+            FilterBloomBits::for_filter(&LogFilter::read(params.as_bytes()).unwrap()).is_some()
         };
         assert!(hashed(MAX_HASHED_VALUES) && !hashed(MAX_HASHED_VALUES + 1));
     }

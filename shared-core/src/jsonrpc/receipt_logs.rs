@@ -30,7 +30,7 @@ pub struct MatchingLogs {
 /// block, if nodes may disagree on a log, or if memory is refused.
 pub fn matching_logs(receipts: &[u8], filter: &LogFilter<'_>) -> Option<MatchingLogs> {
     let requested = filter.only_block()?;
-    let bits = FilterBloomBits::of_filter(filter);
+    let bits = FilterBloomBits::for_filter(filter);
     let mut reader = StrictJsonReader::for_untrusted_text(receipts).ok()?;
     let mut result = Vec::new();
     try_push(&mut result, b'[')?;

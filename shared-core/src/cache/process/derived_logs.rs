@@ -11,7 +11,7 @@ use crate::lock::lock_ignoring_poison;
 /// Number of equal responses, each with a log, after which logs are derived.
 pub const REQUIRED_EQUAL_RESPONSES: u32 = 16;
 
-/// Number of calls of which the node still answers one, for another comparison: a new version of
+/// Interval in calls at which the node still answers one, for another comparison: a new version of
 /// the node may write logs differently.
 pub const RECHECK_INTERVAL: u32 = 256;
 
@@ -102,8 +102,8 @@ impl DerivedLogsTrust {
         LogsSource::ComparedNode
     }
 
-    /// Records a response of the node that is equal to the derived logs, of which there is at
-    /// least one; `generation` is the one of its call. Returns the change of the trust, if any.
+    /// Records a response of the node that is equal to the derived logs and has at least one;
+    /// `generation` is the one of its call. Returns the change of the trust, if any.
     pub fn record_equal_response(
         &self,
         vary_key: &CacheNamespace,
