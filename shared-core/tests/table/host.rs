@@ -141,6 +141,8 @@ impl RequestTask {
             lookup_request,
         );
         let found = found.map_err(|problem| problem.to_string())?;
+        // nothing runs in the background here: a dropped update wakes the requests that wait for it
+        while self.driver.take_background_update().is_some() {}
         self.next_action(found)
     }
 
