@@ -2,8 +2,8 @@
 
 #![allow(dead_code)] // some test binaries do not store
 
-use sszip_core::exchange::drive::{ExchangeDriver, HostStep, OffLoopJob};
-use sszip_core::exchange::{BodyStreamError, Header, HostMisuse, ResponseHead};
+use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
+use sszip_core::exchange::BodyStreamError;
 use sszip_core::gzip::stream::FlushMode;
 
 /// The way in which the node's body ends.
@@ -91,51 +91,6 @@ pub fn store_sent_response(driver: &mut ExchangeDriver, now: u64) {
         job.run_job();
         job.store_built_entry(now);
     }
-}
-
-/// Takes the background requests that the last lookup needs, with the bodies that the node receives.
-/// `client_body` is the body of the client's request.
-pub fn take_background_requests(
-    driver: &mut ExchangeDriver,
-    client_body: &[u8],
-) -> Vec<(ExchangeDriver, Vec<u8>)> {
-    let updates = std::iter::from_fn(|| driver.take_background_update());
-    let request = |update: ExchangeDriver| {
-        let exchange = update.available_exchange();
-        let body = match exchange.map(|it| it.upstream_request_body()) {
-            None | Some([]) => client_body.to_vec(),
-            Some(own) => own.to_vec(),
-        };
-        (update, body)
-    };
-    updates.map(request).collect()
-}
-
-/// Reports the node's response to the driver of a background request. Returns the job that stores
-/// it, if it is long; a short one is stored. A response that ends early is dropped with the driver,
-/// as hosts do.
-///
-/// # Errors
-/// The driver has no background request that awaits a response.
-pub fn finish_background_request<'a, 'b, H>(
-    mut driver: ExchangeDriver,
-    head: ResponseHead<H>,
-    pieces: impl IntoIterator<Item = &'b [u8]>,
-    end: BodyEnd,
-    now: u64,
-) -> Result<Option<OffLoopJob>, HostMisuse>
-where
-    H: Iterator<Item = Header<'a>> + Clone,
-{
-    let step = driver.handle_response_head(head)?;
-    let observes = matches!(step, HostStep::Observe);
-    for piece in pieces.into_iter().filter(|_| observes) {
-        driver.handle_body_piece(piece)?;
-    }
-    Ok(match end {
-        BodyEnd::Whole => driver.handle_response_sent(now),
-        BodyEnd::Cut => None,
-    })
 }
 
 /// Returns the body that the exchange has ready to send.
