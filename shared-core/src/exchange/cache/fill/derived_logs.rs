@@ -44,22 +44,24 @@ pub(in crate::exchange) fn derived_logs_memory(receipts: &CacheEntry) -> usize {
 
 impl CacheFill {
     /// Derives the entry of the fill's call for logs from the receipts of its block, whose strict
-    /// check is done. The entry has the metadata of the receipts. The caller has reserved
-    /// [`derived_logs_memory`]. `None` if there is any doubt about the logs, or if memory is
-    /// refused.
+    /// check is done, and returns it with the receipts' remaining lifetime in milliseconds. The
+    /// caller has reserved [`derived_logs_memory`]. `None` if there is any doubt about the logs, or
+    /// if memory is refused.
     pub(in crate::exchange) fn derive_logs_entry(
         &self,
         receipts: &CacheEntry,
-    ) -> Option<CacheEntry> {
+    ) -> Option<(CacheEntry, u64)> {
         let logs = self.derive_logs(receipts)?;
+        let meta = receipts.response_metadata().clone();
+        let valid = meta.expires_at.saturating_sub(self.settings.sent_at);
         let entry = CacheEntry::from_fetched_result(
             receipts.response_envelope().clone(),
             &logs.result,
             self.settings.gate,
-            receipts.response_metadata().clone(),
+            meta,
         )?;
         self.shared.derived_logs.record_derived_response();
-        Some(entry)
+        Some((entry, valid))
     }
 
     /// Returns the logs in the receipts that the fill's call requests.
