@@ -96,6 +96,8 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_cache_background_update", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_head", NGX_CONF_1MORE),
     ngx_http_sszip_rule("sszip_verify", NGX_CONF_TAKE12),
+    ngx_http_sszip_rule("sszip_logs_split", NGX_CONF_TAKE12),
+    ngx_http_sszip_rule("sszip_logs_from_receipts", NGX_CONF_TAKE1),
 
     ngx_http_sszip_own("sszip_cache_memory", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
                        ngx_http_sszip_directive),

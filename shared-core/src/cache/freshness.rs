@@ -22,6 +22,7 @@ use crate::jsonrpc::plausible::{self, ResultPlausibility};
 use crate::jsonrpc::response::{classify_result_content, find_object_member, ResultEmptiness};
 
 mod block_anchor;
+mod proven_range;
 mod range_ends;
 
 /// The lifetimes of a route: those that an operator has set for classes and methods, and the

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::head_source::HeadSource;
 use super::head_sources::DeclaredHeadSource;
+use super::log_split::{LogSplitConfig, LogSplitLimits};
 use super::method_names::{self, CaseSensitivity};
 use super::values::{
     inherit_unset, invalid_value_error, parse_flag, set_once, single_directive_value,
@@ -52,6 +53,10 @@ pub struct CacheConfig {
     pub background_update: bool,
     /// The share of hits that are compared with the node.
     pub verify: HitVerificationConfig,
+    /// The split of wide calls for logs; `None` if they are not split.
+    pub logs_split: Option<LogSplitConfig>,
+    /// Whether the logs of a block are derived from its stored receipts.
+    pub logs_from_receipts: bool,
     /// Head sources for the owner's chain followers.
     pub follows: Arc<Vec<DeclaredHeadSource>>,
 }
@@ -67,9 +72,10 @@ pub enum CacheableGetRequests {
 }
 
 impl CacheConfig {
-    /// Whether the proxy may send requests of its own to the node, to revalidate or verify entries.
+    /// Whether the proxy may send requests of its own to the node, to revalidate or verify entries,
+    /// or for the pieces of a response.
     pub fn may_send_background_requests(&self) -> bool {
-        self.background_update || self.verify.is_verification_enabled()
+        self.background_update || self.verify.is_verification_enabled() || self.logs_split.is_some()
     }
 }
 
@@ -93,6 +99,9 @@ pub(super) struct CacheConfigBlock {
     use_stale: Option<UseStaleConditions>,
     background_update: Option<bool>,
     verify: Option<HitVerificationConfig>,
+    /// The limits, or `Some(None)` where it is `off`.
+    logs_split: Option<Option<LogSplitLimits>>,
+    logs_from_receipts: Option<bool>,
     /// Empty if it is `off`.
     follows: Option<Arc<Vec<DeclaredHeadSource>>>,
     /// Warning about the directive that was set last.
@@ -141,7 +150,7 @@ pub(super) const CACHE_MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
 };
 
 impl CacheConfigBlock {
-    /// Sets one directive whose name starts with `cache`, `batch_max` or `verify`, as
+    /// Sets one directive whose name starts with `cache`, `batch_max`, `verify` or `logs`, as
     /// [`super::RouteConfigBlock::set_directive_with_location`] does.
     pub(super) fn set_cache_directive(
         &mut self,
@@ -183,6 +192,12 @@ impl CacheConfigBlock {
             }),
             "verify" => set_once(&mut self.verify, || {
                 HitVerificationConfig::parse_verify_values(values)
+            }),
+            "logs_split" => set_once(&mut self.logs_split, || {
+                LogSplitLimits::parse_log_split(values)
+            }),
+            "logs_from_receipts" => set_once(&mut self.logs_from_receipts, || {
+                parse_flag(single_directive_value(values)?)
             }),
             "cache_head" => self.set_head_source(values, source),
             "batch_max" => set_once(&mut self.batch_max, || match values {
@@ -361,6 +376,8 @@ impl CacheConfigBlock {
         inherit_unset(&mut self.use_stale, &outer.use_stale);
         inherit_unset(&mut self.background_update, &outer.background_update);
         inherit_unset(&mut self.verify, &outer.verify);
+        inherit_unset(&mut self.logs_split, &outer.logs_split);
+        inherit_unset(&mut self.logs_from_receipts, &outer.logs_from_receipts);
         inherit_unset(&mut self.follows, &outer.follows);
     }
 
@@ -397,6 +414,8 @@ impl CacheConfigBlock {
             use_stale: self.use_stale.unwrap_or_default(),
             background_update: self.background_update.unwrap_or(false),
             verify: self.verify.unwrap_or_default(),
+            logs_split: self.logs_split.flatten().map(LogSplitConfig::new),
+            logs_from_receipts: self.logs_from_receipts.unwrap_or(false),
             follows: self.follows.clone().unwrap_or_default(),
         }
     }

@@ -4,12 +4,13 @@
 use serde_json::{json, Map, Value};
 
 use super::cache::LIFETIME_RANGE;
+use super::log_split::{LOG_SPLIT_BLOCKS, LOG_SPLIT_CONCURRENCY};
 use super::policy::{CONCURRENCY_LIMIT_RANGE, RESPONSE_LIMIT_RANGE};
 use super::settings::SettingValueKind::{
     ClassLifetimes, MediaTypes, MethodRows, NumberThenWord, OneOrTwo, Rate, Text, Two, Word, Words,
 };
 use super::settings::SettingValueKind::{
-    Credentials, Flag, Line, Lines, Methods, Number, NumberOrWord, ResponseLimits,
+    Credentials, Flag, Line, Lines, LogSplit, Methods, Number, NumberOrWord, ResponseLimits,
 };
 use super::settings::{
     EnvoySettingScope, SettingDefault, SettingDefinition, SettingValueKind, SETTINGS,
@@ -195,6 +196,24 @@ impl SettingValueKind {
                     list(&[text_schema(&format!("off|{rate}"))]),
                     list(&[text_schema(rate), json!({ "const": "purge" })]),
                 ])
+            }
+            LogSplit => {
+                let (blocks, requests) = (
+                    LOG_SPLIT_BLOCKS.value_text_pattern(),
+                    LOG_SPLIT_CONCURRENCY.value_text_pattern(),
+                );
+                let concurrent = format!("concurrent=(?:{requests})");
+                let mut all = LOG_SPLIT_BLOCKS.range_value_schemas();
+                let number = json!({ "anyOf": all });
+                all.push(json!({ "const": "off" }));
+                all.push(text_schema(&format!(r"(?:{blocks})\s+{concurrent}")));
+                all.push(json!({
+                    "type": "array",
+                    "prefixItems": [number, text_schema(&concurrent)],
+                    "minItems": 1,
+                    "maxItems": 2,
+                }));
+                all.into()
             }
             ResponseLimits => {
                 let sizes = RESPONSE_LIMIT_RANGE.value_text_pattern();

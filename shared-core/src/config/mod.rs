@@ -18,6 +18,7 @@ pub mod head_sources;
 pub mod json_schema;
 pub mod json_settings;
 mod log_range;
+pub mod log_split;
 mod method_names;
 pub mod node_capabilities;
 mod policy;

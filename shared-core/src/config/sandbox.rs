@@ -76,6 +76,7 @@ impl WasmFilterConfig {
             "status" => "sandboxes share no memory; Envoy's /stats has the counters",
             "cache_background_update" => "a request for a stale entry waits for the new response",
             "verify" => "hits cannot be compared with the node from there",
+            "logs_split" => "pieces cannot be fetched from the node from there",
             _ => return None,
         };
         Some(Err(DirectiveError::Sandboxed { why }))
@@ -111,6 +112,7 @@ impl WasmFilterConfig {
         most(&mut config.cache.max_entry, MAX_SANDBOX_ENTRY);
         most(&mut config.cache.max_request, limit);
         config.cache.background_update = false;
+        config.cache.logs_split = None;
     }
 }
 
@@ -216,6 +218,11 @@ mod tests {
                 "verify",
                 "1%",
                 "is not available in the sandbox: hits cannot be compared with the node from there",
+            ),
+            (
+                "logs_split",
+                "1000",
+                "is not available in the sandbox: pieces cannot be fetched from the node from there",
             ),
         ] {
             let set = set(&mut WasmFilterConfig::default(), name, value);

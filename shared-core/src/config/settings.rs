@@ -28,8 +28,8 @@ use NginxDirectiveContext::{Anywhere, AnywhereAndIf, Http, Location};
 use SettingDefault::{Derived, Literal, Nothing};
 use SettingValueKind::{ClassLifetimes, MediaTypes, MethodRows, Rate, Text, Two, Word, Words};
 use SettingValueKind::{
-    Credentials, Flag, Line, Lines, Methods, Number, NumberOrWord, NumberThenWord, OneOrTwo,
-    ResponseLimits,
+    Credentials, Flag, Line, Lines, LogSplit, Methods, Number, NumberOrWord, NumberThenWord,
+    OneOrTwo, ResponseLimits,
 };
 
 /// The definition of one setting: its name, values and default, and the contexts of nginx and Envoy
@@ -77,6 +77,8 @@ pub(super) enum SettingValueKind {
     Credentials,
     MethodRows,
     Rate,
+    /// A number of blocks, optionally followed by a number of requests.
+    LogSplit,
 }
 
 /// The default of a setting, as the documentation describes it.
@@ -374,6 +376,21 @@ pub(super) const SETTINGS: &[SettingDefinition] = &[
                 are purged.",
         takes: Rate,
         syntax: &["off | RATE% [purge]"],
+        default: Literal(&["off"]),
+        ..DEFAULT_SETTING
+    },
+    SettingDefinition {
+        name: "logs_split",
+        about: "Splits wide eth_getLogs calls into pieces of N blocks that are cached.",
+        takes: LogSplit,
+        syntax: &["off | N [concurrent=K]"],
+        default: Literal(&["off"]),
+        ..DEFAULT_SETTING
+    },
+    SettingDefinition {
+        name: "logs_from_receipts",
+        about: "Derives the logs of a block from its stored receipts.",
+        takes: Flag,
         default: Literal(&["off"]),
         ..DEFAULT_SETTING
     },

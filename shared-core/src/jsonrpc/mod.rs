@@ -21,6 +21,7 @@
 //! | [`log_filter`]        | the filter of a call for logs, read strictly                  |
 //! | [`receipt_logs`]      | the logs of a block that a filter matches in its receipts     |
 //! | `log_bloom`           | the bloom filter of a receipt                                 |
+//! | [`log_list`]          | the logs of a result, as one text in the order of their blocks |
 //! | [`common_block`]      | the block to which all elements of a list belong              |
 //! | [`shown_blocks`]      | the blocks that a response shows                              |
 //! | [`key`]               | cache keys and canonical params                               |
@@ -47,6 +48,7 @@ pub mod key;
 pub mod known_methods;
 mod log_bloom;
 pub mod log_filter;
+pub mod log_list;
 pub mod method_patterns;
 mod method_row;
 pub mod method_rules;

@@ -1,6 +1,7 @@
 mod block_anchors;
 mod block_ranges;
 mod block_time;
+mod proven_range;
 
 use std::sync::{Arc, LazyLock};
 

@@ -87,7 +87,7 @@ impl Exchange {
 
     /// Removes an entry that failed its strict check, here and at the owner, unless the check only
     /// lacked memory.
-    fn remove_damaged_entry(
+    pub(super) fn remove_damaged_entry(
         &mut self,
         key: &CacheKey,
         entry: &Arc<CacheEntry>,
@@ -133,6 +133,7 @@ impl Exchange {
         };
         let decoding = std::mem::take(&mut **decoding);
         let lookup = self.rebuild_lookup_request();
+        let mut unused_fill = None;
         let answer = match decoding {
             _ if memory::is_memory_short() => None,
             StoredResponseToDecode::One(key, entry, id, borrowed) => {
@@ -143,10 +144,25 @@ impl Exchange {
                 gzip,
                 borrowed,
             } => self.assemble_stored_batch(&answers, gzip, &lookup, borrowed),
+            StoredResponseToDecode::Logs(assembly) => {
+                match self.assemble_logs_response(*assembly, &lookup) {
+                    Ok(answer) => Some(answer),
+                    Err(fill) => {
+                        unused_fill = fill;
+                        None
+                    }
+                }
+            }
             StoredResponseToDecode::Running => None,
         };
         let Some(answer) = answer else {
             self.reset_failed_lookup();
+            if unused_fill.is_some() {
+                // it stores the node's response
+                self.storing.fill = unused_fill;
+                self.cache_status = CacheStatus::Miss;
+                self.cache_reason = Reason::None;
+            }
             if let Some(reason) = self.lookup_findings.unusable_reason.take() {
                 self.cache_reason = reason;
             }
@@ -338,6 +354,14 @@ impl Exchange {
 
     /// Sets `Cache-Status` of a hit, with the remaining lifetime.
     fn set_hit_status_header(&mut self, entry: &CacheEntry, now: u64) {
+        if self.cache_status == CacheStatus::Miss {
+            // assembled from responses that were fetched for this request
+            self.head_edits.push(HeadEdit::set_header(
+                "Cache-Status",
+                &b"sszip; fwd=miss"[..],
+            ));
+            return;
+        }
         // format! costs much for this little text
         let left = remaining_lifetime_seconds(entry.response_metadata().expires_at, now);
         let mut cache_status = Vec::with_capacity(40);

@@ -10,6 +10,7 @@
 //! | `ssz_result` | the result of a call as SSZ |
 //! | `fetch`, `copy_response`, `store_plan` | fetches for the cache, and copies of responses |
 //! | `fill` | the fetch of a response that is to be stored |
+//! | `logs` | responses to `eth_getLogs` that are assembled from other entries |
 //! | `format_pair` | one resource in two formats |
 //! | `invalidation` | requests that invalidate stored responses |
 //! | `chain_identity` | chain identity |
@@ -25,6 +26,7 @@ pub(super) mod fill;
 mod format_pair;
 mod hit;
 mod invalidation;
+pub(super) mod logs;
 pub(super) mod lookup;
 pub(super) mod observed_blocks;
 pub(super) mod purge_request;

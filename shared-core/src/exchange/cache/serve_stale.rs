@@ -98,6 +98,10 @@ impl Exchange {
             ExchangePhase::Waiting(waits) if waits.awaits_admin_reply() => {
                 return admin_timeout_ms()
             }
+            // its pieces are fetched meanwhile
+            ExchangePhase::Waiting(_) if self.lookup_findings.log_split.is_some() => {
+                return self.route_config.cache.lock_timeout
+            }
             _ => self.route_config.cache.lock_timeout,
         };
         let stale_entry = self.lookup_findings.stale_entry.as_ref();

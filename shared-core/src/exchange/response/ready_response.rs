@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cache::entry::CacheEntry;
 use crate::cache::CacheKey;
+use crate::exchange::cache::logs::assembly_input::LogAssembly;
 use crate::exchange::response::pipeline::{BufferedBody, EntryReservations};
 use crate::gzip::splice::SlicedBody;
 use crate::memory::MemoryReservation;
@@ -53,6 +54,8 @@ pub(in crate::exchange) enum StoredResponseToDecode {
         gzip: bool,
         borrowed: EntryReservations,
     },
+    /// A list of logs that is assembled from other entries.
+    Logs(Box<LogAssembly>),
     /// The decompression has begun.
     #[default]
     Running,

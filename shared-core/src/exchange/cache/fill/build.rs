@@ -25,7 +25,7 @@ use crate::exchange::machine::message_head::{is_byte_dependent_header, ResponseC
 use crate::gzip::inflate::{self, InflateError};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::hash_keys::HashMap;
-use crate::jsonrpc::block_reference::ResultBlock;
+use crate::jsonrpc::block_reference::{last_block_in_list, ResultBlock};
 use crate::jsonrpc::depth_check::is_within_max_depth;
 use crate::jsonrpc::ids::count_call_ids;
 use crate::jsonrpc::response::{CallOutcomeSpan, JsonRpcResponse};
@@ -402,6 +402,12 @@ impl CacheFill {
         else {
             return built;
         };
+        if let Some(proof) = self.range_proof {
+            if !proof.is_proven_by(body, &answers) {
+                self.why.set(Some(Reason::Result));
+                return built;
+            }
+        }
         let mut wanted_by_id = HashMap::default();
         if wanted_by_id.try_reserve(wanted.len()).is_err() {
             return built;
@@ -487,11 +493,7 @@ impl CacheFill {
                 if let FillTarget::Call(_) = self.target {
                     self.record_block_transactions(wanted, &body[result.clone()]);
                 }
-                let judged = self.classify_call_result(wanted, &body[result.clone()]);
-                let believed = |judged| {
-                    self.classify_repeated_result(judged, &wanted.key, &body[result.clone()])
-                };
-                let judged = judged.and_then(believed);
+                let judged = self.classify_confirmed_result(wanted, &body[result.clone()]);
                 self.check_result_chain(wanted, &body[result.clone()], judged.as_ref());
                 (result, judged)
             }
@@ -525,6 +527,7 @@ impl CacheFill {
             fields: self.fields.clone(),
             ..self.entry_metadata(Some(judged))
         };
+        let shown = result.clone();
         let entry = CacheEntry::from_fetched_result_reusing(
             envelope,
             &body[result],
@@ -537,7 +540,10 @@ impl CacheFill {
             entry,
             valid: judged.valid,
             method: Some(wanted.method.clone()),
-            shows: judged.of.map(|block| block.number),
+            shows: match self.range_proof {
+                Some(_) => last_block_in_list(&body[shown]),
+                None => judged.of.map(|block| block.number),
+            },
             if_final: judged.if_final,
             anchor: judged.anchor,
             is_read: judged.is_read,
@@ -612,6 +618,21 @@ impl CacheFill {
             mark: self.dispatch_mark(),
             valid: &self.settings.valid,
         }
+    }
+
+    /// Returns the class and lifetime of a call's result, as far as it is confirmed to be complete:
+    /// by a proof in the same response, or by its repetition.
+    fn classify_confirmed_result(
+        &self,
+        wanted: &FillCall,
+        result: &[u8],
+    ) -> Option<ResponseClassification> {
+        if self.range_proof.is_some_and(|proof| proof.is_final) {
+            let known = self.classification_input(wanted);
+            return wanted.prospect.classify_proven_range(result, known);
+        }
+        let judged = self.classify_call_result(wanted, result)?;
+        self.classify_repeated_result(judged, &wanted.key, result)
     }
 
     /// Returns the class and lifetime of a result that may be incomplete, once the node has

@@ -6,6 +6,7 @@ mod chain_identity_check;
 mod compare;
 pub(in crate::exchange) mod derived_logs;
 mod publish;
+pub(in crate::exchange) mod range_proof;
 mod storability;
 pub(in crate::exchange) mod target;
 pub(in crate::exchange) mod verification;
@@ -29,6 +30,7 @@ use crate::memory::{MemoryBudget, MemoryReservation};
 use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::requested_root::HashTreeRoot;
 use derived_logs::PendingLogsComparison;
+use range_proof::RangeProof;
 use target::FillTarget;
 use verification::PendingHitVerification;
 
@@ -50,6 +52,8 @@ pub struct CacheFill {
     pub(in crate::exchange) updates: Option<(CacheKey, Arc<CacheEntry>)>,
     /// Hit that the response is compared with; the response is not stored.
     pub(in crate::exchange) compared: Option<PendingHitVerification>,
+    /// Proof without which no entry is created; the target is the call for the logs.
+    pub(in crate::exchange) range_proof: Option<RangeProof>,
     /// Stored receipts with whose logs the response is compared.
     pub(in crate::exchange) receipts: Option<Box<PendingLogsComparison>>,
     /// The node has responded that the resource or result does not exist any more.
@@ -148,6 +152,7 @@ impl CacheFill {
             rekeyed: false,
             updates: None,
             compared: None,
+            range_proof: None,
             receipts: None,
             denied: false,
             fields: Vec::new(),
@@ -306,6 +311,12 @@ impl CacheFill {
     /// Whether this fill leads the flight of its key.
     pub(in crate::exchange) fn leads_flight(&self) -> bool {
         self.token.is_some() && !self.rekeyed
+    }
+
+    /// Ends the fill before its request is sent, and returns its leadership for another fill of the
+    /// same key.
+    pub(in crate::exchange) fn into_leadership(mut self) -> Option<FlightLeadership> {
+        self.token.take()
     }
 
     /// Makes `entry` the result of the fill, in place of the response. `valid` is its lifetime in

@@ -10,6 +10,7 @@ use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
 use crate::cache::process::negative_cache::UncacheableSharing;
 use crate::cache::process::owner_client::OwnerStoreOptions;
 use crate::cache::process::verification::HitVerificationVerdict;
+use crate::cache::reason::Reason;
 use crate::cache::CacheKey;
 use crate::memory;
 
@@ -66,6 +67,46 @@ impl CacheFill {
             }
         }
         self.end_remaining_flights();
+    }
+
+    /// Stores an entry that was assembled from other entries, in place of the node's response, and
+    /// wakes the followers. `valid` is its lifetime in milliseconds, `shown` the highest block that
+    /// it shows. Returns the entry, or the reason why no entry of its chain may be sent.
+    pub(in crate::exchange) fn publish_assembled_entry(
+        mut self,
+        assembled: CacheEntry,
+        method: &[u8],
+        valid: u64,
+        shown: Option<u64>,
+        now: u64,
+    ) -> Result<Arc<CacheEntry>, Reason> {
+        if self.is_fill_namespace_suspended() {
+            self.finish_unstored();
+            return Err(Reason::WrongChain);
+        }
+        let built = BuiltEntry {
+            key: self.target.single_cache_key().unwrap_or_default(),
+            entry: assembled,
+            valid,
+            method: Some(method.to_vec()),
+            shows: shown,
+            if_final: None,
+            anchor: None,
+            is_read: true,
+        };
+        let (entry, is_current) = self.publish_built_entry(built, now);
+        if is_current && !self.rekeyed {
+            if let Some(token) = self.token.take() {
+                self.publish_to_followers(token, Arc::clone(&entry));
+            }
+        }
+        self.end_remaining_flights();
+        Ok(entry)
+    }
+
+    /// Lifetime in milliseconds of an entry of this fill that is fresh until `expires_at`.
+    pub(in crate::exchange) fn lifetime_until(&self, expires_at: u64) -> u64 {
+        expires_at.saturating_sub(self.settings.sent_at)
     }
 
     /// Sends the entry to the followers of a flight, whose leadership ends.

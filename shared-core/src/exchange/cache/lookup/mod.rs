@@ -13,6 +13,7 @@ use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
+use crate::exchange::cache::logs::split::ClientLogCall;
 use crate::exchange::cache::lookup::request::{
     BodyLength, LookupAction, LookupRequest, LookupTarget, RequiredBody,
 };
@@ -114,6 +115,10 @@ impl Exchange {
         };
         self.cache_status = CacheStatus::Bypass;
         let found = self.search_by_request_kind(&lookup, waited);
+        if !matches!(found, LookupResult::InFlight(_)) {
+            // a split that was not resumed hands its flight over
+            self.lookup_findings.clear_log_lookups();
+        }
         if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
             return Ok(LookupAction::ForwardRewritten);
         }
@@ -261,6 +266,22 @@ impl Exchange {
         };
         self.lookup_findings.is_unverified = is_identity_method(call.method)
             && self.has_unverified_chain_headers(judge.call_vary_key());
+        let client = ClientLogCall {
+            call,
+            id,
+            place: &place,
+            vary_key: judge.call_vary_key(),
+        };
+        if let Some(split) = self.lookup_findings.log_split.take() {
+            let found = self.resume_log_split(split, &client, lookup, waited);
+            self.record_other_api_miss(&found);
+            return found;
+        }
+        if let Some(search) = self.lookup_findings.receipts_lookup.take() {
+            let found = self.resume_receipts_lookup(*search, &client, lookup, waited);
+            self.record_other_api_miss(&found);
+            return found;
+        }
         let target = LookupTarget {
             key: place.key,
             id: Some(id),
@@ -276,6 +297,14 @@ impl Exchange {
         if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {
             judge.add_to_key_cache(call, &place);
         }
+        let found = match found {
+            LookupResult::Miss => self.begin_receipts_lookup(&client, lookup),
+            found => found,
+        };
+        let found = match found {
+            LookupResult::Miss => self.begin_log_split(&client, lookup),
+            found => found,
+        };
         self.record_other_api_miss(&found);
         found
     }
@@ -316,6 +345,7 @@ impl Exchange {
         self.storing.fill = None;
         self.lookup_findings.stale_entry = None;
         self.lookup_findings.background_updates.clear();
+        self.lookup_findings.clear_log_lookups();
         self.lookup_findings.batch_hits = 0;
         self.lookup_findings.batch_calls.clear();
         self.response_mode = ResponseMode::Off;
@@ -326,6 +356,8 @@ impl Exchange {
 
     /// Records the reason why the host did not look the request up.
     pub fn set_bypass_reason(&mut self, reason: Reason) {
+        // a split that can't be resumed without the body hands its flight over
+        self.lookup_findings.clear_log_lookups();
         self.cache_reason = reason;
     }
 }

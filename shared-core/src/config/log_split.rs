@@ -1,0 +1,155 @@
+//! The split of wide calls for logs into pieces (`logs_split`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use super::values::{invalid_value_error, DirectiveError, DirectiveValueRange, DirectiveValueUnit};
+
+/// Range of the length of a piece in blocks.
+pub(super) const LOG_SPLIT_BLOCKS: DirectiveValueRange = DirectiveValueRange {
+    least: 1,
+    most: 1_000_000,
+    unit: DirectiveValueUnit::Number,
+};
+
+/// Range of the number of pieces of one call that are fetched at a time.
+pub(super) const LOG_SPLIT_CONCURRENCY: DirectiveValueRange = DirectiveValueRange {
+    least: 1,
+    most: 32,
+    unit: DirectiveValueUnit::Number,
+};
+
+const DEFAULT_CONCURRENCY: u64 = 4;
+
+/// Name of the second value, with its sign.
+const CONCURRENCY_PREFIX: &[u8] = b"concurrent=";
+
+/// Milliseconds for which a route does not split calls after the node has failed to send a piece.
+const PAUSE_MS: u64 = 10_000;
+
+/// The values of `logs_split`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogSplitLimits {
+    blocks: u64,
+    concurrent: usize,
+}
+
+impl LogSplitLimits {
+    /// Parses the values of the directive; `off` is no split. Errors: any other values than the
+    /// number of blocks, alone or with the number of concurrent requests.
+    pub(super) fn parse_log_split(values: &[&[u8]]) -> Result<Option<Self>, DirectiveError> {
+        let (blocks, concurrent) = match values {
+            [b"off"] => return Ok(None),
+            [blocks] => (*blocks, Ok(DEFAULT_CONCURRENCY)),
+            [blocks, concurrent] => (*blocks, parse_concurrency(concurrent)),
+            _ => return Err(DirectiveError::OneOrTwoValues),
+        };
+        let blocks = LOG_SPLIT_BLOCKS
+            .parse_in_range(blocks)
+            .map_err(|_| invalid_value_error(blocks, format!("{LOG_SPLIT_BLOCKS} or \"off\"")))?;
+        Ok(Some(Self {
+            blocks,
+            // at most 32
+            concurrent: concurrent? as usize,
+        }))
+    }
+}
+
+fn parse_concurrency(value: &[u8]) -> Result<u64, DirectiveError> {
+    let number = value.strip_prefix(CONCURRENCY_PREFIX).unwrap_or_default();
+    LOG_SPLIT_CONCURRENCY.parse_in_range(number).map_err(|_| {
+        let allowed = format!("omitted, or \"concurrent=K\" with {LOG_SPLIT_CONCURRENCY}");
+        invalid_value_error(value, allowed)
+    })
+}
+
+/// The split of wide calls for logs on one route: the length of the pieces, and a pause after a
+/// failure. Clones share the pause.
+#[derive(Clone, Debug)]
+pub struct LogSplitConfig {
+    /// Length of a piece in blocks. Pieces begin at its multiples.
+    pub blocks: u64,
+    /// Maximum number of pieces of one call that are fetched at a time.
+    pub concurrent: usize,
+    /// Time until which no call is split, in milliseconds of the lookup clock.
+    paused_until: Arc<AtomicU64>,
+}
+
+impl LogSplitConfig {
+    pub(super) fn new(limits: LogSplitLimits) -> Self {
+        Self {
+            blocks: limits.blocks,
+            concurrent: limits.concurrent,
+            paused_until: Arc::default(),
+        }
+    }
+
+    /// Whether calls are not split at `now`, in milliseconds of the lookup clock.
+    pub(crate) fn is_paused(&self, now: u64) -> bool {
+        now < self.paused_until.load(Ordering::Relaxed)
+    }
+
+    /// Stops the splitting of calls for some seconds after `now`: the node has failed to send a
+    /// piece, and would fail again.
+    pub(crate) fn pause(&self, now: u64) {
+        let until = now.saturating_add(PAUSE_MS);
+        self.paused_until.fetch_max(until, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogSplitConfig, LogSplitLimits, PAUSE_MS};
+
+    fn parse(values: &[&str]) -> Result<Option<(u64, usize)>, String> {
+        let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
+        let parsed = LogSplitLimits::parse_log_split(&values);
+        parsed
+            .map(|limits| limits.map(|it| (it.blocks, it.concurrent)))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn split_is_a_number_of_blocks_and_of_concurrent_requests_or_off() {
+        assert_eq!(parse(&["off"]), Ok(None));
+        assert_eq!(parse(&["1"]), Ok(Some((1, 4))));
+        assert_eq!(parse(&["1000000"]), Ok(Some((1_000_000, 4))));
+        assert_eq!(parse(&["500", "concurrent=1"]), Ok(Some((500, 1))));
+        assert_eq!(parse(&["500", "concurrent=32"]), Ok(Some((500, 32))));
+    }
+
+    #[test]
+    fn invalid_values_are_rejected_with_the_allowed_ones() {
+        for value in ["", "0", "1000001", "-1", "1k", "on", "Off"] {
+            let error = parse(&[value]).unwrap_err();
+            assert!(
+                error.contains("a number from 1 to 1000000 or \"off\""),
+                "{error}"
+            );
+        }
+        for value in ["concurrent=0", "concurrent=33", "concurrent=", "4", "lock"] {
+            let error = parse(&["500", value]).unwrap_err();
+            assert!(
+                error.contains("\"concurrent=K\" with a number from 1 to 32"),
+                "{error}"
+            );
+        }
+        for values in [&[][..], &["1", "concurrent=1", "concurrent=1"]] {
+            assert!(parse(values).unwrap_err().contains("one or two"));
+        }
+    }
+
+    #[test]
+    fn pause_ends_after_its_time_and_is_shared_by_clones() {
+        let limits = LogSplitLimits::parse_log_split(&[b"500"]).unwrap().unwrap();
+        let config = LogSplitConfig::new(limits);
+        let other = config.clone();
+        assert!(!other.is_paused(5));
+        config.pause(5);
+        // an earlier time does not shorten the pause
+        config.pause(1);
+        assert!(other.is_paused(4 + PAUSE_MS) && !other.is_paused(5 + PAUSE_MS));
+        let route = LogSplitConfig::new(limits);
+        assert!(!route.is_paused(6));
+    }
+}
