@@ -74,6 +74,14 @@ NUMBERS = {
         ["1", "1000000000", "off"],
         ["-1", "0", "1000000001", "99999999999999999999", "1k", "1.5", "+1", "0x10", '""', "on", "all"],
     ),
+    "sszip_logs_split": (
+        ["1", "1000000", "off"],
+        ["-1", "0", "1000001", "99999999999999999999", "1k", "1.5", "+1", "0x10", '""', "on", "all"],
+    ),
+    "sszip_logs_split 1000": (
+        ["1", "32", "concurrent=K"],
+        ["concurrent=0", "concurrent=33", "concurrent=-1", "concurrent=", "concurrent=1k", "Concurrent=4", "4", '""'],
+    ),
     "sszip_memory": (
         ["0", "g"],
         ["-1", "99999999999999999999", "99999999g", "1.5m", "1mb", "m", "all", "+1m", '""'],
@@ -121,6 +129,7 @@ def test_number_outside_its_range_is_rejected(name, value, bounds):
         ("sszip_cache_use_stale", "error http_501", ['"updating"', '"http_429"', '"off"']),
         ("sszip_cache_background_update", "yes", ['"on"', '"off"']),
         ("sszip_logs_from_receipts", "yes", ['"on"', '"off"']),
+        ("sszip_logs_from_receipts", "yes", ['"on"', '"off"']),
         ("sszip_verify", "1", ['"off"', "0.0001%", "100%"]),
         ("sszip_verify", "1% drop", ['"purge"']),
         ("sszip_cache_use_stale", "Error", ['"error"', '"timeout"', '"invalid_header"']),
@@ -158,6 +167,8 @@ DIRECTIVES = {
     "sszip_memory": "64m",
     "sszip_ssz_concurrency": "off",
     "sszip_logs_max_range": "1000",
+    "sszip_logs_split": "1000 concurrent=8",
+    "sszip_logs_from_receipts": "on",
     "sszip_query": "on",
     "sszip_upstream_encoding": "pass",
     "sszip_request_decoding": "always",

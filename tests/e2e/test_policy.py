@@ -371,6 +371,15 @@ def configuration_test(origin, line):
         ("sszip_batch_max 5 deny deny;", "invalid number of arguments"),
         ("sszip_logs_max_range 0;", 'has an invalid value "0": it must be a number from 1 to 1000000000 or "off"'),
         ("sszip_logs_max_range 5 6;", "invalid number of arguments"),
+        ("sszip_logs_split 0;", 'has an invalid value "0": it must be a number from 1 to 1000000 or "off"'),
+        ("sszip_logs_split 1k;", 'has an invalid value "1k": it must be a number from 1 to 1000000 or "off"'),
+        ("sszip_logs_split 16 concurrent=33;", 'has an invalid value "concurrent=33": it must be omitted, or "concurrent=K" with a number from 1 to 32'),
+        ("sszip_logs_split 16 4;", 'has an invalid value "4": it must be omitted, or "concurrent=K" with a number from 1 to 32'),
+        ("sszip_logs_split off concurrent=4;", 'has an invalid value "off": it must be a number from 1 to 1000000'),
+        ("sszip_logs_split;", "invalid number of arguments"),
+        ("sszip_logs_split 16 concurrent=2 concurrent=2;", "invalid number of arguments"),
+        ("sszip_logs_from_receipts yes;", 'has an invalid value "yes": it must be "on" or "off"'),
+        ("sszip_logs_from_receipts;", "invalid number of arguments"),
     ],
 )
 def test_invalid_rule_is_rejected(session_origin, line, message):

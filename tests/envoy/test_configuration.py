@@ -19,6 +19,7 @@ WRONG = [
         '"comp_level" has an invalid value "13": it must be a number from 0 to 12',
     ),
     ({"complevel": 1}, '"complevel" is an unknown setting; did you mean "comp_level"?'),
+    ({"log_split": 1000}, '"log_split" is an unknown setting; did you mean "logs_split"?'),
     (
         {"min_length": {"a": 1}},
         '"min_length" must be a string, a number, a boolean or a list of these',
@@ -40,6 +41,10 @@ WRONG_IN_SANDBOX = [
     (
         {"cache_background_update": True},
         f'"cache_background_update" {SANDBOX}a request for a stale entry waits for the new response',
+    ),
+    (
+        {"logs_split": 1000},
+        f'"logs_split" {SANDBOX}pieces cannot be fetched from the node from there',
     ),
     (
         {"verify": "1%"},

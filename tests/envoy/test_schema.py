@@ -137,6 +137,18 @@ SETTINGS = {
         ["off", 1, "1000000000"],
         [(0, '"off"'), (1000000001, "from 1 to 1000000000"), ("1k", "1000000000"), ("on", '"off"')],
     ),
+    "logs_split": (
+        ["off", 1, "1000000", "1000 concurrent=1", "1000 concurrent=32"],
+        [
+            (0, '"off"'),
+            (1000001, "from 1 to 1000000"),
+            ("1k", '"off"'),
+            ("1000 concurrent=33", "from 1 to 32"),
+            ("1000 4", '"concurrent=K"'),
+            ("1000 concurrent=1 concurrent=1", "one or two"),
+        ],
+    ),
+    "logs_from_receipts": FLAG,
     "cache_method": (
         [
             "a_b block=p[1]",

@@ -1,0 +1,286 @@
+"""sszip_logs_split: wide calls of eth_getLogs are split into aligned pieces, of which final ones come
+from the cache."""
+
+import random
+import threading
+
+import pytest
+
+from harness.client import Connection, request_bytes
+from harness.log_ranges import (
+    CONCURRENT, FINAL, HEAD, JSON, NO_BATCHES, PIECE, LogStand, closed_gate, hex_ranges, logs, pause_for_unexpected_requests,
+)  # fmt: skip
+from harness.rpc import call
+from tiers import times
+
+pytestmark = pytest.mark.hosts("nginx", "native")
+
+FIRST = 5
+# the first block that is in no complete piece of final blocks
+REST = (FINAL + 1) // PIECE * PIECE
+HISTORY = logs(FIRST, '"latest"')
+
+
+@pytest.fixture
+def stand(host, origin):
+    with LogStand(host, origin) as stand:
+        yield stand
+
+
+def test_wide_range_is_fetched_in_aligned_pieces_with_the_rest_to_the_head(stand):
+    stand.assert_equal_to_direct(HISTORY)
+    rest = (f"0x{REST:x}", "latest")
+    assert sorted(stand.node.ranges()) == sorted([*hex_ranges(FIRST, REST - 1), rest])
+    assert stand.node.single_calls() == []
+
+
+def test_final_pieces_are_not_fetched_again_when_the_chain_grows(stand):
+    stand.assert_equal_to_direct(HISTORY)
+    stand.change({"extend": 1})
+    before = len(stand.node.bodies)
+    stand.assert_equal_to_direct(HISTORY)
+    assert stand.node.ranges(before) == [(f"0x{REST:x}", "latest")]
+    # a range of final pieces only, which no client has requested
+    before = len(stand.node.bodies)
+    stand.assert_equal_to_direct(logs(PIECE, REST - 1))
+    assert len(stand.node.bodies) == before
+
+
+def test_range_that_ends_in_a_final_piece_is_fetched_to_its_own_end(stand):
+    last = FINAL - 3
+    stand.assert_equal_to_direct(logs(FIRST, last))
+    assert sorted(stand.node.ranges()) == sorted(hex_ranges(FIRST, last))
+
+
+def test_piece_is_a_hit_for_a_client_that_requests_its_range(stand):
+    stand.assert_equal_to_direct(HISTORY)
+    before = len(stand.node.bodies)
+    response = stand.assert_equal_to_direct(logs(PIECE, 2 * PIECE - 1))
+    assert "; hit" in response.header("Cache-Status")
+    assert len(stand.node.bodies) == before
+
+
+def test_same_call_is_a_hit_when_the_chain_has_not_changed(stand):
+    stand.assert_equal_to_direct(HISTORY)
+    before = len(stand.node.bodies)
+    for accept in ("identity", "gzip"):
+        response = stand.fetch(HISTORY, accept)
+        assert response.decoded.rstrip() == stand.direct(HISTORY).rstrip()
+        assert "; hit" in response.header("Cache-Status")
+    assert len(stand.node.bodies) == before
+
+
+def test_filters_select_the_same_logs_as_at_the_node(stand):
+    (found,) = stand.chain.honest(logs(FINAL - 20, FINAL))
+    log = found[0]
+    for more in (
+        f',"address":"{log["address"]}"',
+        f',"address":["{log["address"]}"],"topics":[]',
+        f',"topics":["{log["topics"][0]}"]',
+        f',"topics":[["{log["topics"][0]}"]]',
+        ',"address":"0x0000000000000000000000000000000000000001"',
+    ):
+        before = len(stand.node.bodies)
+        stand.assert_equal_to_direct(logs(FIRST, '"latest"', more))
+        assert len(stand.node.ranges(before)) > 1
+
+
+def test_pieces_are_fetched_with_limited_concurrency(stand):
+    responses = []
+    with closed_gate(stand.node) as gate:
+        sender = threading.Thread(target=lambda: responses.append(stand.fetch(HISTORY)))
+        sender.start()
+        stand.server.wait_for(lambda: stand.node.in_flight == CONCURRENT, "the first pieces at the node")
+        pause_for_unexpected_requests()
+        assert len(stand.node.bodies) == CONCURRENT
+        gate.set()
+        sender.join()
+    assert responses[0].decoded.rstrip() == stand.direct(HISTORY).rstrip()
+    assert stand.node.most_in_flight == CONCURRENT
+
+
+def test_coalesced_clients_receive_the_assembled_response_of_one_split(stand):
+    bodies = [HISTORY.replace(b'"id":1', b'"id":%d' % n) for n in range(1, 9)]
+    responses = {}
+
+    def send(body):
+        responses[body] = stand.fetch(body).decoded.rstrip()
+
+    with closed_gate(stand.node) as gate:
+        senders = [threading.Thread(target=send, args=(body,)) for body in bodies]
+        for sender in senders:
+            sender.start()
+        stand.server.wait_for(lambda: stand.node.in_flight == CONCURRENT, "the first pieces at the node")
+        gate.set()
+        for sender in senders:
+            sender.join()
+    assert responses == {body: stand.direct(body).rstrip() for body in bodies}
+    ranges = stand.node.ranges()
+    assert len(ranges) == len(set(ranges)) and stand.node.single_calls() == []
+
+
+@pytest.mark.parametrize("ends", ["close", "reset"])
+def test_next_client_receives_the_whole_response_when_a_client_disconnects_during_a_split(stand, ends):
+    dice = random.Random(1)
+    for turn in range(times(4, 20)):
+        call_body = logs(FIRST + turn, '"latest"', f',"topics":[],"address":["0x{turn:040x}"]')
+        with closed_gate(stand.node) as gate:
+            connection = Connection(stand.server.port)
+            connection.send(request_bytes("/", method="POST", headers=JSON, body=call_body))
+            stand.server.wait_for(lambda: stand.node.in_flight, "a piece at the node")
+            if dice.randrange(2):
+                gate.set()
+            {"close": connection.close, "reset": connection.reset}[ends]()
+        stand.assert_equal_to_direct(call_body)
+        stand.server.wait_for(lambda: stand.node.in_flight == 0, "the node's requests to end")
+    stand.assert_equal_to_direct(HISTORY)
+
+
+def test_response_is_one_of_a_node_when_a_node_behind_the_balancer_lags(host, origin):
+    dice = random.Random(2)
+    with LogStand(host, origin, lags=[HEAD - FINAL + 40]) as stand:
+        (lagging,) = stand.lagging
+        for _ in range(times(30, 200)):
+            first = dice.randrange(FINAL)
+            last = dice.choice(['"latest"', None, dice.randrange(first, HEAD + 5)])
+            body = logs(first, last, f',"address":["0x{dice.getrandbits(3):040x}"],"topics":[]')
+            expected = [stand.direct(body, chain).rstrip() for chain in (stand.chain, lagging)]
+            assert stand.fetch(body).decoded.rstrip() in expected, body
+        # an abandoned split is not repeated at once
+        lagging.do({"lag": 0})
+        stand.store_owner.purge(everything=True)
+        for first in range(0, FINAL, 7):
+            stand.assert_equal_to_direct(logs(first, '"latest"'))
+
+
+@pytest.mark.parametrize("status", ["error", "truncated"])
+def test_node_receives_the_whole_call_once_when_it_sends_no_piece(stand, status):
+    if status == "error":
+        stand.node.has_batches = False
+    else:
+        stand.server.expect("prematurely closed|upstream")
+        stand.node.batch_cut = 40
+    stand.assert_equal_to_direct(HISTORY)
+    calls = stand.node.single_calls()
+    assert [one["params"][0] for one in calls] == [{"fromBlock": f"0x{FIRST:x}", "toBlock": "latest"}]
+    assert 1 <= len(stand.node.ranges()) <= CONCURRENT
+    # the next call is not split
+    before = len(stand.node.bodies)
+    stand.assert_equal_to_direct(logs(FIRST + 1, '"latest"'))
+    assert len(stand.node.bodies) == before + 1 and stand.node.ranges(before) == []
+    assert NO_BATCHES not in stand.fetch(HISTORY).decoded
+
+
+def test_response_is_of_the_new_branch_after_a_reorganisation(stand):
+    stand.assert_equal_to_direct(HISTORY)
+    for depth, length in ((3, 4), (10, 10), (20, 21)):
+        stand.change({"reorg": {"depth": depth, "length": length}})
+        before = len(stand.node.bodies)
+        stand.assert_equal_to_direct(HISTORY)
+        assert stand.node.ranges(before) == [(f"0x{REST:x}", "latest")]
+
+
+def test_more_pieces_are_final_when_finality_advances(stand):
+    stand.assert_equal_to_direct(HISTORY)
+    stand.change({"extend": 1}, {"finalize": HEAD})
+    before = len(stand.node.bodies)
+    stand.assert_equal_to_direct(HISTORY)
+    rest = (HEAD + 1) // PIECE * PIECE
+    expected = [*hex_ranges(REST, rest - 1), (f"0x{rest:x}", "latest")]
+    assert sorted(stand.node.ranges(before)) == sorted(expected)
+
+
+def test_pieces_are_fetched_again_after_a_purge(stand):
+    stand.assert_equal_to_direct(HISTORY)
+    count = len(stand.node.ranges())
+    stand.store_owner.purge(everything=True)
+    stand.assert_equal_to_direct(HISTORY)
+    assert len(stand.node.ranges()) == 2 * count
+
+
+NUMBER_LIMIT = '"0x10000000000000000"'
+
+
+@pytest.mark.parametrize(
+    "first, last",
+    [
+        (FINAL, FIRST),
+        ('"0x1"', NUMBER_LIMIT),
+        (NUMBER_LIMIT, NUMBER_LIMIT),
+        ('"0x1"', '"0xffffffffffffffff1"'),
+        ('"0x1"', '"newest"'),
+        ('"0x1"', '"0x"'),
+        ('"0x"', '"0x64"'),
+        ('"0xg"', '"0x64"'),
+        ('"1"', '"100"'),
+        ("1", "100"),
+        ("[]", "{}"),
+        ("true", '"0x64"'),
+        ('"earliest"', '"0x64"'),
+        ('"0x1"', '"pending"'),
+        ('"latest"', '"latest"'),
+        ('"0x1"', '"finalized"'),
+    ],
+)
+def test_range_that_cannot_be_split_gets_the_response_of_the_node(stand, first, last):
+    body = logs(first, last)
+    stand.assert_equal_to_direct(body)
+    assert stand.node.bodies == [body]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        "[]",
+        "{}",
+        "[[]]",
+        '[{"fromBlock":"0x1","toBlock":"0x64"},1]',
+        '[{"fromBlock":"0x1","fromBlock":"0x2","toBlock":"0x64"}]',
+        '[{"fromBlock":"0x1","toBlock":"0x64","limit":5}]',
+        '[{"fromBlock":"0x1","toBlock":"0x64","blockHash":"0x%064x"}]' % 1,
+        '[{"fromBlock":"0x1","toBlock":"0x64","address":"0x1"}]',
+        '[{"fromBlock":"0x1","toBlock":"0x64","topics":["0x1"]}]',
+        '[{"from\\u0042lock":"0x1","toBlock":"0x64"}]',
+        '[{"fromBlock":"0x1"',
+    ],
+)
+def test_filter_that_is_not_read_strictly_gets_the_response_of_the_node(stand, params):
+    body = call("eth_getLogs", params)
+    stand.assert_equal_to_direct(body)
+    assert stand.node.bodies == [body]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + HISTORY + b"," + call("eth_chainId", id="2") + b"]",
+        call("trace_filter", '[{"fromBlock":"0x1","toBlock":"0x64"}]'),
+        call("eth_newFilter", '[{"fromBlock":"0x1","toBlock":"0x64"}]'),
+        logs(PIECE, 2 * PIECE - 1),
+        logs(REST, '"latest"'),
+    ],
+    ids=["batch", "trace_filter", "eth_newFilter", "one piece", "no final piece"],
+)
+def test_other_request_is_sent_to_the_node_unsplit(stand, body):
+    assert stand.fetch(body).decoded.rstrip() == stand.direct(body).rstrip()
+    assert stand.node.bodies == [body]
+
+
+def test_range_is_not_split_by_default(host, origin):
+    with LogStand(host, origin, settings={"logs_split": "off"}) as stand:
+        stand.assert_equal_to_direct(HISTORY)
+        assert stand.node.bodies == [HISTORY]
+
+
+def test_random_ranges_equal_the_responses_of_the_node_when_the_chain_changes(host, origin):
+    dice = random.Random(3)
+    with LogStand(host, origin, workers=3, settings={"logs_split": f"{PIECE} concurrent=4"}) as stand:
+        for _ in range(times(6, 40)):
+            changes = [{"extend": dice.randint(1, 3)}, {"reorg": {"depth": 2, "length": 3}}]
+            stand.change(dice.choice(changes), {"finalize": dice.randint(stand.chain.final, stand.chain.head - 4)})
+            for _ in range(20):
+                first = dice.randrange(stand.chain.head)
+                last = dice.choice(['"latest"', None, dice.randrange(first, stand.chain.head + 1)])
+                more = dice.choice(["", ',"topics":[]', ',"address":[]'])
+                stand.assert_equal_to_direct(logs(first, last, more))
+        assert len(stand.node.ranges()) > 20
