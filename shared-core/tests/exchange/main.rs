@@ -11,6 +11,7 @@ mod coalesced_variants;
 mod coalescing;
 mod conversion_memory;
 mod copied_requests;
+mod derived_logs;
 #[path = "../support/driver_host.rs"]
 mod driver_host;
 mod inlined_payloads;
