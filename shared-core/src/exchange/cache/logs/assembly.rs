@@ -80,12 +80,14 @@ impl Exchange {
             valid,
             shown,
         } = assembled;
-        let entry = fill
-            .publish_assembled_entry(entry, LOGS_METHOD, valid, shown, lookup.now)
-            .map_err(|reason| {
+        let published = fill.publish_assembled_entry(entry, LOGS_METHOD, valid, shown, lookup.now);
+        let entry = match published {
+            Ok(entry) => entry,
+            Err(reason) => {
                 self.lookup_findings.unusable_reason = Some(reason);
-                None
-            })?;
+                return Err(None);
+            }
+        };
         self.mark_usable_when_stale(&entry);
         if has_fetched {
             self.lookup_findings.served_status = Some(CacheStatus::Miss);
