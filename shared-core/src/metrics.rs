@@ -32,7 +32,8 @@ enum UnlabelledCounter {
     /// The first of
     /// [`HitVerificationVerdict::ALL`](crate::cache::process::verification::HitVerificationVerdict::ALL).
     Verified,
-    /// The first of [`DerivedLogsEvent::ALL`](crate::cache::process::derived_logs::DerivedLogsEvent::ALL).
+    /// The first of
+    /// [`DerivedLogsEvent::ALL`](crate::cache::process::derived_logs::DerivedLogsEvent::ALL).
     DerivedLogs = 18,
 }
 

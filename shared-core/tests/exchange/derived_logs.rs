@@ -134,7 +134,7 @@ impl Host {
     }
 
     /// Creates a process that follows a chain whose block 900 is final.
-    fn with_followed_chain() -> Self {
+    fn for_followed_chain() -> Self {
         let owner = BatchOwner::default();
         let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 0);
         state.known = true;
@@ -257,13 +257,13 @@ fn receipts_by_number(block: u64) -> String {
 }
 
 /// A call for the logs of address 1 in a block, with more members of the filter.
-fn logs_with_members(block: u64, members: &str) -> String {
+fn logs_by_filter(block: u64, members: &str) -> String {
     let filter = format!(r#"{{"blockHash":"{}",{members}}}"#, hash(block));
     call("eth_getLogs", &filter)
 }
 
 fn logs_by_hash(block: u64) -> String {
-    logs_with_members(block, &format!(r#""address":"0x{:040X}""#, 1))
+    logs_by_filter(block, &format!(r#""address":"0x{:040X}""#, 1))
 }
 
 fn logs_by_number(block: u64) -> String {
@@ -317,7 +317,7 @@ fn different_response_of_the_node_ends_the_derivation() {
 #[test]
 fn empty_responses_prove_nothing() {
     let host = Host::new(DIRECTIVES, None);
-    let no_logs = |block| logs_with_members(block, &format!(r#""address":"0x{:040x}""#, 9));
+    let no_logs = |block| logs_by_filter(block, &format!(r#""address":"0x{:040x}""#, 9));
     for block in 1..=2 * COMPARED {
         host.fetch(&receipts_by_hash(block), &receipts(block));
         host.fetch(&no_logs(block), "[]");
@@ -337,17 +337,17 @@ fn other_calls_are_sent_to_the_node() {
         // the chain is not followed
         logs_by_number(100),
         logs_by_hash(101),
-        logs_with_members(100, r#""address":[]"#),
-        logs_with_members(100, r#""limit":1"#),
+        logs_by_filter(100, r#""address":[]"#),
+        logs_by_filter(100, r#""limit":1"#),
         // nodes disagree on any topic at a position without one
-        logs_with_members(100, r#""topics":[null,null]"#),
+        logs_by_filter(100, r#""topics":[null,null]"#),
         logs_by_hash(100).replace("eth_getLogs", "erigon_getLogs"),
         format!("[{}]", logs_by_hash(100)),
     ] {
         assert_eq!(host.response_to_hit(&call), None, "{call}");
     }
     // the node's response is stored as that of any other call
-    let disputed = logs_with_members(100, r#""topics":[null,null]"#);
+    let disputed = logs_by_filter(100, r#""topics":[null,null]"#);
     host.fetch(&disputed, &logs(100));
     assert_eq!(
         host.response_to_hit(&disputed),
@@ -370,7 +370,7 @@ fn logs_are_not_derived_unless_the_directive_is_on() {
 
 #[test]
 fn logs_by_number_are_derived_for_final_blocks_only() {
-    let host = Host::with_followed_chain();
+    let host = Host::for_followed_chain();
     host.compare_blocks(logs_by_number, receipts_by_number);
     for (block, is_derived) in [(900, true), (901, false)] {
         host.fetch(&receipts_by_number(block), &receipts(block));
@@ -385,7 +385,7 @@ fn logs_by_number_are_derived_for_final_blocks_only() {
 
 #[test]
 fn receipts_of_the_owner_are_awaited() {
-    let host = Host::with_followed_chain();
+    let host = Host::for_followed_chain();
     host.compare_blocks(logs_by_hash, receipts_by_hash);
     host.fetch(&receipts_by_hash(100), &receipts(100));
     host.config.process.shared.hot_tier().unwrap().clear();
