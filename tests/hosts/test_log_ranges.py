@@ -1,5 +1,5 @@
-"""sszip_logs_split: wide calls of eth_getLogs are split into aligned pieces, of which final ones come
-from the cache."""
+"""sszip_logs_split: wide calls of eth_getLogs are split into aligned pieces, and final ones come from
+the cache."""
 
 import random
 import threading
@@ -270,6 +270,23 @@ def test_range_is_not_split_by_default(host, origin):
     with LogStand(host, origin, settings={"logs_split": "off"}) as stand:
         stand.assert_equal_to_direct(HISTORY)
         assert stand.node.bodies == [HISTORY]
+
+
+def test_range_of_more_than_a_hundred_pieces_is_assembled(host, origin):
+    with LogStand(host, origin, settings={"logs_split": "1 concurrent=8"}) as stand:
+        stand.assert_equal_to_direct(logs(FIRST, FINAL))
+        assert len(stand.node.ranges()) == FINAL - FIRST + 1
+        assert stand.node.most_in_flight <= 8 and stand.node.single_calls() == []
+        before = len(stand.node.bodies)
+        stand.assert_equal_to_direct(logs(FIRST + 1, FINAL - 1))
+        assert len(stand.node.bodies) == before
+
+
+def test_node_receives_the_whole_call_when_its_response_is_longer_than_an_entry(host, origin):
+    settings = {"logs_split": f"{PIECE} concurrent={CONCURRENT}", "cache_max_entry": "20k"}
+    with LogStand(host, origin, settings=settings) as stand:
+        stand.assert_equal_to_direct(HISTORY)
+        assert len(stand.node.single_calls()) == 1
 
 
 def test_random_ranges_equal_the_responses_of_the_node_when_the_chain_changes(host, origin):

@@ -97,7 +97,9 @@ impl Block {
             hasher.update(&part.to_le_bytes());
         }
         let hash = *hasher.finalize().as_bytes();
-        let seed = hash[..8].iter().fold(0, |seed, byte| (seed << 8) | u64::from(*byte));
+        let seed = hash[..8]
+            .iter()
+            .fold(0, |seed, byte| (seed << 8) | u64::from(*byte));
         let mut random = Random::new(seed);
         let logs = (0..random.number_below(4))
             .map(|index| Log::new((number, &hash), index, &mut random))
@@ -107,7 +109,8 @@ impl Block {
 }
 
 pub fn hash_text(hash: &[u8; 32]) -> String {
-    hash.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    hash.iter()
+        .fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The blocks from the first one up to a head. A copy is cheap.
@@ -138,7 +141,9 @@ impl ChainView {
     pub fn logs_of_range(&self, from: u64, to: u64, filter: &Value) -> String {
         let to = to.min(self.head());
         let blocks = (from..=to).filter_map(|number| self.block(number));
-        let logs = blocks.flat_map(|block| &block.logs).filter(|log| log.matches(filter));
+        let logs = blocks
+            .flat_map(|block| &block.logs)
+            .filter(|log| log.matches(filter));
         let texts: Vec<&str> = logs.map(|log| &*log.text).collect();
         texts.join(",")
     }
@@ -146,7 +151,9 @@ impl ChainView {
     /// Returns the numbers and hashes of the newest blocks, the newest first.
     pub fn newest_blocks(&self) -> impl Iterator<Item = (u64, [u8; 32])> + '_ {
         let numbered = (0..).zip(self.0.iter());
-        let mut newest: Vec<_> = numbered.map(|(number, block)| (number, block.hash)).collect();
+        let mut newest: Vec<_> = numbered
+            .map(|(number, block)| (number, block.hash))
+            .collect();
         newest.reverse();
         newest.into_iter().take(64)
     }
@@ -166,7 +173,7 @@ pub struct Blockchain {
 }
 
 impl Blockchain {
-    /// Creates a chain of blocks up to `head`, of which the first ones are final.
+    /// Creates a chain of blocks up to `head`, which are final up to `last_final`.
     pub fn new(id: u64, head: u64, last_final: u64) -> Self {
         let blocks = (0..=head).map(|number| Arc::new(Block::new(id, 0, number)));
         Self {
@@ -189,7 +196,8 @@ impl Blockchain {
         }
         let first = head - depth + 1;
         let mut blocks = self.view.0[..first as usize].to_vec();
-        let added = (first..first + length).map(|number| Block::new(self.id, self.branches, number));
+        let added =
+            (first..first + length).map(|number| Block::new(self.id, self.branches, number));
         blocks.extend(added.map(Arc::new));
         self.view = ChainView(Arc::new(blocks));
         self.head_step = step;

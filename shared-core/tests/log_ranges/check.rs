@@ -4,8 +4,8 @@ use std::ops::AddAssign;
 
 use super::blockchain::Blockchain;
 use super::client_calls::LogCall;
-use super::owner_network::KnownChain;
 use super::node_record::{LogCallKey, NodeRecord, RangeEnd, RecordedLogs};
+use super::owner_network::KnownChain;
 
 /// Numbers of responses by their source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct ResponseCounts {
     pub assembled: u64,
     /// Responses of pieces of final blocks.
     pub assembled_without_rest: u64,
-    /// Requests of which a node or a client has aborted the response.
+    /// Requests whose responses a node or a client has aborted.
     pub aborted: u64,
     /// Requests for pieces.
     pub piece_requests: u64,
@@ -76,9 +76,15 @@ impl ResponseCheck<'_> {
         }
         let last = to.unwrap_or(u64::MAX).min(last_final);
         let starts = (1..=(last + 1) / self.piece).map(|piece| piece * self.piece);
-        let mut starts = starts.filter(|start| *start > from);
-        let has_rest = starts.any(|start| {
-            let first_part = final_logs(start - 1);
+        let (mut first_part, mut next) = (String::new(), from);
+        for start in starts.filter(|start| *start > from) {
+            let view = &self.chain.view;
+            let piece = view.logs_of_range(next, start - 1, &call.filter);
+            first_part = join(&first_part, &piece);
+            next = start;
+            if !logs.starts_with(&*first_part) {
+                return None;
+            }
             let rest = LogCallKey {
                 from: RangeEnd::Number(start),
                 to: call.key.to.clone(),
@@ -88,11 +94,12 @@ impl ResponseCheck<'_> {
                 let joined = response.logs.as_ref().map(|rest| join(&first_part, rest));
                 joined.is_some_and(|joined| joined == logs)
             };
-            let responses = self.record.responses(&rest).iter();
-            logs.starts_with(&*first_part)
-                && responses.filter(is_rest).any(|response| self.is_usable_rest(to, response))
-        });
-        has_rest.then_some(ResponseSource::Assembled { has_rest: true })
+            let mut responses = self.record.responses(&rest).iter().filter(is_rest);
+            if responses.any(|response| self.is_usable_rest(to, response)) {
+                return Some(ResponseSource::Assembled { has_rest: true });
+            }
+        }
+        None
     }
 
     /// Whether the node of a response had all blocks of the rest that are known, and none of them
@@ -105,9 +112,8 @@ impl ResponseCheck<'_> {
         let [known, _] = self.known;
         let last = to.unwrap_or(u64::MAX).min(response.view.head());
         let is_replaced = |reorg: &(u64, u64)| response.step < reorg.0 && reorg.1 <= last;
-        let is_behind = to.is_none()
-            && response.step < known.head_step
-            && response.view.head() < known.head;
+        let is_behind =
+            to.is_none() && response.step < known.head_step && response.view.head() < known.head;
         is_complete && !is_behind && !known.reorgs.iter().any(is_replaced)
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{json, Value};
 
 use super::blockchain::{contract_address, topic};
-use super::random::Random;
 use super::node_record::LogCallKey;
+use super::random::Random;
 
 /// A request of a client: one call of `eth_getLogs`.
 #[derive(Debug)]
@@ -21,16 +21,17 @@ impl LogCall {
     /// Creates the call of a range, whose ends are members in JSON or absent.
     pub fn new(from: Option<&str>, to: Option<&str>, filter: &Value, id: String) -> Self {
         let members = filter.as_object().unwrap().iter();
-        let mut members: Vec<_> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let mut members: Vec<_> = members
+            .map(|(name, value)| format!("\"{name}\":{value}"))
+            .collect();
         members.extend(from.map(|from| format!("\"fromBlock\":{from}")));
         // the ends may be in any position
         if let Some(to) = to {
             members.insert(0, format!("\"toBlock\":{to}"));
         }
         let text = format!("{{{}}}", members.join(","));
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getLogs","params":[{text}]}}"#
-        );
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getLogs","params":[{text}]}}"#);
         Self {
             key: LogCallKey::from_filter(&serde_json::from_str(&text).unwrap()),
             filter: filter.clone(),
@@ -55,12 +56,18 @@ impl LogCall {
                 let first = from / piece * piece;
                 (number(first), Some(number(first + piece - 1)))
             }
-            1 | 2 => (number(from), Some(number(from + random.number_below(3 * piece)))),
+            1 | 2 => (
+                number(from),
+                Some(number(from + random.number_below(3 * piece))),
+            ),
             3 | 4 => (number(from), Some("\"latest\"".into())),
             5 => (number(from), None),
             6 => (number(from), Some("null".into())),
             7 => odd_ends(random, head),
-            _ => (number(from / 2), Some(number(from / 2 + random.number_below(head + 8)))),
+            _ => (
+                number(from / 2),
+                Some(number(from / 2 + random.number_below(head + 8))),
+            ),
         };
         Self::new(Some(&from), to.as_deref(), &filter, id)
     }
@@ -95,7 +102,7 @@ fn random_filter(random: &mut Random) -> Value {
         2 => filter["address"] = json!([address, contract_address(4)]),
         _ => filter["address"] = json!([]),
     }
-    if random.happens_once_in(4) {
+    if random.happens_once_in(10) {
         let count = random.number_below(3);
         filter["topics"] = (0..count).map(|_| random_topics(random)).collect();
     }

@@ -83,7 +83,10 @@ impl LogWorld {
             ..LookupRequest::default()
         };
         let body = &request.call.body;
-        let step = match request.driver.required_body(BodyLength::Known(body.len() as u64)) {
+        let step = match request
+            .driver
+            .required_body(BodyLength::Known(body.len() as u64))
+        {
             RequiredBody::Nothing => HostStep::Forward,
             _ => {
                 let body = RequestBodyAvailability::Whole(body);
@@ -148,7 +151,9 @@ impl LogWorld {
 
     pub fn resume_woken_request(&mut self) {
         let process = self.random.index(self.processes.len());
-        let event_loop = self.random.index(self.processes[process].event_loop_count());
+        let event_loop = self
+            .random
+            .index(self.processes[process].event_loop_count());
         let Some(number) = self.processes[process].next_woken_request(event_loop) else {
             return;
         };
@@ -245,7 +250,9 @@ impl LogWorld {
         let body = decode(&request.driver, body_to_send(&request.driver));
         let text = std::str::from_utf8(&body).unwrap().trim_end();
         let head = format!(r#"{{"jsonrpc":"2.0","id":{},"#, request.call.id);
-        let member = text.strip_prefix(&*head).and_then(|rest| rest.strip_suffix('}'));
+        let member = text
+            .strip_prefix(&*head)
+            .and_then(|rest| rest.strip_suffix('}'));
         let check = ResponseCheck {
             chain: &self.chain,
             record: &self.record,
@@ -284,9 +291,10 @@ impl LogWorld {
 /// Returns a body without the coding of the exchange.
 fn decode(driver: &ExchangeDriver, body: Vec<u8>) -> Vec<u8> {
     let exchange = driver.available_exchange().unwrap();
-    let is_gzip = exchange.head_edits().iter().any(|edit| {
-        edit.name == "Content-Encoding" && edit.value.as_deref() == Some(b"gzip")
-    });
+    let is_gzip = exchange
+        .head_edits()
+        .iter()
+        .any(|edit| edit.name == "Content-Encoding" && edit.value.as_deref() == Some(b"gzip"));
     match is_gzip {
         true => gunzip(&body).unwrap(),
         false => body,

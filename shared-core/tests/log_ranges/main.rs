@@ -49,14 +49,29 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-#[test]
-fn responses_equal_the_chain_when_the_views_of_the_nodes_differ() {
+/// Runs the worlds of these seeds, and returns the numbers of all responses.
+fn run_worlds(seeds: impl Iterator<Item = u64>) -> ResponseCounts {
     let mut counts = ResponseCounts::default();
-    for seed in seeds() {
+    for seed in seeds {
         // the output of a failed test shows it
         println!("seed {seed}");
         counts += LogWorld::new(seed).run();
     }
+    counts
+}
+
+#[test]
+fn responses_equal_the_chain_when_the_views_of_the_nodes_differ() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut counts = ResponseCounts::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || run_worlds(seeds().skip(first).step_by(threads))))
+            .collect();
+        for worker in workers {
+            counts += worker.join().unwrap();
+        }
+    });
     println!("{counts:?}");
     // each kind of response occurs, or the test would show little
     let ResponseCounts {
@@ -67,7 +82,13 @@ fn responses_equal_the_chain_when_the_views_of_the_nodes_differ() {
         piece_requests,
         ..
     } = counts;
-    for count in [forwarded, whole, assembled, assembled_without_rest, piece_requests] {
+    for count in [
+        forwarded,
+        whole,
+        assembled,
+        assembled_without_rest,
+        piece_requests,
+    ] {
         assert!(count > 0, "{counts:?}");
     }
     // a request that is never woken would wait for its timeout

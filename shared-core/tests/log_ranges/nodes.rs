@@ -4,8 +4,8 @@ use serde_json::{json, Value};
 
 use super::blockchain::{hash_text, ChainView};
 use super::driver_host::BodyEnd;
-use super::random::Random;
 use super::node_record::{LogCallKey, NodeRecord, RangeEnd, RecordedLogs};
+use super::random::Random;
 
 /// The way in which a node differs from one that follows the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum NodeKind {
     Batchless,
     /// One body in three is truncated.
     Truncating,
-    /// The blocks are those of another chain.
+    /// The blocks belong to another chain.
     OtherChain,
 }
 
@@ -111,7 +111,7 @@ impl Node {
         record: &mut NodeRecord,
         random: &mut Random,
     ) -> NodeReply {
-        if self.fails && random.happens_once_in(60) {
+        if self.fails && random.happens_once_in(150) {
             return NodeReply::whole(503, b"<html>busy</html>".to_vec());
         }
         let is_cut = self.kind == NodeKind::Truncating && random.happens_once_in(3);
@@ -126,8 +126,10 @@ impl Node {
                 };
             }
             Value::Array(calls) => {
-                let mut texts: Vec<_> =
-                    calls.iter().map(|call| self.message(call, step, &mut observed)).collect();
+                let mut texts: Vec<_> = calls
+                    .iter()
+                    .map(|call| self.message(call, step, &mut observed))
+                    .collect();
                 if random.happens_once_in(3) {
                     texts.reverse();
                 }
@@ -168,7 +170,11 @@ impl Node {
 
     /// Returns the member of the response about a block, or about the chain.
     fn member_of_block(&self, method: &str, first: &Value) -> String {
-        let id = if self.kind == NodeKind::OtherChain { 2 } else { 1 };
+        let id = if self.kind == NodeKind::OtherChain {
+            2
+        } else {
+            1
+        };
         let digits = first.as_str().and_then(|text| text.strip_prefix("0x"));
         let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let block = number.filter(|number| !self.is_pruned(*number));
@@ -179,10 +185,7 @@ impl Node {
             ("eth_getBlockByNumber", Some((number, block))) => {
                 json!({"number": format!("0x{number:x}"), "hash": hash_text(&block.hash)})
             }
-            (
-                "eth_getBlockTransactionCountByNumber" | "eth_getBlockByNumber",
-                None,
-            ) => Value::Null,
+            ("eth_getBlockTransactionCountByNumber" | "eth_getBlockByNumber", None) => Value::Null,
             _ => return r#""error":{"code":-32601,"message":"the method does not exist"}"#.into(),
         };
         format!(r#""result":{result}"#)

@@ -82,7 +82,9 @@ impl OwnerNetwork {
         let mut reorgs = std::mem::take(&mut self.known.reorgs);
         // blocks that the owner has never seen are not replaced for it
         let is_known = |reorg: &&(u64, u64)| reorg.1 <= self.known.head;
-        let replaced = chain.reorgs[self.evaluated_reorgs..].iter().filter(is_known);
+        let replaced = chain.reorgs[self.evaluated_reorgs..]
+            .iter()
+            .filter(is_known);
         let replaced: Vec<_> = replaced.copied().collect();
         if let Some(from) = replaced.iter().map(|(_, from)| *from).min() {
             owner.apply_chain_change(&namespace, ChainChange::Reorg { from });
@@ -101,7 +103,10 @@ impl OwnerNetwork {
 
     /// Purges all entries.
     pub fn purge_everything(&self, now: u64) {
-        let purged = self.owner.owner.purge_entries(&PurgeScope::Everything, || clocks(now));
+        let purged = self
+            .owner
+            .owner
+            .purge_entries(&PurgeScope::Everything, || clocks(now));
         purged.unwrap();
     }
 
@@ -113,7 +118,8 @@ impl OwnerNetwork {
             while let Some(callout) = process.link.next_callout(shared, now) {
                 self.last_number += 1;
                 self.in_flight.push((self.last_number, number, callout.id));
-                self.owner.receive_callout(self.last_number, &callout.body, clocks(now));
+                self.owner
+                    .receive_callout(self.last_number, &callout.body, clocks(now));
             }
             for (callout, response) in self.owner.take_responses(clocks(now)) {
                 let at = self.in_flight.iter().position(|it| it.0 == callout);

@@ -35,7 +35,12 @@ impl ProxyProcess {
         });
         let event_loops = event_loops.collect();
         let name = OwnerClientName::new(&format!("process-{number}")).unwrap();
-        let link = Arc::new(OwnerLink::new(name, OwnerLinkLimits::default()));
+        // longer than a process goes without callouts here
+        let limits = OwnerLinkLimits {
+            deadline: 60_000,
+            ..OwnerLinkLimits::default()
+        };
+        let link = Arc::new(OwnerLink::new(name, limits));
         shared.set_owner_client(link.clone());
         link.start_callouts();
         let mut directives = RouteConfigBlock::default();

@@ -15,6 +15,13 @@ use super::random::Random;
 /// Number of requests of a world.
 pub const REQUESTS: u64 = 250;
 
+/// Number of requests after which a world is idle for a while.
+const REQUESTS_OF_ROUND: u64 = 50;
+
+/// Milliseconds of the idle time: longer than a node must repeat a response after, and than no call
+/// is split after a failure of the node.
+const IDLE_MS: u64 = 12_000;
+
 /// Maximum number of requests in flight.
 const MAX_IN_FLIGHT: usize = 12;
 
@@ -42,7 +49,7 @@ pub struct LogWorld {
 }
 
 impl LogWorld {
-    /// Creates a world of several nodes, one of which follows the chain.
+    /// Creates a world of several nodes: the first one follows the chain.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let head = 40 + random.number_below(160);
@@ -74,7 +81,7 @@ impl LogWorld {
         });
         let nodes = nodes.collect();
         let processes = 1 + random.index(2);
-        let piece = [4, 10, 16, 50][random.index(4)];
+        let piece = [7, 10, 16, 50][random.index(4)];
         Self::from_nodes(random, chain, nodes, processes, piece)
     }
 
@@ -102,8 +109,8 @@ impl LogWorld {
         ];
         let now = 1_000;
         let owner = OwnerNetwork::new(&chain, processes, now);
-        let processes = (0..processes)
-            .map(|number| ProxyProcess::new(number, 1 + random.index(3), &lines));
+        let processes =
+            (0..processes).map(|number| ProxyProcess::new(number, 1 + random.index(3), &lines));
         let mut world = Self {
             step: 1,
             now,
@@ -129,11 +136,28 @@ impl LogWorld {
 
     /// Sends all requests, and returns the numbers of the responses by their source.
     pub fn run(mut self) -> ResponseCounts {
-        while self.sent < REQUESTS || self.has_work() {
-            assert!(self.step < MAX_STEPS, "{} requests wait", self.requests.len());
+        while self.sent < REQUESTS {
+            self.run_round();
+            self.now += IDLE_MS;
+            for process in 0..self.processes.len() {
+                self.synchronize(process);
+            }
+        }
+        self.finish()
+    }
+
+    /// Sends the requests of a round, with other events between them, until all are answered.
+    fn run_round(&mut self) {
+        let last = (self.sent + REQUESTS_OF_ROUND).min(REQUESTS);
+        while self.sent < last || self.has_work() {
+            assert!(
+                self.step < MAX_STEPS,
+                "{} requests wait",
+                self.requests.len()
+            );
             match self.random.number_below(100) {
-                0..=19 => self.send_random_request(),
-                20..=24 => self.change_chain(),
+                0..=19 if self.sent < last => self.send_random_request(),
+                20..=21 => self.change_chain(),
                 25..=34 => self.adopt_views(),
                 35..=37 => self.owner.follow_chain(&self.chain),
                 38 if self.random.happens_once_in(8) => self.owner.purge_everything(self.now),
@@ -142,7 +166,6 @@ impl LogWorld {
             }
             self.advance();
         }
-        self.finish()
     }
 
     /// Number of pieces whose blocks are all final.
@@ -155,12 +178,21 @@ impl LogWorld {
     pub fn request_final_pieces(&mut self, pieces: std::ops::Range<u64>) -> u64 {
         let (first, last) = (pieces.start * self.piece, pieces.end * self.piece - 1);
         let ends = [first, last].map(|number| format!("\"0x{number:x}\""));
-        let call = LogCall::new(Some(&ends[0]), Some(&ends[1]), &serde_json::json!({}), "7".into());
+        let call = LogCall::new(
+            Some(&ends[0]),
+            Some(&ends[1]),
+            &serde_json::json!({}),
+            "7".into(),
+        );
         let logs = self.chain.view.logs_of_range(first, last, &call.filter);
         let before = self.record.log_calls;
         self.send_request(0, call);
         while self.has_work() {
-            assert!(self.step < MAX_STEPS, "{} requests wait", self.requests.len());
+            assert!(
+                self.step < MAX_STEPS,
+                "{} requests wait",
+                self.requests.len()
+            );
             self.advance();
         }
         assert_eq!(self.last_member, format!("\"result\":[{logs}]"));
@@ -174,7 +206,7 @@ impl LogWorld {
     /// Makes progress with one of the requests, jobs and callouts.
     fn advance(&mut self) {
         self.step += 1;
-        self.now += self.random.number_below(30);
+        self.now += self.random.number_below(20);
         match self.random.number_below(5) {
             0 => self.continue_request(),
             1 => self.answer_background_request(),
@@ -200,7 +232,8 @@ impl LogWorld {
     }
 
     fn synchronize(&mut self, process: usize) {
-        self.owner.synchronize(process, &mut self.processes[process], self.now);
+        self.owner
+            .synchronize(process, &mut self.processes[process], self.now);
     }
 
     /// Changes the chain: new blocks, a reorganisation, or finality.
@@ -216,7 +249,9 @@ impl LogWorld {
                 let views = self.nodes.iter().filter(own).map(|node| &node.view);
                 self.chain.finalize(random.number_below(6), views);
             }
-            _ => self.chain.replace_blocks(0, 1 + random.number_below(2), step),
+            _ => self
+                .chain
+                .replace_blocks(0, 1 + random.number_below(2), step),
         }
     }
 
@@ -230,7 +265,7 @@ impl LogWorld {
     }
 
     fn send_random_request(&mut self) {
-        if self.sent == REQUESTS || self.requests.len() == MAX_IN_FLIGHT {
+        if self.requests.len() == MAX_IN_FLIGHT {
             return;
         }
         let call = LogCall::random(&mut self.random, self.chain.view.head(), self.piece);
