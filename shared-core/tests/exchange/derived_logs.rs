@@ -346,7 +346,7 @@ fn other_calls_are_sent_to_the_node() {
     ] {
         assert_eq!(host.response_to_hit(&call), None, "{call}");
     }
-    // the node's response is stored as that of any other call
+    // the node's response is stored as usual
     let disputed = logs_by_filter(100, r#""topics":[null,null]"#);
     host.fetch(&disputed, &logs(100));
     assert_eq!(

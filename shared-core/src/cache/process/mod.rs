@@ -5,8 +5,8 @@
 //! a fixed size: [`vary_table`] has the headers on which responses depend, [`key_cache`] the keys
 //! of calls that were hits, [`confirmations`] the results that need a confirmation,
 //! [`invalidations`] the invalidations by requests, and [`negative_cache`] the keys whose responses
-//! were not stored. [`upstream_errors`] are counted by kind, [`chain_identities`] identify the chains,
-//! and [`derived_logs`] are compared with the node's.
+//! were not stored. [`upstream_errors`] are counted by kind, [`chain_identities`] identify the
+//! chains, and [`derived_logs`] are compared with the node's.
 
 pub mod block_sizes;
 pub mod chain_identities;
