@@ -200,6 +200,9 @@ pub struct CacheEntry {
     tip_ends: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,
+    /// Whether the entry may become a part of another one, see
+    /// [`mark_range_proven`](Self::mark_range_proven).
+    is_range_proven: bool,
 }
 
 /// The decompressed form of a payload: cached by the entry, or borrowed by the exchanges that are
@@ -324,6 +327,7 @@ impl CacheEntry {
             invalidation_number: 0,
             tip_ends: 0,
             uncompared: AtomicBool::new(false),
+            is_range_proven: false,
         }
     }
 
@@ -398,6 +402,18 @@ impl CacheEntry {
         self.uncompared.store(false, Ordering::Relaxed);
     }
 
+    /// Records that the node has proven, in the same response, to have the ends of the range of
+    /// blocks that a list of logs covers.
+    pub fn mark_range_proven(mut self) -> Self {
+        self.is_range_proven = true;
+        self
+    }
+
+    /// Whether the list of logs is complete, so that it may become a part of a longer one.
+    pub fn is_range_proven(&self) -> bool {
+        self.is_range_proven
+    }
+
     /// Connects the entry with its chain, if `chains` has it.
     pub fn with_chain_dependency(mut self, chains: &NamespaceChains) -> Self {
         let follows = self.response_metadata.follows;
@@ -470,6 +486,7 @@ impl CacheEntry {
             .store(self.needs_strict_check(), Ordering::Relaxed);
         other.chain.clone_from(&self.chain);
         other.tip_ends = self.tip_ends;
+        other.is_range_proven = self.is_range_proven;
         other
     }
 

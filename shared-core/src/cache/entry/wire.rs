@@ -41,6 +41,11 @@ const MAX_SHARED_AGE: u64 = 10 * 365 * 86_400;
 /// Flag of an entry that has to be checked before it is sent.
 const UNCHECKED_FLAG: u8 = 1;
 
+/// Flag of an entry whose range of blocks the node has proven to have.
+const RANGE_PROVEN_FLAG: u8 = 2;
+
+const ALL_FLAGS: u8 = UNCHECKED_FLAG | RANGE_PROVEN_FLAG;
+
 /// Maximum length of a number in postcard's format (LEB128), in bytes.
 const MAX_NUMBER_LENGTH: usize = 10;
 
@@ -63,6 +68,9 @@ pub(super) struct SerializedEntryHead<'a> {
     /// Whether the entry is unchecked; serialized in the flags.
     #[serde(skip)]
     unread: bool,
+    /// Whether the node has proven its range of blocks; serialized in the flags.
+    #[serde(skip)]
+    is_range_proven: bool,
     /// Whether the payload was recompressed, and gets no smaller.
     pub(super) recompressed: bool,
 }
@@ -73,13 +81,14 @@ impl<'a> SerializedEntryHead<'a> {
         let (fixed, rest) = bytes.split_at_checked(HEAD_OFFSET)?;
         let (magic, length) = fixed[..FLAGS_OFFSET].split_at(MAGIC.len());
         let flags = fixed[FLAGS_OFFSET];
-        if magic != MAGIC || flags & !UNCHECKED_FLAG != 0 {
+        if magic != MAGIC || flags & !ALL_FLAGS != 0 {
             return None;
         }
         let length = u32::from_le_bytes(length.try_into().ok()?);
         let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         let (mut head, left): (Self, _) = postcard::take_from_bytes(head).ok()?;
         head.unread = flags & UNCHECKED_FLAG != 0;
+        head.is_range_proven = flags & RANGE_PROVEN_FLAG != 0;
         left.is_empty().then_some((head, payload))
     }
 
@@ -94,12 +103,22 @@ impl<'a> SerializedEntryHead<'a> {
         let mut bytes = postcard::to_extend(self, bytes).ok()?;
         let length = u32::try_from(bytes.len() - HEAD_OFFSET).ok()?;
         bytes[MAGIC.len()..FLAGS_OFFSET].copy_from_slice(&length.to_le_bytes());
-        bytes[FLAGS_OFFSET] = if self.unread { UNCHECKED_FLAG } else { 0 };
+        bytes[FLAGS_OFFSET] = self.encode_flags();
         Some(bytes)
     }
 }
 
 impl SerializedEntryHead<'_> {
+    fn encode_flags(&self) -> u8 {
+        let unchecked = if self.unread { UNCHECKED_FLAG } else { 0 };
+        let proven = if self.is_range_proven {
+            RANGE_PROVEN_FLAG
+        } else {
+            0
+        };
+        unchecked | proven
+    }
+
     /// Whether this may be sent as the head of a response with that payload: a final status,
     /// headers that a cache may store (RFC 9111, 3 and 3.1), and a possible length.
     fn is_sendable_with_payload(&self, payload: &[u8]) -> bool {
@@ -199,6 +218,7 @@ impl EncodedEntry {
             after: &envelope.after,
             coded,
             unread: entry.needs_strict_check(),
+            is_range_proven: entry.is_range_proven(),
             recompressed: false,
         };
         Some(Self {
@@ -379,13 +399,17 @@ fn read_entry_head(
         expires_at: now.saturating_add(fresh),
         ..head.meta.into_owned()
     };
-    let (coded, unread) = (head.coded, head.unread);
+    let (coded, unread, is_range_proven) = (head.coded, head.unread, head.is_range_proven);
     let entry_with = move |payload| {
         let payload = match coded {
             None => EntryPayload::Raw(payload),
             Some((crc, length)) => EntryPayload::Open(OpenDeflateStream::new(payload, crc, length)),
         };
         let entry = CacheEntry::new(envelope, payload, meta);
+        let entry = match is_range_proven {
+            true => entry.mark_range_proven(),
+            false => entry,
+        };
         match unread {
             true => entry.mark_for_strict_check(),
             false => entry,

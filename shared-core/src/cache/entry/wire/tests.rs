@@ -124,6 +124,26 @@ fn unchecked_flag_is_kept_by_serialization() {
 }
 
 #[test]
+fn proof_of_a_range_is_kept_by_serialization_and_by_changes_of_the_entry() {
+    let is_proven = |bytes: &[u8]| {
+        let read = decode_cache_entry(bytes, 0, 0, 0).unwrap();
+        read.is_range_proven()
+    };
+    for entry in entries() {
+        assert!(!is_proven(&bytes_of(&entry)));
+        let meta = entry.response_metadata().clone();
+        let entry = entry.mark_range_proven();
+        assert!(entry.copy_with_metadata(meta).is_range_proven());
+        let mut bytes = bytes_of(&entry);
+        assert!(is_proven(&bytes));
+        let shared = without_chain_dependency(&bytes).unwrap();
+        assert!(is_proven(&shared));
+        set_unchecked_flag(&mut bytes).unwrap();
+        assert!(is_proven(&bytes) && is_proven(&clear_unchecked_flag(&bytes).unwrap()));
+    }
+}
+
+#[test]
 fn truncated_or_damaged_heads_are_not_decoded() {
     for entry in entries() {
         let bytes = bytes_of(&entry);

@@ -535,6 +535,10 @@ impl CacheFill {
             meta,
             room,
         )?;
+        let entry = match self.range_proof {
+            Some(_) => entry.mark_range_proven(),
+            None => entry,
+        };
         Some(BuiltEntry {
             key: wanted.key,
             entry,

@@ -149,7 +149,7 @@ impl Exchange {
                     joined.meta,
                 );
                 Ok(AssembledEntry {
-                    entry: entry.ok_or(Reason::Memory)?,
+                    entry: entry.ok_or(Reason::Memory)?.mark_range_proven(),
                     valid,
                     shown: joined.last_block,
                 })

@@ -66,8 +66,8 @@ impl LogPiece {
     /// Whether the response to a call for this piece may become a part of the response to a call
     /// that began with the state `since`.
     ///
-    /// A piece of final blocks is immutable: the node has proven that it is complete, or has
-    /// repeated it. The rest may be what any client may receive, unless it is uncacheable.
+    /// The node has proven its range, so that it was not cut. A piece of final blocks is immutable;
+    /// the rest may be what any client may receive, unless it is uncacheable.
     fn accepts_entry(
         &self,
         entry: &CacheEntry,
@@ -81,7 +81,10 @@ impl LogPiece {
             LifetimeClass::Nothing => !self.is_final() && is_empty_list(entry),
             LifetimeClass::Config | LifetimeClass::Resource => false,
         };
-        has_class && entry.is_unaffected_by_reorgs() && since.allows_entry_since_wait(shared, entry)
+        has_class
+            && entry.is_range_proven()
+            && entry.is_unaffected_by_reorgs()
+            && since.allows_entry_since_wait(shared, entry)
     }
 
     /// Records that the call waits for the flight of the piece.
@@ -231,7 +234,7 @@ mod tests {
         };
         let payload = EntryPayload::Raw(result.as_bytes().to_vec().into());
         let envelope = EnvelopeBytes::envelope_without_bytes();
-        Arc::new(CacheEntry::new(envelope, payload, meta))
+        Arc::new(CacheEntry::new(envelope, payload, meta).mark_range_proven())
     }
 
     /// Returns a piece of final blocks and the rest of the range.
@@ -273,6 +276,23 @@ mod tests {
                 is_final && is_rest,
                 "{class:?}"
             );
+        }
+    }
+
+    #[test]
+    fn response_without_a_proof_of_its_range_is_not_used() {
+        let shared = ProcessCacheState::default();
+        let payload = EntryPayload::Raw(b"[]".to_vec().into());
+        let meta = EntryMetadata {
+            class: LifetimeClass::Immutable,
+            ..EntryMetadata::default()
+        };
+        let envelope = EnvelopeBytes::envelope_without_bytes();
+        let unproven = Arc::new(CacheEntry::new(envelope, payload, meta));
+        let mut pieces = pieces();
+        for at in [FINAL, REST] {
+            pieces.set_usable_entry(at, Arc::clone(&unproven), &shared);
+            assert!(pieces.all[at].entry.is_none());
         }
     }
 
