@@ -258,6 +258,9 @@ ngx_http_sszip_job_done(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
         ctx->step.action = SSZIP_ACTION_FAIL;
     }
 
+    /* the job may have assembled a response that other requests wait for */
+    ngx_http_sszip_wake();
+
     r->main->blocked--;
     c->write->delayed = 0;
 

@@ -100,6 +100,8 @@ impl LogSplitConfig {
 #[cfg(test)]
 mod tests {
     use super::{LogSplitConfig, LogSplitLimits, PAUSE_MS};
+    use crate::cache::process::ProcessResources;
+    use crate::config::RouteConfigBlock;
 
     fn parse(values: &[&str]) -> Result<Option<(u64, usize)>, String> {
         let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
@@ -136,6 +138,27 @@ mod tests {
         }
         for values in [&[][..], &["1", "concurrent=1", "concurrent=1"]] {
             assert!(parse(values).unwrap_err().contains("one or two"));
+        }
+    }
+
+    #[test]
+    fn split_is_inherited_unless_the_inner_block_sets_its_own() {
+        let block = |value: Option<&str>| {
+            let mut block = RouteConfigBlock::default();
+            for value in value {
+                let values = [value.as_bytes()];
+                block.set_directive("logs_split", &values).unwrap();
+            }
+            block
+        };
+        for (value, expected) in [(None, Some(500)), (Some("off"), None), (Some("7"), Some(7))] {
+            let mut inner = block(value);
+            inner.inherit_unset_from(&block(Some("500")));
+            let config = inner.resolve_route_config(ProcessResources::default());
+            let blocks = config.cache.logs_split.as_ref().map(|split| split.blocks);
+            assert_eq!(blocks, expected);
+            let may_send = config.cache.may_send_background_requests();
+            assert_eq!(may_send, expected.is_some());
         }
     }
 
