@@ -145,7 +145,7 @@ mod tests {
     fn split_is_inherited_unless_the_inner_block_sets_its_own() {
         let block = |value: Option<&str>| {
             let mut block = RouteConfigBlock::default();
-            for value in value {
+            if let Some(value) = value {
                 let values = [value.as_bytes()];
                 block.set_directive("logs_split", &values).unwrap();
             }
