@@ -32,8 +32,8 @@ use crate::jsonrpc::request::JsonRpcCall;
 /// Maximum number of bytes of the filters of all pieces of one call, which are hashed into keys.
 const MAX_FILTER_BYTES: usize = 1 << 20;
 
-/// Maximum number of times that the flights of the next pieces are searched, as those of other
-/// requests may end meanwhile.
+/// Maximum number of times that the flights of the next pieces are searched: flights that other
+/// requests lead may end meanwhile.
 const MAX_FLIGHT_SEARCHES: usize = 3;
 
 /// The client's call, with its key and its vary key.
