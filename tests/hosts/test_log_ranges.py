@@ -72,7 +72,7 @@ def test_same_call_is_a_hit_when_the_chain_has_not_changed(stand):
 
 def test_filters_select_the_same_logs_as_at_the_node(stand):
     (found,) = stand.chain.honest(logs(FINAL - 20, FINAL))
-    log = found[0]
+    log = next(log for log in found if log["topics"])
     for more in (
         f',"address":"{log["address"]}"',
         f',"address":["{log["address"]}"],"topics":[]',

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::random::Random;
+use super::receipts::bloom_text;
 
 /// Number of contracts whose logs the blocks have.
 const CONTRACTS: u64 = 4;
@@ -38,10 +39,10 @@ impl Log {
             .map(|_| topic(random.number_below(TOPICS)))
             .collect();
         let data = "ab".repeat(random.index(40));
-        let transaction = random.number_below(u64::MAX);
         let text = format!(
-            r#"{{"address":"{address}","topics":{},"data":"0x{data}","blockNumber":"0x{number:x}","transactionHash":"0x{transaction:064x}","transactionIndex":"0x0","blockHash":"{}","logIndex":"0x{index:x}","removed":false}}"#,
+            r#"{{"address":"{address}","topics":{},"data":"0x{data}","blockNumber":"0x{number:x}","transactionHash":"{}","transactionIndex":"0x{index:x}","blockHash":"{}","logIndex":"0x{index:x}","removed":false}}"#,
             serde_json::to_string(&topics).unwrap(),
+            transaction_hash(hash, index),
             hash_text(hash),
         );
         Self {
@@ -82,9 +83,17 @@ fn is_any(any: &[Value], is_present: bool, is_topic: impl Fn(&Value) -> bool) ->
     }
 }
 
-/// A block of a simulated chain.
+/// Returns the hash of the transaction with this index in a block.
+fn transaction_hash(block: &[u8; 32], index: u64) -> String {
+    let mut hash = *block;
+    hash[0] = index as u8;
+    hash_text(&hash)
+}
+
+/// A block of a simulated chain. Its transactions emit one log each, but for the last one.
 #[derive(Debug)]
 pub struct Block {
+    pub number: u64,
     pub hash: [u8; 32],
     logs: Vec<Log>,
 }
@@ -104,7 +113,39 @@ impl Block {
         let logs = (0..random.number_below(4))
             .map(|index| Log::new((number, &hash), index, &mut random))
             .collect();
-        Self { hash, logs }
+        Self { number, hash, logs }
+    }
+
+    pub fn transaction_count(&self) -> usize {
+        self.logs.len() + 1
+    }
+
+    /// Returns the logs that a filter selects, joined by commas.
+    pub fn selected_logs(&self, filter: &Value) -> String {
+        let logs = self.logs.iter().filter(|log| log.matches(filter));
+        let texts: Vec<&str> = logs.map(|log| &*log.text).collect();
+        texts.join(",")
+    }
+
+    /// Returns the receipts of all transactions in JSON.
+    pub fn receipts(&self) -> String {
+        let logs = self.logs.iter().map(Some).chain([None]);
+        let receipts = (0..).zip(logs).map(|(index, log)| {
+            let values = log.into_iter().flat_map(|log| {
+                let topics = log.topics.iter().map(String::as_str);
+                std::iter::once(&*log.address).chain(topics)
+            });
+            format!(
+                r#"{{"transactionHash":"{}","transactionIndex":"0x{index:x}","blockHash":"{}","blockNumber":"0x{:x}","logs":[{}],"logsBloom":"{}","status":"0x1"}}"#,
+                transaction_hash(&self.hash, index),
+                hash_text(&self.hash),
+                self.number,
+                log.map_or("", |log| &*log.text),
+                bloom_text(values),
+            )
+        });
+        let receipts: Vec<String> = receipts.collect();
+        format!("[{}]", receipts.join(","))
     }
 }
 
@@ -128,6 +169,19 @@ impl ChainView {
 
     pub fn block(&self, number: u64) -> Option<&Block> {
         Some(self.0.get(usize::try_from(number).ok()?)?)
+    }
+
+    /// Returns the block that a parameter names by its number or its hash.
+    pub fn block_of_parameter(&self, parameter: &str) -> Option<&Block> {
+        let digits = parameter.strip_prefix("0x")?;
+        match digits.len() {
+            64 => {
+                let blocks = self.0.iter().map(|block| &**block);
+                let mut blocks = blocks.rev();
+                blocks.find(|block| hash_text(&block.hash) == parameter)
+            }
+            _ => self.block(u64::from_str_radix(digits, 16).ok()?),
+        }
     }
 
     /// Returns a view whose head is `blocks` lower.

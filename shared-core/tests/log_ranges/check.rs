@@ -18,6 +18,8 @@ pub struct ResponseCounts {
     pub assembled: u64,
     /// Responses of pieces of final blocks.
     pub assembled_without_rest: u64,
+    /// Responses that were selected from receipts.
+    pub selected: u64,
     /// Requests whose responses a node or a client has aborted.
     pub aborted: u64,
     /// Requests for pieces.
@@ -32,6 +34,7 @@ impl AddAssign for ResponseCounts {
         self.whole += other.whole;
         self.assembled += other.assembled;
         self.assembled_without_rest += other.assembled_without_rest;
+        self.selected += other.selected;
         self.aborted += other.aborted;
         self.piece_requests += other.piece_requests;
         self.timeouts += other.timeouts;
@@ -43,6 +46,8 @@ impl AddAssign for ResponseCounts {
 pub enum ResponseSource {
     /// A node has sent the response to the same call.
     Whole,
+    /// The logs are selected from the receipts of a block.
+    Receipts,
     /// The response consists of pieces.
     Assembled { has_rest: bool },
 }
@@ -65,6 +70,9 @@ impl ResponseCheck<'_> {
             return Some(ResponseSource::Whole);
         }
         let logs = member.strip_prefix("\"result\":[")?.strip_suffix(']')?;
+        if self.is_selected_from_receipts(call, logs) {
+            return Some(ResponseSource::Receipts);
+        }
         let from = call.key.from.number()?;
         let last_final = self.chain.last_final;
         let final_logs = |last| self.chain.view.logs_of_range(from, last, &call.filter);
@@ -100,6 +108,23 @@ impl ResponseCheck<'_> {
             }
         }
         None
+    }
+
+    /// Whether the logs are those in the receipts that a node has sent. A number names one block only
+    /// if it is final.
+    fn is_selected_from_receipts(&self, call: &LogCall, logs: &str) -> bool {
+        let Some(block) = &call.block else {
+            return false;
+        };
+        let number = call.key.from.number();
+        let is_final = number.is_none_or(|number| number <= self.chain.last_final);
+        let responses = self.record.responses(&LogCallKey::for_receipts(block));
+        let mut responses = responses.iter().filter(|response| response.has_first);
+        is_final
+            && responses.any(|response| {
+                let block = response.view.block_of_parameter(block);
+                block.is_some_and(|block| block.selected_logs(&call.filter) == logs)
+            })
     }
 
     /// Whether the node of a response had all blocks of the rest that are known, and none of them

@@ -2,16 +2,18 @@
 
 use serde_json::{json, Value};
 
-use super::blockchain::{contract_address, topic};
+use super::blockchain::{contract_address, hash_text, topic, Blockchain};
 use super::node_record::LogCallKey;
 use super::random::Random;
 
-/// A request of a client: one call of `eth_getLogs`.
+/// A request of a client: one call for logs or receipts.
 #[derive(Debug)]
 pub struct LogCall {
     pub key: LogCallKey,
     /// The filter, without the ends of the range.
     pub filter: Value,
+    /// The only block that the call names, by its number or its hash.
+    pub block: Option<String>,
     /// The id in JSON.
     pub id: String,
     pub body: Vec<u8>,
@@ -35,8 +37,46 @@ impl LogCall {
         Self {
             key: LogCallKey::from_filter(&serde_json::from_str(&text).unwrap()),
             filter: filter.clone(),
+            block: None,
             id,
             body: body.into_bytes(),
+        }
+    }
+
+    /// Creates a random call about one of the last final blocks: for its receipts, or for its logs.
+    pub fn random_of_block(random: &mut Random, chain: &Blockchain) -> Self {
+        let number = chain.last_final.saturating_sub(random.number_below(4));
+        let id = random.number_below(100_000).to_string();
+        let (number, hash) = match chain.view.block(number) {
+            Some(block) => (format!("0x{number:x}"), hash_text(&block.hash)),
+            None => (format!("0x{number:x}"), format!("0x{number:064x}")),
+        };
+        let by_hash = random.happens_once_in(2);
+        let block = if by_hash { hash } else { number };
+        if random.happens_once_in(4) {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getBlockReceipts","params":["{block}"]}}"#
+            );
+            return Self {
+                key: LogCallKey::for_receipts(&block),
+                filter: Value::Null,
+                block: None,
+                id,
+                body: body.into_bytes(),
+            };
+        }
+        let mut filter = random_filter(random);
+        let end = format!("\"{block}\"");
+        let call = match by_hash {
+            true => {
+                filter["blockHash"] = json!(block);
+                Self::new(None, None, &filter, id)
+            }
+            false => Self::new(Some(&end), Some(&end), &filter, id),
+        };
+        Self {
+            block: Some(block),
+            ..call
         }
     }
 

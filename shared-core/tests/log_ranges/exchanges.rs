@@ -265,6 +265,7 @@ impl LogWorld {
         };
         let count = match source {
             ResponseSource::Whole => &mut self.counts.whole,
+            ResponseSource::Receipts => &mut self.counts.selected,
             ResponseSource::Assembled { has_rest: true } => &mut self.counts.assembled,
             ResponseSource::Assembled { has_rest: false } => {
                 &mut self.counts.assembled_without_rest

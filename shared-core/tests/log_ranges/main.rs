@@ -1,10 +1,11 @@
-//! Split log ranges on a simulated chain.
+//! Split log ranges, and logs that are selected from receipts, on a simulated chain.
 //!
 //! Nodes with different views of the chain are behind one route of several processes, each with
 //! several event loops, which share an owner. Requests, responses, background requests, jobs, new
 //! heads, reorganisations, purges and aborts occur in a random order that a seed determines. Each
 //! response is the concatenation of the logs of final blocks and of one node's logs of the rest, byte
-//! for byte, or the response of one node to the whole call.
+//! for byte, or the response of one node to the whole call, or the logs in the receipts that one node
+//! has sent.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -23,6 +24,7 @@ mod nodes;
 mod owner_network;
 mod proxy_process;
 mod random;
+mod receipts;
 #[path = "../support/mod.rs"]
 mod support;
 mod world;
@@ -79,6 +81,7 @@ fn responses_equal_the_chain_when_the_views_of_the_nodes_differ() {
         whole,
         assembled,
         assembled_without_rest,
+        selected,
         piece_requests,
         ..
     } = counts;
@@ -87,6 +90,7 @@ fn responses_equal_the_chain_when_the_views_of_the_nodes_differ() {
         whole,
         assembled,
         assembled_without_rest,
+        selected,
         piece_requests,
     ] {
         assert!(count > 0, "{counts:?}");

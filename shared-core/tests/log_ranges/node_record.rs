@@ -1,4 +1,4 @@
-//! The nodes' responses to calls of `eth_getLogs`, by the call.
+//! The nodes' responses to calls for logs and receipts, by the call.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl RangeEnd {
     }
 }
 
-/// A call of `eth_getLogs`: the ends of its range, and the other members of its filter in JSON.
+/// A call of `eth_getLogs`, or of `eth_getBlockReceipts`: the ends of its range, and the other members of its filter in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogCallKey {
     pub from: RangeEnd,
@@ -58,14 +58,23 @@ impl LogCallKey {
             rest: rest.to_string(),
         }
     }
+
+    /// Returns the key of the call for the receipts of a block.
+    pub fn for_receipts(block: &str) -> Self {
+        Self {
+            from: RangeEnd::Other("receipts".into()),
+            to: RangeEnd::Other(block.into()),
+            rest: String::new(),
+        }
+    }
 }
 
-/// The response of a node to a call of `eth_getLogs`.
+/// The response of a node to a call for logs or receipts.
 #[derive(Debug)]
 pub struct RecordedLogs {
     /// The member `result` or `error` in JSON.
     pub member: String,
-    /// The logs, joined by commas; `None` for an error.
+    /// The logs, joined by commas; `None` for an error and for receipts.
     pub logs: Option<String>,
     pub step: u64,
     /// The view of the node.

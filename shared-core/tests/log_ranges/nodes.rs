@@ -2,7 +2,7 @@
 
 use serde_json::{json, Value};
 
-use super::blockchain::{hash_text, ChainView};
+use super::blockchain::{hash_text, Block, ChainView};
 use super::driver_host::BodyEnd;
 use super::node_record::{LogCallKey, NodeRecord, RangeEnd, RecordedLogs};
 use super::random::Random;
@@ -163,6 +163,13 @@ impl Node {
                 observed.push((key, logs));
                 member
             }
+            "eth_getBlockReceipts" => {
+                let receipts = self.receipts(first, step);
+                let member = receipts.member.clone();
+                let block = first.as_str().unwrap_or_default();
+                observed.push((LogCallKey::for_receipts(block), receipts));
+                member
+            }
             method => self.member_of_block(method, first),
         };
         format!(r#"{{"jsonrpc":"2.0","id":{},{member}}}"#, call["id"])
@@ -181,7 +188,9 @@ impl Node {
         let block = block.and_then(|number| Some((number, self.view.block(number)?)));
         let result = match (method, block) {
             ("eth_chainId", _) => json!(format!("0x{id:x}")),
-            ("eth_getBlockTransactionCountByNumber", Some(_)) => json!("0x3"),
+            ("eth_getBlockTransactionCountByNumber", Some((_, block))) => {
+                json!(format!("0x{:x}", block.transaction_count()))
+            }
             ("eth_getBlockByNumber", Some((number, block))) => {
                 json!({"number": format!("0x{number:x}"), "hash": hash_text(&block.hash)})
             }
@@ -195,6 +204,35 @@ impl Node {
         matches!(self.kind, NodeKind::Pruned { below, .. } if number < below)
     }
 
+    /// Returns the response to a call for the receipts of a block.
+    fn receipts(&self, block: &Value, step: u64) -> RecordedLogs {
+        let block = block
+            .as_str()
+            .and_then(|it| self.view.block_of_parameter(it));
+        let block = block.filter(|block| !self.is_pruned(block.number));
+        let receipts = block.map_or("null".into(), Block::receipts);
+        RecordedLogs {
+            member: format!(r#""result":{receipts}"#),
+            logs: None,
+            step,
+            view: self.view.clone(),
+            has_first: block.is_some(),
+            has_last: block.is_some(),
+            is_own_chain: self.kind != NodeKind::OtherChain,
+        }
+    }
+
+    /// Returns the logs of the block with a hash.
+    fn logs_of_hash(&self, hash: &Value, filter: &Value) -> Result<String, &'static str> {
+        let block = hash
+            .as_str()
+            .and_then(|it| self.view.block_of_parameter(it));
+        let block = block.filter(|block| !self.is_pruned(block.number));
+        block
+            .map(|block| block.selected_logs(filter))
+            .ok_or(r#"{"code":-32000,"message":"unknown block"}"#)
+    }
+
     /// Returns the response to a call of `eth_getLogs`.
     fn logs(&self, filter: &Value, step: u64) -> (LogCallKey, RecordedLogs) {
         let key = LogCallKey::from_filter(filter);
@@ -204,6 +242,7 @@ impl Node {
             false => end.number(),
         };
         let result = match (end(&key.from), end(&key.to)) {
+            _ if filter["blockHash"].is_string() => self.logs_of_hash(&filter["blockHash"], filter),
             (Some(from), Some(to)) if from > to && !key.to.is_latest() => {
                 Err(r#"{"code":-32000,"message":"invalid block range params"}"#)
             }

@@ -34,6 +34,8 @@ pub struct LogWorld {
     pub step: u64,
     pub now: u64,
     pub piece: u64,
+    /// Whether clients request blocks, and logs are selected from receipts.
+    pub has_receipts: bool,
     pub chain: Blockchain,
     pub nodes: Vec<Node>,
     pub owner: OwnerNetwork,
@@ -100,12 +102,15 @@ impl LogWorld {
         piece: u64,
     ) -> Self {
         let concurrent = 1 + random.number_below(5);
+        let has_receipts = random.happens_once_in(2);
+        let receipts = if has_receipts { "on" } else { "off" };
         let lines = [
             "enable on".to_owned(),
             "cache on".to_owned(),
             format!("cache_namespace {NAMESPACE}"),
             "cache_lock_timeout 60s".to_owned(),
             format!("logs_split {piece} concurrent={concurrent}"),
+            format!("logs_from_receipts {receipts}"),
         ];
         let now = 1_000;
         let owner = OwnerNetwork::new(&chain, processes, now);
@@ -115,6 +120,7 @@ impl LogWorld {
             step: 1,
             now,
             piece,
+            has_receipts,
             chain,
             nodes,
             owner,
@@ -160,7 +166,7 @@ impl LogWorld {
                 20..=21 => self.change_chain(),
                 25..=34 => self.adopt_views(),
                 35..=37 => self.owner.follow_chain(&self.chain),
-                38 if self.random.happens_once_in(8) => self.owner.purge_everything(self.now),
+                38 if self.random.happens_once_in(30) => self.owner.purge_everything(self.now),
                 39 => self.abort_request(),
                 _ => {}
             }
@@ -268,7 +274,11 @@ impl LogWorld {
         if self.requests.len() == MAX_IN_FLIGHT {
             return;
         }
-        let call = LogCall::random(&mut self.random, self.chain.view.head(), self.piece);
+        let random = &mut self.random;
+        let call = match self.has_receipts && random.happens_once_in(2) {
+            true => LogCall::random_of_block(random, &self.chain),
+            false => LogCall::random(random, self.chain.view.head(), self.piece),
+        };
         let process = self.random.index(self.processes.len());
         self.send_request(process, call);
     }

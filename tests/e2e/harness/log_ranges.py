@@ -19,6 +19,8 @@ from .stands import VALID
 PIECE, CONCURRENT = 16, 2
 # the head of the chain, and its last final block
 HEAD, FINAL = 200, 150
+# few transactions, so that memory has room for all responses
+CHAIN = ("--chain-length", HEAD, "--chain-transactions", 4)
 JSON = [("Content-Type", "application/json")]
 NO_BATCHES = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batches are not supported"}}'
 
@@ -98,10 +100,10 @@ class LogStand:
     """A server in front of a relay node, whose owner follows the chain."""
 
     def __init__(self, host, origin, *, workers=1, lags=(), places=None, settings=None):
-        self.chain = Chain("--chain-length", HEAD)
+        self.chain = Chain(*CHAIN)
         self.chain.do({"finalize": FINAL})
         # nodes with the same blocks, whose heads are behind
-        self.lagging = [Chain("--chain-length", HEAD) for _ in lags]
+        self.lagging = [Chain(*CHAIN) for _ in lags]
         for chain, lag in zip(self.lagging, lags, strict=True):
             chain.do({"finalize": FINAL}, {"lag": lag})
         self.node = RelayNode(self.chain, *self.lagging)
