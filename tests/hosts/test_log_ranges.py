@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
+from harness.chain import Chain
 from harness.client import Connection, request_bytes
 from harness.log_ranges import (
-    CONCURRENT, FINAL, HEAD, JSON, NO_BATCHES, PIECE, LogStand, closed_gate, hex_ranges, logs, pause_for_unexpected_requests,
+    CHAIN, CONCURRENT, FINAL, HEAD, JSON, NO_BATCHES, PIECE, LogStand, closed_gate, hex_ranges, logs, pause_for_unexpected_requests,
 )  # fmt: skip
 from harness.rpc import call
 from tiers import times
@@ -156,6 +157,21 @@ def test_response_is_one_of_a_node_when_a_node_behind_the_balancer_lags(host, or
         stand.store_owner.purge(everything=True)
         for first in range(0, FINAL, 7):
             stand.assert_equal_to_direct(logs(first, '"latest"'))
+
+
+def test_response_is_one_of_a_node_when_a_node_behind_the_balancer_has_another_chain(stand):
+    stand.server.expect("another chain")
+    other = Chain(*CHAIN, "--seed", 7, "--chain-id", 2)
+    try:
+        other.do({"finalize": FINAL})
+        stand.node.chains = (stand.chain, other)
+        dice = random.Random(5)
+        for _ in range(times(30, 200)):
+            body = logs(dice.randrange(FINAL - 3 * PIECE), dice.choice(['"latest"', FINAL - 2, HEAD]))
+            expected = [stand.direct(body, chain).rstrip() for chain in stand.node.chains]
+            assert stand.fetch(body).decoded.rstrip() in expected, body
+    finally:
+        other.stop()
 
 
 @pytest.mark.parametrize("status", ["error", "truncated"])
