@@ -1,8 +1,6 @@
 //! Request phase of the driver: the body that a lookup needs, the lookup, and the request to the
 //! upstream.
 
-use std::collections::VecDeque;
-
 use super::{
     BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, LookupReadiness,
     RequestBodyAvailability, RequiredBody,
