@@ -279,6 +279,11 @@ impl CoalescedFlights {
         FlightChange::default()
     }
 
+    /// Whether a request of this process is fetching `key`.
+    pub fn is_in_flight(&self, key: &CacheKey) -> bool {
+        lock_ignoring_poison(&self.0).flights.contains_key(key)
+    }
+
     /// Number of requests and batches of this process that wait for a flight to end.
     pub fn total_waiter_count(&self) -> usize {
         let state = lock_ignoring_poison(&self.0);

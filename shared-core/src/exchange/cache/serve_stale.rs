@@ -98,12 +98,11 @@ impl Exchange {
             ExchangePhase::Waiting(waits) if waits.awaits_admin_reply() => {
                 return admin_timeout_ms()
             }
-            // its pieces are fetched meanwhile
-            ExchangePhase::Waiting(_) if self.lookup_findings.log_split.is_some() => {
-                return self.route_config.cache.lock_timeout
-            }
             _ => self.route_config.cache.lock_timeout,
         };
+        if let Some(split) = &self.lookup_findings.log_split {
+            return split.remaining_wait(self.lookup_findings.at);
+        }
         let stale_entry = self.lookup_findings.stale_entry.as_ref();
         if stale_entry
             .is_some_and(|it| self.may_serve_during_update(&it.entry, self.lookup_findings.at))

@@ -30,7 +30,7 @@ use crate::memory::{MemoryBudget, MemoryReservation};
 use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::requested_root::HashTreeRoot;
 use derived_logs::PendingLogsComparison;
-use range_proof::RangeProof;
+use range_proof::{PieceRequestState, RangeProof};
 use target::FillTarget;
 use verification::PendingHitVerification;
 
@@ -54,6 +54,8 @@ pub struct CacheFill {
     pub(in crate::exchange) compared: Option<PendingHitVerification>,
     /// Proof without which no entry is created; the target is the call for the logs.
     pub(in crate::exchange) range_proof: Option<RangeProof>,
+    /// State of the request for a piece, which the call that waits for the piece reads.
+    pub(in crate::exchange) piece_request: Option<PieceRequestState>,
     /// Stored receipts with whose logs the response is compared.
     pub(in crate::exchange) receipts: Option<Box<PendingLogsComparison>>,
     /// The node has responded that the resource or result does not exist any more.
@@ -153,6 +155,7 @@ impl CacheFill {
             updates: None,
             compared: None,
             range_proof: None,
+            piece_request: None,
             receipts: None,
             denied: false,
             fields: Vec::new(),

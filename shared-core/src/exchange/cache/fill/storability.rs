@@ -31,6 +31,9 @@ impl CacheFill {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
+        if let Some(request) = &self.piece_request {
+            request.record_response();
+        }
         if self.dispatch_mark().is_some_and(|mark| mark.is_wrong) {
             return Err(Reason::WrongChain);
         }

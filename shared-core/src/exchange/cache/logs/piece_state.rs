@@ -10,6 +10,7 @@ use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
+use crate::exchange::cache::fill::range_proof::PieceRequestState;
 use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 use crate::hash_keys::HashMap;
 use crate::jsonrpc::response::{classify_result_content, ResultEmptiness};
@@ -27,8 +28,8 @@ pub(super) struct LogPiece {
     pub(super) span: PieceSpan,
     pub(super) key: CacheKey,
     pub(super) entry: Option<Arc<CacheEntry>>,
-    /// Whether a request for it was sent for this call.
-    pub(super) is_requested: bool,
+    /// The request for it that was begun for this call.
+    pub(super) request: Option<PieceRequestState>,
     /// Number of requests of other clients that were awaited for it.
     followed: u8,
     /// Whether the call waits for the flight of the piece.
@@ -36,14 +37,16 @@ pub(super) struct LogPiece {
 }
 
 /// The state of a piece after a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitOutcome {
     /// The pieces have usable responses, or another request can be sent for them.
     Continue,
-    /// The node has sent no usable response for a piece.
-    NodeFailed,
-    /// Other clients' responses for a piece were not usable.
+    /// A piece is still in flight: the call was woken for another reason.
+    InFlight,
+    /// The request for a piece was not sent, or other clients' responses for it were not usable.
     NotUsable,
+    /// The node has sent no usable response for a piece, or none in time.
+    NodeFailed,
 }
 
 impl LogPiece {
@@ -52,7 +55,7 @@ impl LogPiece {
             span,
             key,
             entry: None,
-            is_requested: false,
+            request: None,
             followed: 0,
             is_awaited: false,
         }
@@ -90,16 +93,29 @@ impl LogPiece {
     /// Records that the call waits for the flight of the piece.
     pub(super) fn mark_awaited(&mut self) {
         self.is_awaited = true;
-        self.followed += u8::from(!self.is_requested);
+        self.followed += u8::from(self.request.is_none());
     }
 
-    /// Ends the wait for the piece.
-    fn end_wait(&mut self) -> WaitOutcome {
-        let was_awaited = std::mem::take(&mut self.is_awaited);
-        match was_awaited && self.entry.is_none() {
-            true if self.is_requested => WaitOutcome::NodeFailed,
-            true if self.followed >= MAX_FOLLOWED_FLIGHTS => WaitOutcome::NotUsable,
-            _ => WaitOutcome::Continue,
+    /// Whether the call waits for the flight of the piece and has no response.
+    fn lacks_awaited_entry(&self) -> bool {
+        self.is_awaited && self.entry.is_none()
+    }
+
+    /// Ends the wait for the piece, whose flight has ended unless `is_in_flight`.
+    fn end_wait(&mut self, is_in_flight: bool, is_timed_out: bool) -> WaitOutcome {
+        let is_lacking = self.lacks_awaited_entry();
+        self.is_awaited = false;
+        if !is_lacking {
+            return WaitOutcome::Continue;
+        }
+        if is_in_flight && !is_timed_out {
+            self.followed -= u8::from(self.request.is_none());
+            return WaitOutcome::InFlight;
+        }
+        match &self.request {
+            Some(request) if is_in_flight || request.has_response() => WaitOutcome::NodeFailed,
+            None if !is_in_flight && self.followed < MAX_FOLLOWED_FLIGHTS => WaitOutcome::Continue,
+            _ => WaitOutcome::NotUsable,
         }
     }
 }
@@ -146,6 +162,16 @@ impl LogPieces {
         }
     }
 
+    /// Searches the hot tier for a piece without an entry.
+    pub(super) fn find_hot_entry(&mut self, at: usize, shared: &ProcessCacheState, now: u64) {
+        let piece = self.all.get(at).filter(|piece| piece.entry.is_none());
+        let key = piece.map(|piece| piece.key);
+        let entry = key.and_then(|key| shared.hot_tier()?.get(&key, now));
+        if let Some(entry) = entry {
+            self.set_usable_entry(at, entry, shared);
+        }
+    }
+
     /// Sets the usable entries among `entries`, by their keys.
     pub(super) fn set_usable_entries(
         &mut self,
@@ -165,13 +191,23 @@ impl LogPieces {
         }
     }
 
-    /// Ends the wait for all pieces.
-    pub(super) fn end_waits(&mut self) -> WaitOutcome {
+    /// Ends the wait for all pieces, and returns the outcome that decides the next step.
+    pub(super) fn end_waits(
+        &mut self,
+        shared: &ProcessCacheState,
+        now: u64,
+        is_timed_out: bool,
+    ) -> WaitOutcome {
         let mut all = WaitOutcome::Continue;
-        for piece in &mut self.all {
-            match piece.end_wait() {
-                WaitOutcome::Continue => {}
-                failed => all = failed,
+        for at in 0..self.all.len() {
+            let awaited = self.all.get(at).filter(|piece| piece.lacks_awaited_entry());
+            let is_in_flight = awaited.is_some_and(|it| shared.flights.is_in_flight(&it.key));
+            if awaited.is_some() && !is_in_flight {
+                // its flight may have ended after the wakeup, and its entry was stored before
+                self.find_hot_entry(at, shared, now);
+            }
+            if let Some(piece) = self.all.get_mut(at) {
+                all = all.max(piece.end_wait(is_in_flight, is_timed_out));
             }
         }
         all
@@ -179,7 +215,7 @@ impl LogPieces {
 
     /// Whether a request was sent for any piece.
     pub(super) fn has_requested_pieces(&self) -> bool {
-        self.all.iter().any(|piece| piece.is_requested)
+        self.all.iter().any(|piece| piece.request.is_some())
     }
 
     /// Number of bytes of all entries, decompressed.
@@ -221,6 +257,7 @@ mod tests {
     use crate::cache::class::LifetimeClass;
     use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
     use crate::cache::process::ProcessCacheState;
+    use crate::exchange::cache::fill::range_proof::PieceRequestState;
     use crate::exchange::cache::logs::plan::PieceSpan;
     use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 
@@ -311,24 +348,56 @@ mod tests {
 
     #[test]
     fn piece_without_a_usable_response_of_the_node_ends_the_split() {
+        let (shared, request) = (ProcessCacheState::default(), PieceRequestState::default());
         let mut pieces = pieces();
-        assert_eq!(pieces.end_waits(), WaitOutcome::Continue);
-        pieces.all[FINAL].is_requested = true;
-        pieces.all[FINAL].mark_awaited();
+        let outcome = |pieces: &mut LogPieces| pieces.end_waits(&shared, 0, false);
+        assert_eq!(outcome(&mut pieces), WaitOutcome::Continue);
+        pieces.all[FINAL].request = Some(request.clone());
         assert!(pieces.has_requested_pieces());
-        assert_eq!(pieces.end_waits(), WaitOutcome::NodeFailed);
+        pieces.all[FINAL].mark_awaited();
+        // the host has not sent the request
+        assert_eq!(outcome(&mut pieces), WaitOutcome::NotUsable);
+        request.record_response();
+        pieces.all[FINAL].mark_awaited();
+        pieces.all[REST].request = Some(PieceRequestState::default());
+        pieces.all[REST].mark_awaited();
+        assert_eq!(outcome(&mut pieces), WaitOutcome::NodeFailed);
+    }
+
+    #[test]
+    fn piece_in_flight_is_awaited_until_the_timeout() {
+        let shared = ProcessCacheState::default();
+        let token = shared.flights.begin_flight([1; 32]).unwrap();
+        let mut pieces = pieces();
+        for (request, failed) in [
+            (None, WaitOutcome::NotUsable),
+            (Some(PieceRequestState::default()), WaitOutcome::NodeFailed),
+        ] {
+            pieces.all[FINAL].request = request;
+            for _ in 0..5 {
+                pieces.all[FINAL].mark_awaited();
+                let outcome = pieces.end_waits(&shared, 0, false);
+                assert_eq!(outcome, WaitOutcome::InFlight);
+            }
+            pieces.all[FINAL].mark_awaited();
+            assert_eq!(pieces.end_waits(&shared, 0, true), failed);
+        }
+        shared.hand_over_flight(token);
     }
 
     #[test]
     fn piece_is_awaited_of_other_clients_twice_at_most() {
+        let shared = ProcessCacheState::default();
         let mut pieces = pieces();
         for expected in [WaitOutcome::Continue, WaitOutcome::NotUsable] {
             pieces.all[FINAL].mark_awaited();
-            assert_eq!(pieces.end_waits(), expected);
+            assert_eq!(pieces.end_waits(&shared, 0, false), expected);
         }
-        let shared = ProcessCacheState::default();
         pieces.all[FINAL].mark_awaited();
         pieces.set_usable_entry(FINAL, entry(LifetimeClass::Immutable, "[]"), &shared);
-        assert_eq!(pieces.end_waits(), WaitOutcome::Continue);
+        assert_eq!(
+            pieces.end_waits(&shared, 0, false),
+            WaitOutcome::Continue
+        );
     }
 }

@@ -12,7 +12,7 @@ use super::piece_state::{LogPiece, LogPieces, WaitOutcome};
 use super::plan::{piece_params, plan_pieces, LogRange};
 use super::split_state::LogSplit;
 use super::LOGS_METHOD;
-use crate::cache::chain::HeightUnit;
+use crate::cache::chain::{DispatchMark, HeightUnit};
 use crate::cache::class::LifetimeClass;
 use crate::cache::freshness::CallLifetimeRules;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
@@ -20,14 +20,15 @@ use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
 use crate::exchange::cache::call_keys::CallKeyAndLifetime;
-use crate::exchange::cache::fill::range_proof::{RangeProof, LOGS_ID};
+use crate::exchange::cache::fill::range_proof::{PieceRequestState, RangeProof, LOGS_ID};
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::{BackgroundCall, BackgroundUpdate, LookupResult};
-use crate::exchange::cache::waiting::{AwaitedResult, WaitingRequest};
+use crate::exchange::cache::waiting::{AwaitedResult, PurgeAndChainSnapshot, WaitingRequest};
 use crate::exchange::machine::Exchange;
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::request::JsonRpcCall;
+use crate::memory;
 
 /// Maximum number of bytes of the filters of all pieces of one call, which are hashed into keys.
 const MAX_FILTER_BYTES: usize = 1 << 20;
@@ -70,6 +71,7 @@ impl Exchange {
             fill,
             pieces,
             queried: 0,
+            waits_until: 0,
         };
         self.continue_log_split(Box::new(split), client, lookup)
     }
@@ -121,7 +123,7 @@ impl Exchange {
         let since = self.capture_wait_snapshot(client.vary_key, lookup.now);
         let mut pieces = LogPieces::new(all, range.last, since);
         for at in 0..pieces.all.len() {
-            self.find_hot_piece(&mut pieces, at, lookup);
+            pieces.find_hot_entry(at, shared, lookup.now);
         }
         Some(pieces)
     }
@@ -131,16 +133,6 @@ impl Exchange {
         let valid = &self.route_config.cache.valid;
         let lifetime = valid.lifetime_for_method(LOGS_METHOD);
         lifetime.unwrap_or(valid.lifetime_for_class(LifetimeClass::Immutable)) > 0
-    }
-
-    /// Searches the hot tier for a piece without an entry.
-    fn find_hot_piece(&self, pieces: &mut LogPieces, at: usize, lookup: &LookupRequest<'_>) {
-        let shared = &self.route_config.process.shared;
-        let key = pieces.all.get(at).map(|piece| piece.key);
-        let entry = key.and_then(|key| shared.hot_tier()?.get(&key, lookup.now));
-        if let Some(entry) = entry {
-            pieces.set_usable_entry(at, entry, shared);
-        }
     }
 
     /// Continues the split of a call after its wait.
@@ -155,6 +147,10 @@ impl Exchange {
         let shared = Arc::clone(&self.route_config.process.shared);
         let received = waited.map(|waited| waited.claim_awaited_responses());
         let received = received.unwrap_or_default();
+        // the vary headers may have changed meanwhile
+        if split.key != client.place.key {
+            return self.abandon_log_split(*split, client, lookup);
+        }
         if let Some(of_owner) = received.of_owner {
             let mut entries = of_owner.entries;
             entries.retain(|(_, entry)| entry.is_fresh(lookup.now));
@@ -164,19 +160,34 @@ impl Exchange {
         }
         let fetched = received.flight_responses.unwrap_or_default();
         split.pieces.set_usable_entries(fetched, &shared);
-        match split.pieces.end_waits() {
-            WaitOutcome::Continue => {}
-            WaitOutcome::NodeFailed => {
-                self.pause_log_split(lookup.now);
+        let is_timed_out = split.remaining_wait(lookup.now) == 0;
+        let pieces = &mut split.pieces;
+        let outcome = pieces.end_waits(&shared, lookup.now, is_timed_out);
+        if outcome == WaitOutcome::NodeFailed
+            && self.is_unchanged_since(&pieces.since, client.vary_key)
+        {
+            self.pause_log_split(lookup.now);
+        }
+        match outcome {
+            WaitOutcome::Continue => split.waits_until = 0,
+            // until the same time
+            WaitOutcome::InFlight => {}
+            WaitOutcome::NotUsable | WaitOutcome::NodeFailed => {
                 return self.abandon_log_split(*split, client, lookup);
             }
-            WaitOutcome::NotUsable => return self.abandon_log_split(*split, client, lookup),
-        }
-        // the vary headers may have changed meanwhile
-        if split.key != client.place.key {
-            return self.abandon_log_split(*split, client, lookup);
         }
         self.continue_log_split(split, client, lookup)
+    }
+
+    /// Whether no purge, reorganisation or lack of memory has prevented the use of the node's
+    /// response for a piece.
+    fn is_unchanged_since(&self, since: &PurgeAndChainSnapshot, vary_key: &VaryKey) -> bool {
+        let (_, mark) = self.dispatch_mark(vary_key);
+        let branch = |mark: Option<DispatchMark>| mark.map(|mark| mark.branch);
+        let shared = &self.route_config.process.shared;
+        shared.is_unpurged_since(since.generation)
+            && branch(mark) == branch(since.mark)
+            && !memory::is_memory_short()
     }
 
     /// Looks the missing pieces up at the owner, fetches the next ones, or assembles the response.
@@ -199,6 +210,10 @@ impl Exchange {
         };
         match (step, lookup.waiter) {
             (SplitStep::Wait(awaited), Some(waiter)) => {
+                if split.remaining_wait(lookup.now) == 0 {
+                    let longest = self.route_config.cache.lock_timeout;
+                    split.waits_until = lookup.now.saturating_add(longest);
+                }
                 self.lookup_findings.log_split = Some(split);
                 LookupResult::InFlight(WaitingRequest::new(&shared, waiter, awaited))
             }
@@ -275,7 +290,7 @@ impl Exchange {
             }
             let mut keys: Vec<CacheKey> = Vec::with_capacity(next.len());
             for at in &next {
-                self.find_hot_piece(&mut split.pieces, *at, lookup);
+                split.pieces.find_hot_entry(*at, &shared, lookup.now);
                 if self.request_piece(split, *at, client, lookup).is_none() {
                     return SplitStep::Abandon;
                 }
@@ -314,7 +329,7 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> Option<()> {
         let piece = split.pieces.all.get_mut(at)?;
-        if piece.entry.is_some() || piece.is_requested {
+        if piece.entry.is_some() || piece.request.is_some() {
             return Some(());
         }
         let filter = LogFilter::read(client.call.params?)?;
@@ -353,11 +368,13 @@ impl Exchange {
         let Some(token) = flights.begin_flight(piece.key) else {
             return Some(());
         };
-        piece.is_requested = true;
+        let request = PieceRequestState::default();
+        piece.request = Some(request.clone());
         let target = FillTarget::Batch(vec![fetched]);
         let scope = client.vary_key.clone();
         let mut fill = self.new_cache_fill(target, scope, Some(token), lookup);
         fill.range_proof = Some(proof);
+        fill.piece_request = Some(request);
         let update = BackgroundUpdate {
             fill,
             call: Some(call),

@@ -14,4 +14,13 @@ pub(in crate::exchange) struct LogSplit {
     pub(super) pieces: LogPieces,
     /// Number of pieces that were looked up at the owner, or need not be.
     pub(super) queried: usize,
+    /// Time until which the call waits, in milliseconds of the lookup clock.
+    pub(super) waits_until: u64,
+}
+
+impl LogSplit {
+    /// Milliseconds from `now` to the end of the wait.
+    pub(in crate::exchange) fn remaining_wait(&self, now: u64) -> u64 {
+        self.waits_until.saturating_sub(now)
+    }
 }
