@@ -7,7 +7,8 @@
 //! | `split_state` | the split of a call, between its lookups |
 //! | `piece_state` | the pieces of one call, with their entries |
 //! | `join` | the list of all logs from the lists of the pieces |
-//! | `receipts` | the stored receipts of the only block of a call |
+//! | `receipts` | the lookup of the stored receipts of the only block of a call |
+//! | `receipts_state` | the search for receipts, between its lookups |
 //! | `assembly_input` | the entries from which a response is assembled |
 //! | `assembly` | the entry of the client's call, and the response from it |
 
@@ -16,7 +17,8 @@ pub(in crate::exchange) mod assembly_input;
 mod join;
 mod piece_state;
 mod plan;
-pub(in crate::exchange) mod receipts;
+mod receipts;
+pub(in crate::exchange) mod receipts_state;
 pub(in crate::exchange) mod split;
 pub(in crate::exchange) mod split_state;
 
