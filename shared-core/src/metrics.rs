@@ -35,9 +35,11 @@ enum UnlabelledCounter {
     /// The first of
     /// [`DerivedLogsEvent::ALL`](crate::cache::process::derived_logs::DerivedLogsEvent::ALL).
     DerivedLogs = 18,
+    /// The first of [`LogSplitEvent::ALL`](crate::cache::process::log_splits::LogSplitEvent::ALL).
+    LogSplits = 21,
 }
 
-const TOTAL_NAMES: [&str; 21] = [
+const TOTAL_NAMES: [&str; 23] = [
     "response.compressed",
     "response.not_compressed",
     "response.content_length_too_small",
@@ -59,6 +61,8 @@ const TOTAL_NAMES: [&str; 21] = [
     "derived_logs.derived",
     "derived_logs.same",
     "derived_logs.different",
+    "log_splits.assembled",
+    "log_splits.abandoned",
 ];
 
 const FIRST_MODE_COUNTER: usize = TOTAL_NAMES.len();
@@ -396,7 +400,7 @@ impl ExchangeMetricsTally {
     }
 
     /// Returns the values that the process has recorded outside of exchanges since the last
-    /// call, if there are any: verified hits, derived logs, upstream errors.
+    /// call, if there are any: verified hits, derived logs, log splits, upstream errors.
     pub fn take_process_tally(shared: &ProcessCacheState) -> Option<Self> {
         let mut tally = Self::default();
         tally.add_counts_outside_exchanges(shared);
@@ -410,6 +414,9 @@ impl ExchangeMetricsTally {
         }
         if let Some(counts) = shared.derived_logs.take_event_counts() {
             self.add_consecutive_counters(UnlabelledCounter::DerivedLogs as usize, counts);
+        }
+        if let Some(counts) = shared.log_splits.take_event_counts() {
+            self.add_consecutive_counters(UnlabelledCounter::LogSplits as usize, counts);
         }
         if let Some(counts) = shared.upstream_errors.take_error_counts() {
             self.add_consecutive_counters(FIRST_UPSTREAM_ERROR, counts);
@@ -499,6 +506,7 @@ mod tests {
         for (first, name) in [
             (UnlabelledCounter::Verified, "verified.same"),
             (UnlabelledCounter::DerivedLogs, "derived_logs.derived"),
+            (UnlabelledCounter::LogSplits, "log_splits.assembled"),
         ] {
             assert_eq!(names[first as usize].as_deref(), Some(name));
         }

@@ -17,7 +17,7 @@ use super::report::{oneshot_library_name, split_counter_name, StatusPageReport, 
 use crate::metrics::{all_counter_names, HitOrMissLatency, GAUGES};
 
 /// Families of counters: name, metric, help and label.
-const COUNTER_FAMILIES: [(&str, &str, &str, &str); 10] = [
+const COUNTER_FAMILIES: [(&str, &str, &str, &str); 11] = [
     (
         "verified",
         "verified_hits",
@@ -28,6 +28,12 @@ const COUNTER_FAMILIES: [(&str, &str, &str, &str); 10] = [
         "derived_logs",
         "derived_logs",
         "Lists of logs that were derived from receipts, or compared with the node's",
+        "event",
+    ),
+    (
+        "log_splits",
+        "log_splits",
+        "Calls for logs that were split into pieces, by event",
         "event",
     ),
     ("mode", "responses", "Responses, by mode", "mode"),

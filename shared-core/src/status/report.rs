@@ -38,9 +38,10 @@ pub const SOFTWARE_VERSION: &str = concat!("sszip/", env!("CARGO_PKG_VERSION"));
 /// Splits the name of a counter into its family and its member; the family is empty for single
 /// counters.
 pub(super) fn split_counter_name(name: &str) -> (&str, Option<&str>) {
-    const FAMILIES: [&str; 11] = [
+    const FAMILIES: [&str; 12] = [
         "verified",
         "derived_logs",
+        "log_splits",
         "mode",
         "cache.reason",
         "cache",
@@ -168,6 +169,7 @@ impl StatusPageReport {
             "invalid_entries": total("owner.invalid_entries"),
             "verified": families.remove("verified").unwrap_or_else(|| json!({})),
             "derived_logs": families.remove("derived_logs").unwrap_or_else(|| json!({})),
+            "log_splits": families.remove("log_splits").unwrap_or_else(|| json!({})),
             "modes": families.remove("mode").unwrap_or_else(|| json!({})),
             "cache": families.remove("cache").unwrap_or_else(|| json!({})),
             "reasons": families.remove("cache.reason").unwrap_or_else(|| json!({})),

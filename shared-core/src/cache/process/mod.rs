@@ -6,7 +6,7 @@
 //! of calls that were hits, [`confirmations`] the results that need a confirmation,
 //! [`invalidations`] the invalidations by requests, and [`negative_cache`] the keys whose responses
 //! were not stored. [`upstream_errors`] are counted by kind, [`chain_identities`] identify the
-//! chains, and [`derived_logs`] are compared with the node's.
+//! chains, [`derived_logs`] are compared with the node's, and [`log_splits`] are counted.
 
 pub mod block_sizes;
 pub mod chain_identities;
@@ -16,6 +16,7 @@ pub mod flights;
 pub mod hot;
 pub mod invalidations;
 pub mod key_cache;
+pub mod log_splits;
 pub mod logged_namespaces;
 pub mod negative_cache;
 pub mod owner_client;
@@ -37,6 +38,7 @@ use self::flights::{CoalescedFlights, FlightChange, FlightLeadership, FlightOutc
 use self::hot::HotTier;
 use self::invalidations::InvalidatedRequestTargets;
 use self::key_cache::CallKeyCache;
+use self::log_splits::LogSplitCounts;
 use self::logged_namespaces::LoggedNamespaces;
 use self::owner_client::OwnerClient;
 use self::strict_check_keys::StrictCheckKeyTable;
@@ -96,6 +98,8 @@ pub struct ProcessCacheState {
     pub block_sizes: BlockTransactionCounts,
     /// Comparisons of logs that are derived from receipts with the node's.
     pub derived_logs: DerivedLogsTrust,
+    /// Calls for logs that were split.
+    pub log_splits: LogSplitCounts,
     /// Properties of chains that responses have shown.
     pub identities: ReportedChainIdentities,
     /// Namespaces that receive requests of an API whose chain they do not follow.

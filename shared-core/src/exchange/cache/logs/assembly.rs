@@ -6,6 +6,7 @@ use super::assembly_input::{LogAssembly, LogAssemblySource};
 use super::join::join_log_pieces;
 use super::LOGS_METHOD;
 use crate::cache::entry::CacheEntry;
+use crate::cache::process::log_splits::LogSplitEvent;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::exchange::cache::fill::CacheFill;
@@ -53,6 +54,24 @@ impl Exchange {
     /// Assembles the entry, stores it for other clients, and responds with it. May take
     /// milliseconds for each megabyte. If that fails, the fill is returned, unless it has ended.
     pub(in crate::exchange) fn assemble_logs_response(
+        &mut self,
+        assembly: LogAssembly,
+        lookup: &LookupRequest<'_>,
+    ) -> Result<Box<ReadyResponse>, Option<Box<CacheFill>>> {
+        let is_split = matches!(assembly.source, LogAssemblySource::Pieces(_));
+        let response = self.publish_and_send_logs(assembly, lookup);
+        if is_split {
+            let event = match response {
+                Ok(_) => LogSplitEvent::Assembled,
+                Err(_) => LogSplitEvent::Abandoned,
+            };
+            let shared = &self.route_config.process.shared;
+            shared.log_splits.count_event(event);
+        }
+        response
+    }
+
+    fn publish_and_send_logs(
         &mut self,
         assembly: LogAssembly,
         lookup: &LookupRequest<'_>,

@@ -16,6 +16,7 @@ use crate::cache::chain::{DispatchMark, HeightUnit};
 use crate::cache::class::LifetimeClass;
 use crate::cache::freshness::CallLifetimeRules;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
+use crate::cache::process::log_splits::LogSplitEvent;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
@@ -392,6 +393,8 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> LookupResult {
         self.cache_status = CacheStatus::Miss;
+        let shared = &self.route_config.process.shared;
+        shared.log_splits.count_event(LogSplitEvent::Abandoned);
         self.lookup_findings.background_updates.clear();
         let ClientLogCall {
             call, id, place, ..
