@@ -5,7 +5,7 @@ use crate::jsonrpc::block_reference::BlockTag;
 use crate::jsonrpc::log_filter::{LogFilter, LogFilterEnd};
 
 /// Maximum number of pieces of one call.
-pub(super) const MAX_PIECES: usize = 1_024;
+pub(super) const MAX_PIECES: usize = 256;
 
 /// The range of a call for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
