@@ -99,7 +99,7 @@ impl Exchange {
             || self.wants_ssz_result()
             || config.is_paused(lookup.now)
             || !shared.may_send_from_memory(lookup.now)
-            || !self.stores_final_logs()
+            || !self.stores_logs_of_class(LifetimeClass::Immutable)
         {
             return None;
         }
@@ -111,6 +111,11 @@ impl Exchange {
         let range = LogRange::from_filter(&filter)?;
         let spans = plan_pieces(range, config.blocks, mark.last_final?)?;
         if spans.len().saturating_mul(filter.text.len()) > MAX_FILTER_BYTES {
+            return None;
+        }
+        let has_rest = spans.last().is_some_and(|span| span.last.is_none());
+        let classes = [LifetimeClass::Unfinalized, LifetimeClass::Tip];
+        if has_rest && !classes.iter().all(|it| self.stores_logs_of_class(*it)) {
             return None;
         }
         let keys = client.vary_key.call_key_builder();
@@ -129,11 +134,11 @@ impl Exchange {
         Some(pieces)
     }
 
-    /// Whether logs of final blocks are stored for long.
-    fn stores_final_logs(&self) -> bool {
+    /// Whether lists of logs of this class have a lifetime.
+    fn stores_logs_of_class(&self, class: LifetimeClass) -> bool {
         let valid = &self.route_config.cache.valid;
         let lifetime = valid.lifetime_for_method(LOGS_METHOD);
-        lifetime.unwrap_or(valid.lifetime_for_class(LifetimeClass::Immutable)) > 0
+        lifetime.unwrap_or(valid.lifetime_for_class(class)) > 0
     }
 
     /// Continues the split of a call after its wait.
