@@ -395,9 +395,6 @@ mod tests {
         }
         pieces.all[FINAL].mark_awaited();
         pieces.set_usable_entry(FINAL, entry(LifetimeClass::Immutable, "[]"), &shared);
-        assert_eq!(
-            pieces.end_waits(&shared, 0, false),
-            WaitOutcome::Continue
-        );
+        assert_eq!(pieces.end_waits(&shared, 0, false), WaitOutcome::Continue);
     }
 }
