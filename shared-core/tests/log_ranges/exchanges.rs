@@ -99,6 +99,9 @@ impl LogWorld {
     /// Performs the step of a lookup, after the start of its background requests.
     fn perform_step(&mut self, mut request: ClientRequest, step: HostStep) {
         while let Some(driver) = request.driver.take_background_update() {
+            if self.drops_background_requests {
+                continue;
+            }
             let exchange = driver.available_exchange().unwrap();
             let body = match exchange.upstream_request_body() {
                 [] => request.call.body.clone(),

@@ -110,3 +110,13 @@ fn final_pieces_are_fetched_once_when_nothing_fails() {
         assert_eq!(world.request_final_pieces(1..count - 1), 0);
     }
 }
+
+/// Requests that no node has received are no failure of the node, after which calls are not split.
+#[test]
+fn ranges_are_split_after_the_host_has_dropped_requests() {
+    let mut world = LogWorld::honest(0);
+    let count = world.final_piece_count();
+    // the client's own call
+    assert_eq!(world.request_without_background(count * world.piece - 1), 1);
+    assert_eq!(world.request_final_pieces(1..count), count - 1);
+}

@@ -44,6 +44,8 @@ pub struct LogWorld {
     pub requests: Vec<ClientRequest>,
     pub background: Vec<BackgroundRequest>,
     pub jobs: Vec<OffLoopJob>,
+    /// Whether the host sends no requests in the background.
+    pub drops_background_requests: bool,
     pub sent: u64,
     pub counts: ResponseCounts,
     /// The last member that a client has received from the cache.
@@ -130,6 +132,7 @@ impl LogWorld {
             requests: Vec::new(),
             background: Vec::new(),
             jobs: Vec::new(),
+            drops_background_requests: false,
             sent: 0,
             counts: ResponseCounts::default(),
             last_member: String::new(),
@@ -183,14 +186,36 @@ impl LogWorld {
     /// received for it. The response is the concatenation of the logs.
     pub fn request_final_pieces(&mut self, pieces: std::ops::Range<u64>) -> u64 {
         let (first, last) = (pieces.start * self.piece, pieces.end * self.piece - 1);
+        let call = Self::call_of_range(first, last);
+        let logs = self.chain.view.logs_of_range(first, last, &call.filter);
+        let count = self.request_alone(call);
+        assert_eq!(self.last_member, format!("\"result\":[{logs}]"));
+        count
+    }
+
+    /// Sends a call for the logs up to this block, while the host drops its background requests, and
+    /// returns the number of calls that the node has received.
+    pub fn request_without_background(&mut self, last: u64) -> u64 {
+        self.drops_background_requests = true;
+        let count = self.request_alone(Self::call_of_range(0, last));
+        self.drops_background_requests = false;
+        count
+    }
+
+    /// Returns a call for all logs of these blocks.
+    fn call_of_range(first: u64, last: u64) -> LogCall {
         let ends = [first, last].map(|number| format!("\"0x{number:x}\""));
-        let call = LogCall::new(
+        LogCall::new(
             Some(&ends[0]),
             Some(&ends[1]),
             &serde_json::json!({}),
             "7".into(),
-        );
-        let logs = self.chain.view.logs_of_range(first, last, &call.filter);
+        )
+    }
+
+    /// Sends a call, and returns the number of calls that the node has received when the client has
+    /// its response.
+    fn request_alone(&mut self, call: LogCall) -> u64 {
         let before = self.record.log_calls;
         self.send_request(0, call);
         while self.has_work() {
@@ -201,7 +226,6 @@ impl LogWorld {
             );
             self.advance();
         }
-        assert_eq!(self.last_member, format!("\"result\":[{logs}]"));
         self.record.log_calls - before
     }
 
