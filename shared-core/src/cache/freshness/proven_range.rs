@@ -5,6 +5,11 @@ use super::{CallLifetimeRules, ResponseClassification, ResponseClassificationInp
 use crate::cache::chain::HeightUnit;
 use crate::cache::class::LifetimeClass;
 use crate::jsonrpc::plausible::{self, ResultPlausibility};
+use crate::jsonrpc::response::{classify_result_content, ResultEmptiness};
+
+/// Maximum lifetime in milliseconds of an empty list. Some nodes have blocks and no receipts, and
+/// respond with an empty list for each range.
+const MAX_EMPTY_LIST_LIFETIME_MS: u64 = 3_600_000;
 
 impl CallLifetimeRules {
     /// Classifies the result of a call for a range of final blocks, when the same response has
@@ -29,7 +34,12 @@ impl CallLifetimeRules {
         let class = LifetimeClass::Immutable;
         let classified = self.classification_for_class(class, Some(last), known.valid, Some(mark));
         let classified = classified.filter(|_| is_complete)?;
+        let longest = match classify_result_content(result) {
+            ResultEmptiness::EmptyArray => MAX_EMPTY_LIST_LIFETIME_MS,
+            _ => u64::MAX,
+        };
         Some(ResponseClassification {
+            valid: classified.valid.min(longest),
             is_read: true,
             ..classified
         })

@@ -43,6 +43,28 @@ fn proven_range_of_final_blocks_is_immutable_also_if_it_is_empty() {
 }
 
 #[test]
+fn proven_empty_range_expires_after_an_hour() {
+    const HOUR_MS: u64 = 3_600_000;
+    let (mark, params) = (sample_dispatch_mark(), format!("[{FINAL}]"));
+    let mut valid = CacheLifetimes::default();
+    valid
+        .set_class_lifetime(LifetimeClass::Immutable, 24 * HOUR_MS)
+        .unwrap();
+    let lifetime = |result: &str| {
+        let input = ResponseClassificationInput {
+            mark: Some(&mark),
+            valid: &valid,
+            ..known(&params)
+        };
+        let prospect = prospect("eth_getLogs", &params).unwrap();
+        let classified = prospect.classify_proven_range(result.as_bytes(), input);
+        classified.unwrap().valid
+    };
+    assert_eq!(lifetime(LOG), 24 * HOUR_MS);
+    assert_eq!((lifetime(EMPTY), lifetime(" [ ]")), (HOUR_MS, HOUR_MS));
+}
+
+#[test]
 fn proven_range_is_not_classified_unless_all_its_blocks_are_final() {
     let mark = sample_dispatch_mark();
     for filter in [

@@ -403,7 +403,8 @@ impl CacheFill {
             return built;
         };
         if let Some(proof) = self.range_proof {
-            if !proof.is_proven_by(body, &answers) {
+            let chain_id = proof.proven_chain_id(body, &answers);
+            if !chain_id.is_some_and(|chain_id| self.matches_namespace_chain(chain_id)) {
                 self.why.set(Some(Reason::Result));
                 return built;
             }

@@ -43,6 +43,17 @@ impl CacheFill {
         }
     }
 
+    /// Whether the result of `eth_chainId` names the chain of the namespace, as far as that is known.
+    /// A contradiction is recorded.
+    pub(super) fn matches_namespace_chain(&self, chain_id: &[u8]) -> bool {
+        let fact = ChainIdentityFact::identity_fact_from_rpc_result(b"eth_chainId", chain_id);
+        let Some(fact) = fact else {
+            return false;
+        };
+        self.check_chain_fact(fact);
+        self.wrong_chain.borrow().is_none()
+    }
+
     /// Compares the genesis in the body of a Beacon API route, whose responses are constants of the
     /// chain, with the chain of the namespace.
     pub(super) fn compare_genesis_with_chain(&self, body: &[u8]) {
