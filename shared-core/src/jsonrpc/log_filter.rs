@@ -209,7 +209,7 @@ mod tests {
     const ADDRESS: &str = "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48";
 
     /// Reads a filter whose members may name `HASH` and `ADDRESS`.
-    fn with_filter<T>(members: &str, check: impl FnOnce(Option<LogFilter<'_>>) -> T) -> T {
+    fn check_filter<T>(members: &str, check: impl FnOnce(Option<LogFilter<'_>>) -> T) -> T {
         let members = members.replace("HASH", HASH).replace("ADDRESS", ADDRESS);
         check(LogFilter::read(format!("[{{{members}}}]").as_bytes()))
     }
