@@ -227,6 +227,15 @@ pub fn truncated_blake3(encoding: &[u8]) -> CacheNamespace {
     name
 }
 
+/// Returns the name in the encoding of a namespace, or the first part of its route's identity.
+pub(crate) fn decode_namespace_name(encoding: &[u8]) -> &[u8] {
+    let Some((length, rest)) = encoding.split_first_chunk() else {
+        return encoding;
+    };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    &rest[..length.min(rest.len())]
+}
+
 /// The names of request headers in lower case and in order, joined by a separator.
 pub type VaryHeaderNames = Arc<str>;
 

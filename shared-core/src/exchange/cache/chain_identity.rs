@@ -6,7 +6,9 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::process::chain_identities::ChainIdentityFact;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
-use crate::cache::vary_key::{truncated_blake3, RetainedRequestHeaders, VaryKey};
+use crate::cache::vary_key::{
+    decode_namespace_name, truncated_blake3, RetainedRequestHeaders, VaryKey,
+};
 use crate::cache::CacheNamespace;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::machine::Exchange;
@@ -215,15 +217,6 @@ pub(in crate::exchange) fn suspend_namespace(
              each chain"
         ));
     }
-}
-
-/// Returns the name in the encoding of a namespace, or the first part of its route's identity.
-pub(super) fn decode_namespace_name(encoding: &[u8]) -> &[u8] {
-    let Some((length, rest)) = encoding.split_first_chunk() else {
-        return encoding;
-    };
-    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    &rest[..length.min(rest.len())]
 }
 
 #[cfg(test)]

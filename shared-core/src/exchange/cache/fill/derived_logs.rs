@@ -1,46 +1,13 @@
 //! Logs of a block that are derived from its stored receipts, and their comparison with the node's.
 
-use std::cell::Cell;
-use std::sync::Arc;
-
+use super::logs_comparison::derived_logs_memory;
 use super::target::FillTarget;
 use super::CacheFill;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::derived_logs::{DerivedLogsChange, REQUIRED_EQUAL_RESPONSES};
-use crate::cache::vary_key::truncated_blake3;
-use crate::exchange::cache::chain_identity::decode_namespace_name;
-use crate::gzip::oneshot::off_loop_min_length;
+use crate::cache::vary_key::{decode_namespace_name, truncated_blake3};
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::receipt_logs::{matching_logs, MatchingLogs};
-
-/// The stored receipts of a block with whose logs the node's response to a call is compared.
-#[derive(Debug)]
-pub(in crate::exchange) struct PendingLogsComparison {
-    receipts: Arc<CacheEntry>,
-    /// Hash of the node's result, once it was received.
-    result: Cell<Option<[u8; 32]>>,
-}
-
-impl PendingLogsComparison {
-    pub(in crate::exchange) fn new(receipts: Arc<CacheEntry>) -> Box<Self> {
-        Box::new(Self {
-            receipts,
-            result: Cell::new(None),
-        })
-    }
-
-    /// Whether the receipts take too long to be read on an event loop.
-    pub(super) fn needs_job(&self, level: u8) -> bool {
-        self.receipts.response_length(b"") > off_loop_min_length(level) as u64
-    }
-}
-
-/// Number of bytes that [`CacheFill::derive_logs_entry`] takes for these receipts: their text, and
-/// a list of logs and its compressed form, which are not longer.
-pub(in crate::exchange) fn derived_logs_memory(receipts: &CacheEntry) -> usize {
-    let decoded = receipts.decode_memory_bytes();
-    decoded.saturating_mul(3)
-}
 
 impl CacheFill {
     /// Derives the entry of the fill's call for logs from the receipts of its block, whose strict

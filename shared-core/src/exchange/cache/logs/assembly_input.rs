@@ -6,7 +6,7 @@ use super::join::{join_memory, total_piece_length, StoredLogPiece};
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
-use crate::exchange::cache::fill::derived_logs::derived_logs_memory;
+use crate::exchange::cache::fill::logs_comparison::derived_logs_memory;
 use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 

@@ -13,7 +13,7 @@ use crate::cache::process::derived_logs::LogsSource;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
-use crate::exchange::cache::fill::derived_logs::PendingLogsComparison;
+use crate::exchange::cache::fill::logs_comparison::PendingLogsComparison;
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
 use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
