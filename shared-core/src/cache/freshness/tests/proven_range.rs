@@ -61,7 +61,7 @@ fn proven_empty_range_expires_after_an_hour() {
         classified.unwrap().valid
     };
     assert_eq!(lifetime(LOG), 24 * HOUR_MS);
-    assert_eq!((lifetime(EMPTY), lifetime(" [ ]")), (HOUR_MS, HOUR_MS));
+    assert_eq!((lifetime(EMPTY), lifetime("[ ]")), (HOUR_MS, HOUR_MS));
 }
 
 #[test]
