@@ -43,9 +43,11 @@ impl LogCall {
         }
     }
 
-    /// Creates a random call about one of the last final blocks: for its receipts, or for its logs.
-    pub fn random_of_block(random: &mut Random, chain: &Blockchain) -> Self {
-        let number = chain.last_final.saturating_sub(random.number_below(4));
+    /// Creates a random call about one of the last final blocks up to `last`: for its receipts, or
+    /// for its logs.
+    pub fn random_of_block(random: &mut Random, chain: &Blockchain, last: u64) -> Self {
+        let last = chain.last_final.min(last);
+        let number = last.saturating_sub(random.number_below(4));
         let id = random.number_below(100_000).to_string();
         let (number, hash) = match chain.view.block(number) {
             Some(block) => (format!("0x{number:x}"), hash_text(&block.hash)),

@@ -34,8 +34,13 @@ pub struct LogWorld {
     pub step: u64,
     pub now: u64,
     pub piece: u64,
-    /// Whether clients request blocks, and logs are selected from receipts.
-    pub has_receipts: bool,
+    /// Number of calls in ten that are about one block. Without any, no logs are selected from
+    /// receipts.
+    pub block_calls: u64,
+    /// The last block that these calls are about, if it is final.
+    pub last_called: u64,
+    /// Number of requests that clients send.
+    pub request_count: u64,
     pub chain: Blockchain,
     pub nodes: Vec<Node>,
     pub owner: OwnerNetwork,
@@ -86,14 +91,28 @@ impl LogWorld {
         let nodes = nodes.collect();
         let processes = 1 + random.index(2);
         let piece = [7, 10, 16, 50][random.index(4)];
-        Self::from_nodes(random, chain, nodes, processes, piece)
+        let block_calls = 5 * random.number_below(2);
+        Self::from_nodes(random, chain, nodes, processes, piece, block_calls)
+    }
+
+    /// Creates a world of one process, whose nodes have the same logs and receipts: most calls are
+    /// about one block.
+    pub fn of_blocks(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let chain = Blockchain::new(1, 60 + random.number_below(20), 50);
+        let nodes = [(); 2].map(|()| Node::reliable(chain.view.clone()));
+        Self {
+            last_called: 50,
+            request_count: 16 * REQUESTS,
+            ..Self::from_nodes(random, chain, nodes.into(), 1, 16, 9)
+        }
     }
 
     /// Creates a world of one process, and of one node that follows the chain and never fails.
     pub fn honest(seed: u64) -> Self {
         let chain = Blockchain::new(1, 200, 180);
         let nodes = vec![Node::reliable(chain.view.clone())];
-        Self::from_nodes(Random::new(seed), chain, nodes, 1, 16)
+        Self::from_nodes(Random::new(seed), chain, nodes, 1, 16, 0)
     }
 
     fn from_nodes(
@@ -102,10 +121,10 @@ impl LogWorld {
         nodes: Vec<Node>,
         processes: usize,
         piece: u64,
+        block_calls: u64,
     ) -> Self {
         let concurrent = 1 + random.number_below(5);
-        let has_receipts = random.happens_once_in(2);
-        let receipts = if has_receipts { "on" } else { "off" };
+        let receipts = if block_calls > 0 { "on" } else { "off" };
         let lines = [
             "enable on".to_owned(),
             "cache on".to_owned(),
@@ -122,7 +141,9 @@ impl LogWorld {
             step: 1,
             now,
             piece,
-            has_receipts,
+            block_calls,
+            last_called: u64::MAX,
+            request_count: REQUESTS,
             chain,
             nodes,
             owner,
@@ -145,7 +166,7 @@ impl LogWorld {
 
     /// Sends all requests, and returns the numbers of the responses by their source.
     pub fn run(mut self) -> ResponseCounts {
-        while self.sent < REQUESTS {
+        while self.sent < self.request_count {
             self.run_round();
             self.now += IDLE_MS;
             for process in 0..self.processes.len() {
@@ -157,7 +178,7 @@ impl LogWorld {
 
     /// Sends the requests of a round, with other events between them, until all are answered.
     fn run_round(&mut self) {
-        let last = (self.sent + REQUESTS_OF_ROUND).min(REQUESTS);
+        let last = (self.sent + REQUESTS_OF_ROUND).min(self.request_count);
         while self.sent < last || self.has_work() {
             assert!(
                 self.step < MAX_STEPS,
@@ -169,7 +190,10 @@ impl LogWorld {
                 20..=21 => self.change_chain(),
                 25..=34 => self.adopt_views(),
                 35..=37 => self.owner.follow_chain(&self.chain),
-                38 if self.random.happens_once_in(30) => self.owner.purge_everything(self.now),
+                // rarer in a longer world: a purge ends the trust in receipts
+                38 if self.random.happens_once_in(6 * self.request_count / 50) => {
+                    self.owner.purge_everything(self.now)
+                }
                 39 => self.abort_request(),
                 _ => {}
             }
@@ -299,8 +323,8 @@ impl LogWorld {
             return;
         }
         let random = &mut self.random;
-        let call = match self.has_receipts && random.happens_once_in(2) {
-            true => LogCall::random_of_block(random, &self.chain),
+        let call = match random.number_below(10) < self.block_calls {
+            true => LogCall::random_of_block(random, &self.chain, self.last_called),
             false => LogCall::random(random, self.chain.view.head(), self.piece),
         };
         let process = self.random.index(self.processes.len());

@@ -8,6 +8,7 @@ use crate::cache::process::derived_logs::{DerivedLogsChange, REQUIRED_EQUAL_RESP
 use crate::cache::vary_key::{decode_namespace_name, truncated_blake3};
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::receipt_logs::{matching_logs, MatchingLogs};
+use crate::jsonrpc::response::{classify_result_content, ResultEmptiness};
 
 impl CacheFill {
     /// Derives the entry of the fill's call for logs from the receipts of its block, whose strict
@@ -41,8 +42,12 @@ impl CacheFill {
         (!self.contradicts_known_chain(&logs.block)).then_some(logs)
     }
 
-    /// Records the node's result for the comparison with the receipts, if there is one.
+    /// Records the node's result for the comparison with the receipts, if there is one. An empty list
+    /// does not show how the node writes logs: there are none, or the node does not have the block.
     pub(super) fn record_result_to_compare(&self, result: &[u8]) {
+        if classify_result_content(result) == ResultEmptiness::EmptyArray {
+            return;
+        }
         if let Some(compared) = &self.receipts {
             compared.result.set(Some(*blake3::hash(result).as_bytes()));
         }
@@ -64,10 +69,6 @@ impl CacheFill {
             return;
         };
         let is_equal = *blake3::hash(&logs.result).as_bytes() == result;
-        if is_equal && logs.count == 0 {
-            // no log shows how the node writes logs
-            return;
-        }
         let vary_key = truncated_blake3(self.scope.vary_key_bytes());
         let (trust, generation) = (&self.shared.derived_logs, self.settings.generation);
         let change = match is_equal {
