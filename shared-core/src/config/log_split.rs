@@ -44,9 +44,13 @@ impl LogSplitLimits {
             [blocks, concurrent] => (*blocks, parse_concurrency(concurrent)),
             _ => return Err(DirectiveError::OneOrTwoValues),
         };
-        let blocks = LOG_SPLIT_BLOCKS
-            .parse_in_range(blocks)
-            .map_err(|_| invalid_value_error(blocks, format!("{LOG_SPLIT_BLOCKS} or \"off\"")))?;
+        let blocks = LOG_SPLIT_BLOCKS.parse_in_range(blocks).map_err(|_| {
+            let allowed = match values.len() {
+                1 => format!("{LOG_SPLIT_BLOCKS} or \"off\""),
+                _ => LOG_SPLIT_BLOCKS.to_string(),
+            };
+            invalid_value_error(blocks, allowed)
+        })?;
         Ok(Some(Self {
             blocks,
             // at most 32
