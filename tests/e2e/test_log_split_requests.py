@@ -7,9 +7,10 @@ import json
 import pytest
 
 from harness.chain import Chain
-from harness.client import request_bytes
+from harness.client import fetch, request_bytes
 from harness.http2 import Http2Client
 from harness.nginx import Nginx
+from harness.owner import wait_until_linked
 from harness.nginx_state import wait_for_earlier_events, wait_until_stable
 from harness.rpc import call
 from harness.stands import Stand, hit
@@ -36,6 +37,7 @@ sszip_cache_namespace main;
 # longer than any request of these tests waits
 sszip_cache_lock_timeout 60s;
 proxy_http_version 1.1;
+client_body_buffer_size 128k;
 server {
     listen 127.0.0.1:@port@;
     listen 127.0.0.1:@port_h2@ http2;
@@ -65,7 +67,13 @@ class LogStand(Stand):
         return self.chain.count(LOGS)
 
     def post(self, path, body):
-        return self.nginx.post(path, body)
+        return fetch(self.nginx.port, path, method="POST", headers=[JSON], body=body)
+
+    def detect_filters(self):
+        """Sends a call to each location: no request is split before a response has shown that no
+        other filter changes bodies."""
+        for path in ("/", "/few", "/most", "/logged"):
+            assert self.post(path, call("eth_syncing", "[]")).status == 200
 
     def wait_for_calls(self, number):
         self.nginx.wait_for(lambda: self.log_calls >= number, f"{number} calls, and it has {self.log_calls}")
@@ -79,6 +87,7 @@ def started():
     with LogStand() as stand:
         stand.change({"finalize": FINAL})
         stand.wait_for_final(FINAL)
+        stand.detect_filters()
         yield stand
 
 
@@ -231,5 +240,7 @@ def test_waiting_request_gets_its_response_from_the_old_worker_after_a_reload(st
         stand.nginx.reload()
         stand.release(LOGS)
         assert_right_logs(stand, connection.read("POST"), logs.call())
+    wait_until_linked(stand.nginx)
     stand.follows()
     stand.wait_for_final(FINAL)
+    stand.detect_filters()

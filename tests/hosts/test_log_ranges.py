@@ -215,6 +215,8 @@ def test_pieces_are_fetched_again_after_a_purge(stand):
     stand.assert_equal_to_direct(HISTORY)
     count = len(stand.node.ranges())
     stand.store_owner.purge(everything=True)
+    # the purge also removes the identity of the chain, until the next poll
+    stand.change({"extend": 1})
     stand.assert_equal_to_direct(HISTORY)
     assert len(stand.node.ranges()) == 2 * count
 

@@ -33,11 +33,11 @@ def logs_of(block, more=""):
 class Route:
     """A server whose only route has the setting, in front of a relay node."""
 
-    def __init__(self, start_server, origin, node, places=None, **settings):
+    def __init__(self, start_server, origin, node, places=None, general=None, **settings):
         origin.answers(node)
         self.node = node
         place = {"cache_namespace": "main", "logs_from_receipts": True, **settings}
-        self.server = start_server({**(places or {}), "/": place}, {"cache": True})
+        self.server = start_server({**(places or {}), "/": place}, {"cache": True, **(general or {})})
 
     def fetch(self, body):
         response = client.fetch(self.server.port, "/", method="POST", headers=JSON, body=body)
@@ -149,9 +149,11 @@ def test_node_receives_all_calls_for_logs_after_a_different_response(start_serve
         assert len(log_requests(node)) == before + 1
 
 
+@pytest.mark.hosts("nginx", "native")
 def test_logs_are_compared_again_after_a_purge(start_server, origin, chain, node):
     blocks = blocks_with_logs(chain)
-    route = Route(start_server, origin, node, {"/purge": {"cache_purge": True}})
+    general = {"cache_path": "@prefix@/cache max_size=64m memory=32m"}
+    route = Route(start_server, origin, node, {"/purge": {"cache_purge": True}}, general)
     rest = establish_trust(route, blocks)
     purged = client.fetch(route.server.port, "/purge?namespace=main", method="POST", body=b"")
     assert purged.status == 200, purged.body

@@ -192,7 +192,7 @@ impl LogWorld {
                 35..=37 => self.owner.follow_chain(&self.chain),
                 // rarer in a longer world: a purge ends the trust in receipts
                 38 if self.random.happens_once_in(6 * self.request_count / 50) => {
-                    self.owner.purge_everything(self.now)
+                    self.owner.purge_everything(self.now);
                 }
                 39 => self.abort_request(),
                 _ => {}

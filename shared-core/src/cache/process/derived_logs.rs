@@ -45,15 +45,6 @@ impl DerivedLogsEvent {
     pub const ALL: [Self; 3] = [Self::Derived, Self::Same, Self::Different];
 }
 
-/// A change of the trust in derived logs, which the host logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DerivedLogsChange {
-    /// Logs are derived from now on.
-    Started,
-    /// Logs are not derived until the next purge.
-    Stopped,
-}
-
 /// A bounded table of the comparisons for each vary key, whose responses come from interchangeable
 /// nodes, and the counts of events. Any number of threads may use it.
 #[derive(Debug, Default)]
@@ -103,32 +94,23 @@ impl DerivedLogsTrust {
     }
 
     /// Records a response of the node that is equal to the derived logs and has at least one;
-    /// `generation` is the one of its call. Returns the change of the trust, if any.
-    pub fn record_equal_response(
-        &self,
-        vary_key: &CacheNamespace,
-        generation: u64,
-    ) -> Option<DerivedLogsChange> {
+    /// `generation` is the one of its call.
+    pub fn record_equal_response(&self, vary_key: &CacheNamespace, generation: u64) {
         self.count_event(DerivedLogsEvent::Same);
         self.modify_comparisons(vary_key, generation, |known| {
             known.equal = known.equal.saturating_add(1);
-            let is_started = !known.has_difference && known.equal == REQUIRED_EQUAL_RESPONSES;
-            is_started.then_some(DerivedLogsChange::Started)
-        })
+        });
     }
 
     /// Records a response of the node that differs from the derived logs, as
-    /// [`record_equal_response`](Self::record_equal_response) does.
-    pub fn record_different_response(
-        &self,
-        vary_key: &CacheNamespace,
-        generation: u64,
-    ) -> Option<DerivedLogsChange> {
+    /// [`record_equal_response`](Self::record_equal_response) does. Returns whether it is the first
+    /// one under the vary key since a purge.
+    pub fn record_different_response(&self, vary_key: &CacheNamespace, generation: u64) -> bool {
         self.count_event(DerivedLogsEvent::Different);
-        self.modify_comparisons(vary_key, generation, |known| {
-            let is_first = !std::mem::replace(&mut known.has_difference, true);
-            is_first.then_some(DerivedLogsChange::Stopped)
-        })
+        let is_first = self.modify_comparisons(vary_key, generation, |known| {
+            !std::mem::replace(&mut known.has_difference, true)
+        });
+        is_first.unwrap_or(false)
     }
 
     /// Counts a derived response.
@@ -153,15 +135,15 @@ impl DerivedLogsTrust {
     }
 
     /// Changes the comparisons of a vary key, unless they were dropped or started again.
-    fn modify_comparisons(
+    fn modify_comparisons<T>(
         &self,
         vary_key: &CacheNamespace,
         generation: u64,
-        action: impl FnOnce(&mut VaryKeyComparisons) -> Option<DerivedLogsChange>,
-    ) -> Option<DerivedLogsChange> {
+        action: impl FnOnce(&mut VaryKeyComparisons) -> T,
+    ) -> Option<T> {
         let mut all = lock_ignoring_poison(&self.vary_keys);
         let is_it = |it: &&mut VaryKeyComparisons| it.is_of_generation(vary_key, generation);
-        action(all.iter_mut().find(is_it)?)
+        all.iter_mut().find(is_it).map(action)
     }
 }
 
@@ -189,8 +171,7 @@ impl VaryKeyComparisons {
 #[cfg(test)]
 mod tests {
     use super::{
-        DerivedLogsChange, DerivedLogsTrust, LogsSource, MAX_VARY_KEYS, RECHECK_INTERVAL,
-        REQUIRED_EQUAL_RESPONSES,
+        DerivedLogsTrust, LogsSource, MAX_VARY_KEYS, RECHECK_INTERVAL, REQUIRED_EQUAL_RESPONSES,
     };
 
     const MAIN: [u8; 16] = [1; 16];
@@ -199,11 +180,9 @@ mod tests {
     /// Returns a table in which logs of the vary key `MAIN` are derived.
     fn trusting_table() -> DerivedLogsTrust {
         let trust = DerivedLogsTrust::default();
-        for number in 1..=REQUIRED_EQUAL_RESPONSES {
+        for _ in 0..REQUIRED_EQUAL_RESPONSES {
             assert_eq!(trust.choose_source(&MAIN, 0), LogsSource::ComparedNode);
-            let change = trust.record_equal_response(&MAIN, 0);
-            let is_last = number == REQUIRED_EQUAL_RESPONSES;
-            assert_eq!(change, is_last.then_some(DerivedLogsChange::Started));
+            trust.record_equal_response(&MAIN, 0);
         }
         trust
     }
@@ -213,7 +192,6 @@ mod tests {
         let trust = trusting_table();
         assert_eq!(trust.choose_source(&MAIN, 0), LogsSource::Receipts);
         assert_eq!(trust.choose_source(&OTHER, 0), LogsSource::ComparedNode);
-        assert_eq!(trust.record_equal_response(&MAIN, 0), None);
     }
 
     #[test]
@@ -222,10 +200,7 @@ mod tests {
         let sources = (0..2 * RECHECK_INTERVAL).map(|_| trust.choose_source(&MAIN, 0));
         let compared = sources.filter(|source| *source == LogsSource::ComparedNode);
         assert_eq!(compared.count(), 2);
-        assert_eq!(
-            trust.record_different_response(&MAIN, 0),
-            Some(DerivedLogsChange::Stopped)
-        );
+        assert!(trust.record_different_response(&MAIN, 0));
         assert_eq!(trust.choose_source(&MAIN, 0), LogsSource::Node);
     }
 
@@ -233,18 +208,15 @@ mod tests {
     fn difference_stops_the_derivation_until_a_purge() {
         let trust = DerivedLogsTrust::default();
         assert_eq!(trust.choose_source(&MAIN, 0), LogsSource::ComparedNode);
-        assert_eq!(
-            trust.record_different_response(&MAIN, 0),
-            Some(DerivedLogsChange::Stopped)
-        );
-        assert_eq!(trust.record_different_response(&MAIN, 0), None);
+        assert!(trust.record_different_response(&MAIN, 0));
+        assert!(!trust.record_different_response(&MAIN, 0));
         for _ in 0..2 * REQUIRED_EQUAL_RESPONSES {
-            assert_eq!(trust.record_equal_response(&MAIN, 0), None);
+            trust.record_equal_response(&MAIN, 0);
         }
         assert_eq!(trust.choose_source(&MAIN, 0), LogsSource::Node);
         assert_eq!(trust.choose_source(&MAIN, 1), LogsSource::ComparedNode);
         // a response to a call before the purge
-        assert_eq!(trust.record_different_response(&MAIN, 0), None);
+        assert!(!trust.record_different_response(&MAIN, 0));
         assert_eq!(trust.choose_source(&MAIN, 1), LogsSource::ComparedNode);
     }
 

@@ -4,7 +4,6 @@ use super::logs_comparison::derived_logs_memory;
 use super::target::FillTarget;
 use super::CacheFill;
 use crate::cache::entry::CacheEntry;
-use crate::cache::process::derived_logs::{DerivedLogsChange, REQUIRED_EQUAL_RESPONSES};
 use crate::cache::vary_key::{decode_namespace_name, truncated_blake3};
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::receipt_logs::{matching_logs, MatchingLogs};
@@ -71,27 +70,19 @@ impl CacheFill {
         let is_equal = *blake3::hash(&logs.result).as_bytes() == result;
         let vary_key = truncated_blake3(self.scope.vary_key_bytes());
         let (trust, generation) = (&self.shared.derived_logs, self.settings.generation);
-        let change = match is_equal {
-            true => trust.record_equal_response(&vary_key, generation),
-            false => trust.record_different_response(&vary_key, generation),
-        };
-        if let Some(change) = change {
-            self.log_derived_logs_change(change, logs.block.number);
+        if is_equal {
+            trust.record_equal_response(&vary_key, generation);
+        } else if trust.record_different_response(&vary_key, generation) {
+            self.log_different_logs(logs.block.number);
         }
     }
 
-    /// Logs that logs are derived from now on, or no longer after a difference in a block.
-    fn log_derived_logs_change(&self, change: DerivedLogsChange, block: u64) {
+    /// Logs that no logs are derived any more, after a difference in a block.
+    fn log_different_logs(&self, block: u64) {
         let name = decode_namespace_name(self.scope.namespace_key_bytes()).escape_ascii();
-        self.shared.verified.queue_log_line(match change {
-            DerivedLogsChange::Started => format!(
-                "logs of namespace \"{name}\" are derived from receipts: \
-                 {REQUIRED_EQUAL_RESPONSES} responses of the node were equal"
-            ),
-            DerivedLogsChange::Stopped => format!(
-                "logs of namespace \"{name}\" are not derived from receipts until the next purge \
-                 or reload: the node's logs of block {block} differ from the logs in its receipts"
-            ),
-        });
+        self.shared.verified.queue_log_line(format!(
+            "logs of namespace \"{name}\" are not derived from receipts until the next purge or \
+             reload: the node's logs of block {block} differ from the logs in its receipts"
+        ));
     }
 }

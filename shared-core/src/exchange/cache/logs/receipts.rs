@@ -118,7 +118,28 @@ impl Exchange {
             since: search.since,
             has_fetched: false,
         };
-        self.respond_with_assembled_logs(assembly, lookup)
+        let found = self.respond_with_assembled_logs(assembly, lookup);
+        if let LookupResult::Hit(_) = found {
+            self.verify_derived_logs(client, lookup);
+        }
+        found
+    }
+
+    /// Verifies a derived response as a hit, if a verification is due.
+    fn verify_derived_logs(&mut self, client: &ClientLogCall<'_>, lookup: &LookupRequest<'_>) {
+        let key = client.place.key;
+        let hot = self.route_config.process.shared.hot_tier();
+        let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
+        if let Some(entry) = entry {
+            self.start_hit_verification(&entry, client.vary_key, lookup, || {
+                FillTarget::Call(FillCall::new(
+                    client.call,
+                    client.id,
+                    key,
+                    client.place.prospect,
+                ))
+            });
+        }
     }
 
     /// Returns a fill for the call that is sent to the node now, with the state of the chain after
