@@ -58,7 +58,7 @@ fn run_worlds(seeds: impl Iterator<Item = u64>) -> ResponseCounts {
         // the output of a failed test shows it
         println!("seed {seed}");
         let world = match seed % 8 {
-            7 => LogWorld::of_blocks(seed),
+            7 => LogWorld::for_block_calls(seed),
             _ => LogWorld::new(seed),
         };
         counts += world.run();

@@ -97,7 +97,7 @@ impl LogWorld {
 
     /// Creates a world of one process, whose nodes have the same logs and receipts: most calls are
     /// about one block.
-    pub fn of_blocks(seed: u64) -> Self {
+    pub fn for_block_calls(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let chain = Blockchain::new(1, 60 + random.number_below(20), 50);
         let nodes = [(); 2].map(|()| Node::reliable(chain.view.clone()));
