@@ -176,7 +176,6 @@ DIRECTIVES = {
     "sszip_cache_use_stale": "error updating",
     "sszip_cache_background_update": "on",
     "sszip_verify": "0.1% purge",
-    "sszip_logs_from_receipts": "on",
 }
 
 

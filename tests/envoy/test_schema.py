@@ -190,7 +190,6 @@ SETTINGS = {
         [("http_501", '"http_500"'), (True, '"off"')],
     ),
     "cache_background_update": FLAG,
-    "logs_from_receipts": FLAG,
     "cache_lookup_timeout": (
         ["1ms", "1s"],
         [("0ms", "from 1ms"), ("1001ms", "to 1s"), (5, "its unit")],
