@@ -8,7 +8,7 @@ import pytest
 
 from harness import bodies
 from harness.guards import GUARD_SECONDS
-from harness.nginx import resident
+from harness.nginx import anonymous_memory, resident
 from harness.recorded_nodes import BODY
 from harness.origin import CloseWithoutResponse, WaitFor, answer, chunked, scattered
 from harness.response_stream import open_stream
@@ -91,13 +91,13 @@ class TestSlowClients:
         faucet = Faucet(NOISE, 16 << 20)
         origin.answers(faucet.script())
         (worker,) = nginx.workers()
-        before = resident(worker)
+        before = anonymous_memory(worker)
         with nginx.connect(receive_buffer=4096) as connection:
             stream = open_stream(connection, path)
             stream.until(1)
             assert faucet.stalled.wait(GUARD_SECONDS)
             assert faucet.sent < 2 << 20
-            assert resident(worker) - before < 2048 * SLACK
+            assert anonymous_memory(worker) - before < 512 * SLACK
             wait_until_idle(nginx)
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             assert stream.finish() == NOISE * 256

@@ -365,6 +365,13 @@ def resident(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", text)[1])
 
 
+def anonymous_memory(pid):
+    """The resident memory in KiB without the pages of files, such as code that runs for the first
+    time."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+)", text)[1])
+
+
 def peak(pid):
     """The peak of the resident set in KiB."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text()
