@@ -137,6 +137,7 @@ def test_node_receives_no_call_for_logs_after_equal_responses(start_server, orig
 def test_node_receives_all_calls_for_logs_after_a_different_response(start_server, origin, chain, node, is_first):
     blocks = blocks_with_logs(chain)
     route = Route(start_server, origin, node)
+    route.server.expect("are not derived from receipts")
     for number, (block, _) in enumerate(blocks):
         is_different = number == (0 if is_first else COMPARISONS - 2)
         node.change = change_logs if is_different else change_receipts
