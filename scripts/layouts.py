@@ -110,7 +110,7 @@ class Definitions:
                     self.read_container(name, base, body)
                     self.named_by_fork.add(name)
                 else:
-                    self.define_type(name, with_parameter(base, body))
+                    self.define_type(name, parameterized_base(base, body))
 
     def define_type(self, name, value):
         self.containers.pop(name, None)
@@ -189,7 +189,7 @@ def class_body(lines, at):
     return [line for line in text.split("\n") if line]
 
 
-def with_parameter(base, body):
+def parameterized_base(base, body):
     """A generic class with the parameter that is stated below it."""
     stated = [line.split(" = ", 1) for line in body if " = " in line]
     stated = [value for name, value in stated if name in PARAMETERS]

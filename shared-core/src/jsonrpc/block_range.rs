@@ -3,7 +3,7 @@
 //! [`block_reference`](super::block_reference) reads a range only if every node reads it alike. A
 //! limit must apply on the most lenient node, too: this module reads names of members in any case,
 //! the widest range of duplicate members, numbers in any notation, and a filter within a string.
-//! What no node can read as a number or a tag has no range: the node responds to the call itself.
+//! A call has no range if no node can read its ends as numbers or tags. It is sent to the node.
 
 use std::borrow::Cow;
 
