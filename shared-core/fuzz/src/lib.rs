@@ -1,6 +1,7 @@
 //! Types and functions that the fuzz targets share: settings, bodies in pieces, a host's loop
 //! around an encoder, and a client that decompresses while bytes arrive.
 
+pub mod log_oracle;
 #[path = "../../tests/jsonrpc/oracle.rs"]
 pub mod oracle;
 pub mod ssz;
