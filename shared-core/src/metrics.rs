@@ -409,16 +409,16 @@ impl ExchangeMetricsTally {
 
     /// Adds the values that the process has recorded outside of exchanges.
     pub(crate) fn add_counts_outside_exchanges(&mut self, shared: &ProcessCacheState) {
-        if let Some(counts) = shared.verified.take_verdict_counts() {
+        if let Some(counts) = shared.verified.verdicts.take_event_counts() {
             self.add_consecutive_counters(UnlabelledCounter::Verified as usize, counts);
         }
-        if let Some(counts) = shared.derived_logs.take_event_counts() {
+        if let Some(counts) = shared.derived_logs.events.take_event_counts() {
             self.add_consecutive_counters(UnlabelledCounter::DerivedLogs as usize, counts);
         }
         if let Some(counts) = shared.log_splits.take_event_counts() {
             self.add_consecutive_counters(UnlabelledCounter::LogSplits as usize, counts);
         }
-        if let Some(counts) = shared.upstream_errors.take_error_counts() {
+        if let Some(counts) = shared.upstream_errors.take_event_counts() {
             self.add_consecutive_counters(FIRST_UPSTREAM_ERROR, counts);
         }
     }

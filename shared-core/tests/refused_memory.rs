@@ -513,7 +513,8 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
                     .process
                     .shared
                     .verified
-                    .take_verdict_counts()
+                    .verdicts
+                    .take_event_counts()
                     .unwrap();
                 let [same_now, changed, different, unanswered] = counts;
                 let settled = if same { same_now } else { different };

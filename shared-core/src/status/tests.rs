@@ -420,12 +420,12 @@ fn format_is_read_from_the_query() {
 fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     let board = new_test_board();
     let shared = ProcessCacheState::default();
-    shared
-        .upstream_errors
-        .count_upstream_error(UpstreamErrorKind::Timeout);
-    shared
-        .upstream_errors
-        .count_upstream_error(UpstreamErrorKind::RpcMethodNotFound);
+    for kind in [
+        UpstreamErrorKind::Timeout,
+        UpstreamErrorKind::RpcMethodNotFound,
+    ] {
+        shared.upstream_errors.count_event(kind as usize);
+    }
     let failed = ExchangeMetrics {
         node_status: None,
         is_cut: false,

@@ -284,13 +284,13 @@ fn logs_are_derived_after_equal_responses_of_the_node() {
     let derived = Some(response(1, &logs(block)));
     assert_eq!(host.response_to_hit(&logs_by_hash(block)), derived);
     let shared = &host.config.process.shared;
-    let counts = shared.derived_logs.take_event_counts();
+    let counts = shared.derived_logs.events.take_event_counts();
     assert_eq!(counts, Some([1, COMPARED, 0]));
     // the derived response was stored
     let other_id = logs_by_hash(block).replace("\"id\":1", "\"id\":2");
     let stored = Some(response(2, &logs(block)));
     assert_eq!(host.response_to_hit(&other_id), stored);
-    assert_eq!(shared.derived_logs.take_event_counts(), None);
+    assert_eq!(shared.derived_logs.events.take_event_counts(), None);
     assert_eq!(host.take_log_line(), None);
 }
 
@@ -358,7 +358,8 @@ fn logs_are_not_derived_unless_the_directive_is_on() {
         host.compare_blocks(logs_by_hash, receipts_by_hash);
         host.fetch(&receipts_by_hash(100), &receipts(100));
         assert_eq!(host.response_to_hit(&logs_by_hash(100)), None);
-        let counts = host.config.process.shared.derived_logs.take_event_counts();
+        let shared = &host.config.process.shared;
+        let counts = shared.derived_logs.events.take_event_counts();
         assert_eq!(counts, None);
     }
 }

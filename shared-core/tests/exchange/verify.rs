@@ -68,7 +68,7 @@ impl Host {
     }
 
     fn verdict(&self) -> Option<HitVerificationVerdict> {
-        let counts = self.process.shared.verified.take_verdict_counts()?;
+        let counts = self.process.shared.verified.verdicts.take_event_counts()?;
         assert_eq!(counts.iter().sum::<u64>(), 1);
         let place = counts.iter().position(|count| *count == 1).unwrap();
         Some(HitVerificationVerdict::ALL[place])

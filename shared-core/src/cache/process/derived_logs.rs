@@ -2,9 +2,9 @@
 //! compared with derived ones before any is sent.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 
+use super::event_counts::EventCounts;
 use crate::cache::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
@@ -50,9 +50,8 @@ impl DerivedLogsEvent {
 #[derive(Debug, Default)]
 pub struct DerivedLogsTrust {
     vary_keys: Mutex<VecDeque<VaryKeyComparisons>>,
-    /// Events that were not counted yet.
-    counts: [AtomicU64; DerivedLogsEvent::ALL.len()],
-    has_counts: AtomicBool,
+    /// Numbers of events, in the order of [`DerivedLogsEvent::ALL`].
+    pub events: EventCounts<{ DerivedLogsEvent::ALL.len() }>,
 }
 
 /// The comparisons under one vary key since a purge.
@@ -96,7 +95,7 @@ impl DerivedLogsTrust {
     /// Records a response of the node that is equal to the derived logs and has at least one;
     /// `generation` is the one of its call.
     pub fn record_equal_response(&self, vary_key: &CacheNamespace, generation: u64) {
-        self.count_event(DerivedLogsEvent::Same);
+        self.events.count_event(DerivedLogsEvent::Same as usize);
         self.modify_comparisons(vary_key, generation, |known| {
             known.equal = known.equal.saturating_add(1);
         });
@@ -106,7 +105,8 @@ impl DerivedLogsTrust {
     /// [`record_equal_response`](Self::record_equal_response) does. Returns whether it is the first
     /// one under the vary key since a purge.
     pub fn record_different_response(&self, vary_key: &CacheNamespace, generation: u64) -> bool {
-        self.count_event(DerivedLogsEvent::Different);
+        self.events
+            .count_event(DerivedLogsEvent::Different as usize);
         let is_first = self.modify_comparisons(vary_key, generation, |known| {
             !std::mem::replace(&mut known.has_difference, true)
         });
@@ -115,23 +115,7 @@ impl DerivedLogsTrust {
 
     /// Counts a derived response.
     pub fn record_derived_response(&self) {
-        self.count_event(DerivedLogsEvent::Derived);
-    }
-
-    /// Takes the numbers of events since the last call, in the order of [`DerivedLogsEvent::ALL`],
-    /// or returns `None` if there were none.
-    pub fn take_event_counts(&self) -> Option<[u64; DerivedLogsEvent::ALL.len()]> {
-        if !self.has_counts.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.has_counts.store(false, Ordering::Relaxed);
-        let take = |event: DerivedLogsEvent| self.counts[event as usize].swap(0, Ordering::AcqRel);
-        Some(DerivedLogsEvent::ALL.map(take))
-    }
-
-    fn count_event(&self, event: DerivedLogsEvent) {
-        self.counts[event as usize].fetch_add(1, Ordering::Relaxed);
-        self.has_counts.store(true, Ordering::Release);
+        self.events.count_event(DerivedLogsEvent::Derived as usize);
     }
 
     /// Changes the comparisons of a vary key, unless they were dropped or started again.
@@ -210,6 +194,7 @@ mod tests {
         assert_eq!(trust.choose_source(&MAIN, 0), LogsSource::ComparedNode);
         assert!(trust.record_different_response(&MAIN, 0));
         assert!(!trust.record_different_response(&MAIN, 0));
+        assert_eq!(trust.events.take_event_counts(), Some([0, 0, 2]));
         for _ in 0..2 * REQUIRED_EQUAL_RESPONSES {
             trust.record_equal_response(&MAIN, 0);
         }
@@ -234,17 +219,5 @@ mod tests {
         }
         assert_eq!(trust.choose_source(&MAIN, 0), LogsSource::ComparedNode);
         assert!(trust.vary_keys.lock().unwrap().len() <= MAX_VARY_KEYS);
-    }
-
-    #[test]
-    fn events_are_taken_once() {
-        let trust = DerivedLogsTrust::default();
-        assert_eq!(trust.take_event_counts(), None);
-        trust.record_derived_response();
-        trust.record_derived_response();
-        trust.record_equal_response(&MAIN, 0);
-        trust.record_different_response(&MAIN, 0);
-        assert_eq!(trust.take_event_counts(), Some([2, 1, 1]));
-        assert_eq!(trust.take_event_counts(), None);
     }
 }

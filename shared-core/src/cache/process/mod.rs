@@ -6,12 +6,14 @@
 //! of calls that were hits, [`confirmations`] the results that need a confirmation,
 //! [`invalidations`] the invalidations by requests, and [`negative_cache`] the keys whose responses
 //! were not stored. [`upstream_errors`] are counted by kind, [`chain_identities`] identify the
-//! chains, [`derived_logs`] are compared with the node's, and [`log_splits`] are counted.
+//! chains, and [`derived_logs`] are compared with the node's. [`log_splits`] and other events are
+//! counted in [`event_counts`].
 
 pub mod block_sizes;
 pub mod chain_identities;
 pub mod confirmations;
 pub mod derived_logs;
+pub mod event_counts;
 pub mod flights;
 pub mod hot;
 pub mod invalidations;
@@ -34,15 +36,16 @@ use self::block_sizes::BlockTransactionCounts;
 use self::chain_identities::ReportedChainIdentities;
 use self::confirmations::UnconfirmedResultTable;
 use self::derived_logs::DerivedLogsTrust;
+use self::event_counts::EventCounts;
 use self::flights::{CoalescedFlights, FlightChange, FlightLeadership, FlightOutcome};
 use self::hot::HotTier;
 use self::invalidations::InvalidatedRequestTargets;
 use self::key_cache::CallKeyCache;
-use self::log_splits::LogSplitCounts;
+use self::log_splits::LogSplitEvent;
 use self::logged_namespaces::LoggedNamespaces;
 use self::owner_client::OwnerClient;
 use self::strict_check_keys::StrictCheckKeyTable;
-use self::upstream_errors::UpstreamErrorCounts;
+use self::upstream_errors::ERROR_KINDS;
 use self::vary_table::VaryTable;
 use self::verification::HitVerificationTracker;
 use self::wake::{EventLoopId, EventLoopWaker, EventLoopWakers, WaitingRequestId};
@@ -99,13 +102,13 @@ pub struct ProcessCacheState {
     /// Comparisons of logs that are derived from receipts with the node's.
     pub derived_logs: DerivedLogsTrust,
     /// Calls for logs that were split.
-    pub log_splits: LogSplitCounts,
+    pub log_splits: EventCounts<{ LogSplitEvent::ALL.len() }>,
     /// Properties of chains that responses have shown.
     pub identities: ReportedChainIdentities,
     /// Namespaces that receive requests of an API whose chain they do not follow.
     pub other_api: LoggedNamespaces,
     /// Failed upstream requests and JSON-RPC errors.
-    pub upstream_errors: UpstreamErrorCounts,
+    pub upstream_errors: EventCounts<ERROR_KINDS>,
     wakers: EventLoopWakers,
     /// Number of the owner's entries that can't be sent and were not counted yet.
     invalid: AtomicU64,

@@ -1,7 +1,4 @@
-//! Failed upstream requests and JSON-RPC errors of a process, by kind, until they are
-//! added to the counters.
-
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+//! Kinds of failed upstream requests and JSON-RPC errors.
 
 use crate::cache::freshness::is_revert_error;
 use crate::cache::use_stale::UpstreamFailure;
@@ -69,36 +66,9 @@ impl UpstreamErrorKind {
     }
 }
 
-/// The numbers of upstream errors by kind that were not added to the metrics yet.
-#[derive(Debug, Default)]
-pub struct UpstreamErrorCounts {
-    counts: [AtomicU64; ERROR_KINDS],
-    has_counts: AtomicBool,
-}
-
-impl UpstreamErrorCounts {
-    /// Counts an upstream error of this kind.
-    pub fn count_upstream_error(&self, error: UpstreamErrorKind) {
-        self.counts[error as usize].fetch_add(1, Ordering::Relaxed);
-        self.has_counts.store(true, Ordering::Release);
-    }
-
-    /// Takes the numbers of errors since the last call, in the order of [`UpstreamErrorKind::ALL`], or
-    /// returns `None` if there were none.
-    pub fn take_error_counts(&self) -> Option<[u64; ERROR_KINDS]> {
-        if !self.has_counts.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.has_counts.store(false, Ordering::Relaxed);
-        Some(std::array::from_fn(|kind| {
-            self.counts[kind].swap(0, Ordering::AcqRel)
-        }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{UpstreamErrorCounts, UpstreamErrorKind};
+    use super::UpstreamErrorKind;
 
     #[test]
     fn rpc_errors_are_classified_by_code_and_message() {
@@ -130,17 +100,5 @@ mod tests {
             let kind = UpstreamErrorKind::kind_of_rpc_error(error.as_bytes());
             assert_eq!(kind, expected, "{error}");
         }
-    }
-
-    #[test]
-    fn error_counts_are_taken_once() {
-        let errors = UpstreamErrorCounts::default();
-        assert_eq!(errors.take_error_counts(), None);
-        errors.count_upstream_error(UpstreamErrorKind::Connect);
-        errors.count_upstream_error(UpstreamErrorKind::RpcOther);
-        errors.count_upstream_error(UpstreamErrorKind::RpcOther);
-        let counts = errors.take_error_counts().unwrap();
-        assert_eq!((counts[0], counts[10]), (1, 2));
-        assert_eq!(errors.take_error_counts(), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 
+use super::event_counts::EventCounts;
 use crate::lock::lock_ignoring_poison;
 
 /// The result of comparing a cache hit with a new response of the node in the background.
@@ -23,16 +24,6 @@ pub enum HitVerificationVerdict {
 impl HitVerificationVerdict {
     /// All verdicts.
     pub const ALL: [Self; 4] = [Self::Same, Self::Changed, Self::Different, Self::Unanswered];
-
-    /// Returns the verdict's name in metrics and logs.
-    pub const fn verdict_name(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Changed => "changed",
-            Self::Different => "different",
-            Self::Unanswered => "unanswered",
-        }
-    }
 }
 
 /// Maximum number of lines that wait for the host's log.
@@ -44,10 +35,8 @@ const MAX_LINES: usize = 16;
 pub struct HitVerificationTracker {
     /// Number of hits from which the share was taken.
     seen: AtomicU64,
-    /// Verdicts that were not counted yet.
-    counts: [AtomicU64; HitVerificationVerdict::ALL.len()],
-    /// Whether there are uncounted verdicts.
-    has_counts: AtomicBool,
+    /// Numbers of verdicts, in the order of [`HitVerificationVerdict::ALL`].
+    pub verdicts: EventCounts<{ HitVerificationVerdict::ALL.len() }>,
     lines: Mutex<VecDeque<String>>,
     has_lines: AtomicBool,
 }
@@ -73,8 +62,7 @@ impl HitVerificationTracker {
 
     /// Counts a verdict, and queues a line for the operator's log if there is one.
     pub fn record_verdict(&self, verdict: HitVerificationVerdict, line: Option<String>) {
-        self.counts[verdict as usize].fetch_add(1, Ordering::Relaxed);
-        self.has_counts.store(true, Ordering::Release);
+        self.verdicts.count_event(verdict as usize);
         if let Some(line) = line {
             self.queue_log_line(line);
         }
@@ -87,19 +75,6 @@ impl HitVerificationTracker {
             lines.push_back(line);
             self.has_lines.store(true, Ordering::Release);
         }
-    }
-
-    /// Takes the numbers of verdicts since the last call, in the order of [`HitVerificationVerdict::ALL`], or
-    /// returns `None` if there were none.
-    pub fn take_verdict_counts(&self) -> Option<[u64; HitVerificationVerdict::ALL.len()]> {
-        if !self.has_counts.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.has_counts.store(false, Ordering::Relaxed);
-        let take = |verdict: HitVerificationVerdict| {
-            self.counts[verdict as usize].swap(0, Ordering::AcqRel)
-        };
-        Some(HitVerificationVerdict::ALL.map(take))
     }
 
     /// Takes the oldest queued line for the host's error log.
@@ -162,13 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_and_log_lines_are_taken_once() {
+    fn log_lines_are_taken_once_and_limited_in_number() {
         let verified = HitVerificationTracker::default();
-        assert_eq!(verified.take_verdict_counts(), None);
-        verified.record_verdict(HitVerificationVerdict::Same, None);
         verified.record_verdict(HitVerificationVerdict::Different, Some("a".into()));
-        assert_eq!(verified.take_verdict_counts(), Some([1, 0, 1, 0]));
-        assert_eq!(verified.take_verdict_counts(), None);
         for _ in 0..100 {
             verified.record_verdict(HitVerificationVerdict::Different, Some("b".into()));
         }

@@ -1,7 +1,8 @@
 //! Upstream errors for the counters: the status of the response, connection failures, and the
 //! JSON-RPC errors of responses that are not stored.
 
-use crate::cache::process::upstream_errors::{UpstreamErrorCounts, UpstreamErrorKind};
+use crate::cache::process::event_counts::EventCounts;
+use crate::cache::process::upstream_errors::{UpstreamErrorKind, ERROR_KINDS};
 use crate::cache::reason::Reason;
 use crate::cache::use_stale::UpstreamFailure;
 use crate::exchange::machine::message_head::CacheRequestKind;
@@ -41,11 +42,11 @@ impl Exchange {
 
     fn count_upstream_error(&self, error: Option<UpstreamErrorKind>) {
         if let Some(error) = error {
-            self.upstream_errors().count_upstream_error(error);
+            self.upstream_errors().count_event(error as usize);
         }
     }
 
-    fn upstream_errors(&self) -> &UpstreamErrorCounts {
+    fn upstream_errors(&self) -> &EventCounts<ERROR_KINDS> {
         &self.route_config.process.shared.upstream_errors
     }
 
@@ -101,7 +102,7 @@ impl Exchange {
 }
 
 /// Counts the JSON-RPC errors of a response, or of a batch of them.
-fn record_rpc_errors(body: &[u8], errors: &UpstreamErrorCounts) {
+fn record_rpc_errors(body: &[u8], errors: &EventCounts<ERROR_KINDS>) {
     const NAME: &[u8] = b"\"error\"";
     if !body.windows(NAME.len()).any(|part| part == NAME) {
         return;
@@ -113,7 +114,8 @@ fn record_rpc_errors(body: &[u8], errors: &UpstreamErrorCounts) {
     };
     for response in responses.unwrap_or_default() {
         if let CallOutcomeSpan::Error(error) = response.outcome {
-            errors.count_upstream_error(UpstreamErrorKind::kind_of_rpc_error(&body[error]));
+            let kind = UpstreamErrorKind::kind_of_rpc_error(&body[error]);
+            errors.count_event(kind as usize);
         }
     }
 }

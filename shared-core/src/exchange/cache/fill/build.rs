@@ -558,7 +558,7 @@ impl CacheFill {
     fn count_rpc_error(&self, error: &[u8]) {
         if self.compared.is_none() {
             let kind = UpstreamErrorKind::kind_of_rpc_error(error);
-            self.shared.upstream_errors.count_upstream_error(kind);
+            self.shared.upstream_errors.count_event(kind as usize);
         }
     }
 

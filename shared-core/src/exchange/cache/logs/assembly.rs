@@ -66,7 +66,7 @@ impl Exchange {
                 Err(_) => LogSplitEvent::Abandoned,
             };
             let shared = &self.route_config.process.shared;
-            shared.log_splits.count_event(event);
+            shared.log_splits.count_event(event as usize);
         }
         response
     }
