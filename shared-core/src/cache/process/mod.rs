@@ -23,7 +23,6 @@ pub mod logged_namespaces;
 pub mod negative_cache;
 pub mod owner_client;
 mod per_loop;
-pub mod strict_check_keys;
 pub mod upstream_errors;
 pub mod vary_table;
 pub mod verification;
@@ -43,8 +42,8 @@ use self::invalidations::InvalidatedRequestTargets;
 use self::key_cache::CallKeyCache;
 use self::log_splits::LogSplitEvent;
 use self::logged_namespaces::LoggedNamespaces;
+use self::negative_cache::NegativeCache;
 use self::owner_client::OwnerClient;
-use self::strict_check_keys::StrictCheckKeyTable;
 use self::upstream_errors::ERROR_KINDS;
 use self::vary_table::VaryTable;
 use self::verification::HitVerificationTracker;
@@ -91,10 +90,10 @@ pub struct ProcessCacheState {
     pub call_keys: CallKeyCache,
     /// Results that are cached after a confirmation only.
     pub unconfirmed_results: UnconfirmedResultTable,
-    /// Keys whose last response was not stored, for which no request waits.
-    pub negative_cache: negative_cache::NegativeCache,
-    /// Keys of entries that were stored and failed the strict check.
-    pub strict_check_keys: StrictCheckKeyTable,
+    /// Keys whose last response was not stored, for which no request waits for a second.
+    pub negative_cache: NegativeCache<1_000>,
+    /// Keys of entries that were stored and failed the strict check, for ten minutes.
+    pub strict_check_keys: NegativeCache<600_000>,
     /// Results of hit verification.
     pub verified: HitVerificationTracker,
     /// Numbers of transactions of the blocks that were seen.

@@ -4,6 +4,10 @@
 //! processes is useful if it may be stored. Where the last response was neither, the next one
 //! rarely is: for a second no request waits for that key. (Varnish calls this hit-for-miss.) The
 //! memory costs or saves time and decides nothing else, so that few bits of a key suffice.
+//!
+//! A second table has the keys of entries that were stored unchecked and failed the strict check. The
+//! node's next response for such a key is checked strictly before it is stored, as it may be the
+//! same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,9 +15,6 @@ use crate::cache::CacheKey;
 
 /// Maximum number of remembered keys; a later key may replace an earlier one.
 const MAX_KEYS: usize = 1024;
-
-/// Default time for which a key is remembered, in milliseconds ([`NegativeCache::with_retention_ms`]).
-const DEFAULT_DURATION: u32 = 1_000;
 
 /// The requests to which a response that was not stored may be sent: the one that fetched it, or
 /// its followers too.
@@ -25,33 +26,25 @@ pub enum UncacheableSharing {
     Shareable,
 }
 
-/// A table of fixed size of the keys whose last response was not stored, each remembered for a
-/// short time so that no request waits for it. Any number of threads may use it.
+/// A table of fixed size of the keys whose last response was not stored, each remembered for
+/// `RETENTION_MS` milliseconds. Any number of threads may use it.
 #[derive(Debug)]
-pub struct NegativeCache {
+pub struct NegativeCache<const RETENTION_MS: u32> {
     /// Slots of 31 bits of a key, one bit of the kind, and 32 bits of the time of expiry.
     places: Box<[AtomicU64]>,
     clock: AtomicU64,
-    /// Time for which keys are remembered, in milliseconds.
-    lasts: u32,
 }
 
-impl Default for NegativeCache {
+impl<const RETENTION_MS: u32> Default for NegativeCache<RETENTION_MS> {
     fn default() -> Self {
-        Self::with_retention_ms(DEFAULT_DURATION)
-    }
-}
-
-impl NegativeCache {
-    /// Creates a negative cache that remembers each key for `lasts` milliseconds.
-    pub fn with_retention_ms(lasts: u32) -> Self {
         Self {
             places: (0..MAX_KEYS).map(|_| AtomicU64::new(0)).collect(),
             clock: AtomicU64::new(0),
-            lasts,
         }
     }
+}
 
+impl<const RETENTION_MS: u32> NegativeCache<RETENTION_MS> {
     /// Advances the clock to `now`, in milliseconds of the lookups' clock.
     pub fn advance_clock_to(&self, now: u64) {
         // all event loops call this at each lookup: most calls only read the clock
@@ -64,7 +57,7 @@ impl NegativeCache {
     pub fn remember_uncacheable_key(&self, key: &CacheKey, sharing: UncacheableSharing) {
         let now = self.clock.load(Ordering::Relaxed);
         let (place, tag) = self.slot_for_key(key);
-        let until = u64::from(lower_time_bits(now).wrapping_add(self.lasts));
+        let until = u64::from(lower_time_bits(now).wrapping_add(RETENTION_MS));
         let kind = u64::from(sharing == UncacheableSharing::Shareable) << 32;
         place.store(tag << 33 | kind | until, Ordering::Relaxed);
     }
@@ -78,7 +71,7 @@ impl NegativeCache {
         let (place, tag) = self.slot_for_key(key);
         let known = place.load(Ordering::Relaxed);
         let left = lower_time_bits(known).wrapping_sub(lower_time_bits(now));
-        let is_known = known >> 33 == tag && (1..=self.lasts).contains(&left);
+        let is_known = known >> 33 == tag && (1..=RETENTION_MS).contains(&left);
         is_known.then_some(match known >> 32 & 1 {
             0 => UncacheableSharing::RequesterOnly,
             _ => UncacheableSharing::Shareable,
@@ -105,14 +98,20 @@ mod tests {
     use super::{NegativeCache, UncacheableSharing};
 
     #[test]
-    fn key_is_remembered_for_a_second() {
-        for start in [1, 5_000, u64::from(u32::MAX) - 500, u64::MAX - 5_000] {
-            let keys = NegativeCache::default();
+    fn key_is_remembered_for_the_time_of_its_table() {
+        check_retention::<1_000>();
+        check_retention::<600_000>();
+    }
+
+    fn check_retention<const RETENTION_MS: u32>() {
+        let retention = u64::from(RETENTION_MS);
+        for start in [1, 5_000, u64::from(u32::MAX) - 500, u64::MAX - retention] {
+            let keys = NegativeCache::<RETENTION_MS>::default();
             let (one, two, other) = ([1; 32], [2; 32], [3; 32]);
             keys.advance_clock_to(start);
             keys.remember_uncacheable_key(&one, UncacheableSharing::RequesterOnly);
             keys.remember_uncacheable_key(&two, UncacheableSharing::Shareable);
-            for now in [start, start + 999] {
+            for now in [start, start + retention - 1] {
                 assert_eq!(
                     keys.uncacheable_sharing_of_key(&one, now),
                     Some(UncacheableSharing::RequesterOnly),
@@ -124,13 +123,14 @@ mod tests {
                 );
                 assert_eq!(keys.uncacheable_sharing_of_key(&other, now), None);
             }
-            assert_eq!(keys.uncacheable_sharing_of_key(&one, start + 1_000), None);
+            let end = start + retention;
+            assert_eq!(keys.uncacheable_sharing_of_key(&one, end), None);
         }
     }
 
     #[test]
     fn key_in_the_same_slot_is_not_confused_with_the_remembered_one() {
-        let keys = NegativeCache::default();
+        let keys = NegativeCache::<1_000>::default();
         let mut other = [1; 32];
         other[5] = 2;
         keys.remember_uncacheable_key(&[1; 32], UncacheableSharing::RequesterOnly);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache::entry::{CacheEntry, IdentityReservationResult};
+use crate::cache::process::negative_cache::UncacheableSharing;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -102,7 +103,9 @@ impl Exchange {
         if reason == Reason::Memory {
             return;
         }
-        shared.strict_check_keys.remember_unreadable_entry(key, now);
+        let failed = &shared.strict_check_keys;
+        failed.advance_clock_to(now);
+        failed.remember_uncacheable_key(key, UncacheableSharing::RequesterOnly);
         if let Some(owner) = shared.owner_client() {
             let query = format!("key={}", const_hex::encode(key));
             // the result of the purge is ignored

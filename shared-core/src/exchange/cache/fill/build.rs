@@ -475,7 +475,8 @@ impl CacheFill {
         let is_known = self
             .shared
             .strict_check_keys
-            .is_entry_unreadable(&wanted.key, sent_at);
+            .uncacheable_sharing_of_key(&wanted.key, sent_at)
+            .is_some();
         locate_result(body, &wanted.id).filter(|_| !is_known && is_within_max_depth(body))
     }
 
