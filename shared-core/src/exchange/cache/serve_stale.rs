@@ -100,8 +100,8 @@ impl Exchange {
             }
             _ => self.route_config.cache.lock_timeout,
         };
-        if let Some(split) = &self.lookup_findings.log_split {
-            return split.remaining_wait(self.lookup_findings.at);
+        if let Some(search) = &self.lookup_findings.logs_search {
+            return search.remaining_wait(self.lookup_findings.at);
         }
         let stale_entry = self.lookup_findings.stale_entry.as_ref();
         if stale_entry

@@ -2,226 +2,115 @@
 
 use std::sync::Arc;
 
-use super::assembly_input::{LogAssembly, LogAssemblySource};
-use super::receipts_state::{BlockReceiptsTarget, ReceiptsLookup};
-use super::split::ClientLogCall;
-use super::LOGS_METHOD;
+use super::assembly_input::LogAssemblySource;
+use super::search::{followed_block_chain, ClientLogCall, SearchAction};
 use crate::bytes::try_push;
-use crate::cache::chain::HeightUnit;
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::derived_logs::LogsSource;
-use crate::cache::process::wake::WaitingRequestId;
-use crate::cache::status::CacheStatus;
+use crate::cache::process::ProcessCacheState;
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
+use crate::cache::CacheKey;
 use crate::exchange::cache::fill::logs_comparison::PendingLogsComparison;
-use crate::exchange::cache::fill::target::{FillCall, FillTarget};
-use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
-use crate::exchange::cache::lookup::result::LookupResult;
-use crate::exchange::cache::waiting::{AwaitedResult, WaitingRequest};
+use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 use crate::exchange::machine::Exchange;
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::plausible::BlockHashOrNumber;
 
+const RECEIPTS_METHOD: &[u8] = b"eth_getBlockReceipts";
+
+/// The receipts of the only block that a call for logs searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockReceiptsTarget {
+    /// Key of the response to `eth_getBlockReceipts` with the block as the call names it.
+    key: CacheKey,
+    block: BlockHashOrNumber,
+}
+
+impl BlockReceiptsTarget {
+    /// Returns the target for the block, under the vary key of the call for logs.
+    fn new(block: BlockHashOrNumber, vary_key: &VaryKey) -> Option<Self> {
+        let params = match block {
+            BlockHashOrNumber::Number(number) => format!("[\"{number:#x}\"]"),
+            BlockHashOrNumber::Hash(hash) => format!("[\"0x{}\"]", const_hex::encode(hash)),
+        };
+        let key = vary_key
+            .call_key_builder()
+            .build_key(RECEIPTS_METHOD, Some(params.as_bytes()))
+            .ok()?;
+        Some(Self { key: key.0, block })
+    }
+
+    /// Whether a stored response has the receipts of the block as the node has them now: a number
+    /// stands for one block only once that is final.
+    fn has_receipts(&self, entry: &CacheEntry) -> bool {
+        let meta = entry.response_metadata();
+        let has_class = match self.block {
+            BlockHashOrNumber::Number(_) => meta.class == LifetimeClass::Immutable,
+            BlockHashOrNumber::Hash(_) => matches!(
+                meta.class,
+                LifetimeClass::Immutable | LifetimeClass::Unfinalized
+            ),
+        };
+        meta.status == 200 && has_class && entry.is_valid_on_chain()
+    }
+}
+
+/// The search for the stored receipts of a call for logs.
+#[derive(Debug)]
+pub(super) struct ReceiptsSearch {
+    target: BlockReceiptsTarget,
+    source: LogsSource,
+    /// The receipts, once they were found.
+    receipts: Option<Arc<CacheEntry>>,
+    /// Whether the owner was queried.
+    is_queried: bool,
+}
+
+impl ReceiptsSearch {
+    /// Sets the receipts, if they are among `entries` and usable.
+    pub(super) fn set_usable_receipts(
+        &mut self,
+        entries: Vec<(CacheKey, Arc<CacheEntry>)>,
+        shared: &ProcessCacheState,
+        since: &PurgeAndChainSnapshot,
+    ) {
+        let mut entries = entries.into_iter();
+        let found = entries.find(|(key, _)| *key == self.target.key);
+        let is_usable = |entry: &Arc<CacheEntry>| {
+            self.target.has_receipts(entry) && since.allows_entry_since_wait(shared, entry)
+        };
+        self.receipts = found.map(|(_, entry)| entry).filter(is_usable);
+    }
+}
+
 impl Exchange {
-    /// Continues the lookup of a call that is a miss with a fill, if its response may be derived
-    /// from stored receipts.
-    pub(in crate::exchange) fn begin_receipts_lookup(
-        &mut self,
-        client: &ClientLogCall<'_>,
-        lookup: &LookupRequest<'_>,
-    ) -> LookupResult {
-        let Some(target) = self.block_receipts_target(client, lookup) else {
-            return LookupResult::Miss;
-        };
-        let source = self.choose_logs_source(client.vary_key);
-        if source == LogsSource::Node {
-            return LookupResult::Miss;
-        }
-        let Some(fill) = self.storing.fill.take() else {
-            return LookupResult::Miss;
-        };
-        let search = ReceiptsLookup {
-            target,
-            source,
-            key: client.place.key,
-            fill,
-            since: self.capture_wait_snapshot(client.vary_key, lookup.now),
-        };
-        if let Some(receipts) = self.find_hot_receipts(&target, lookup) {
-            return self.respond_from_receipts(search, receipts, client, lookup);
-        }
-        let waiter = lookup.waiter;
-        match waiter.filter(|waiter| self.is_owner_queried(&search, client, *waiter, lookup.now)) {
-            Some(waiter) => {
-                self.lookup_findings.receipts_lookup = Some(Box::new(search));
-                let shared = &self.route_config.process.shared;
-                let waiting = WaitingRequest::new(shared, waiter, AwaitedResult::Stored);
-                LookupResult::InFlight(waiting)
-            }
-            None => {
-                self.storing.fill = Some(search.fill);
-                LookupResult::Miss
-            }
-        }
-    }
-
-    /// Completes the lookup of a call after the wait for the owner's receipts.
-    pub(in crate::exchange) fn resume_receipts_lookup(
-        &mut self,
-        search: ReceiptsLookup,
-        client: &ClientLogCall<'_>,
-        lookup: &LookupRequest<'_>,
-        waited: Option<Box<WaitingRequest>>,
-    ) -> LookupResult {
-        self.cache_status = CacheStatus::Miss;
-        let shared = Arc::clone(&self.route_config.process.shared);
-        let reply = waited.and_then(|waited| waited.claim_awaited_responses().of_owner);
-        let reply = reply.filter(|reply| {
-            // the vary headers may have changed during the wait
-            reply.generation == shared.purge_generation() && search.key == client.place.key
-        });
-        let mut entries = reply.into_iter().flat_map(|reply| reply.entries);
-        let receipts = entries
-            .find(|(key, _)| *key == search.target.key)
-            .map(|(_, entry)| entry)
-            .filter(|entry| search.target.has_receipts(entry) && entry.is_fresh(lookup.now))
-            .filter(|entry| search.since.allows_entry_since_wait(&shared, entry));
-        match receipts {
-            Some(receipts) => self.respond_from_receipts(search, receipts, client, lookup),
-            None => {
-                self.storing.fill = Some(self.renew_receipts_fill(search, client, lookup));
-                LookupResult::Miss
-            }
-        }
-    }
-
-    /// Responds with logs that are derived from the receipts, or sends the call to the node, whose
-    /// response is compared with them.
-    fn respond_from_receipts(
-        &mut self,
-        search: ReceiptsLookup,
-        receipts: Arc<CacheEntry>,
-        client: &ClientLogCall<'_>,
-        lookup: &LookupRequest<'_>,
-    ) -> LookupResult {
-        if search.source != LogsSource::Receipts {
-            let mut fill = self.renew_receipts_fill(search, client, lookup);
-            fill.receipts = Some(PendingLogsComparison::new(receipts));
-            self.storing.fill = Some(fill);
-            return LookupResult::Miss;
-        }
-        let assembly = LogAssembly {
-            id: client.id.to_vec(),
-            source: LogAssemblySource::Receipts(search.target.key, receipts),
-            fill: search.fill,
-            since: search.since,
-            has_fetched: false,
-        };
-        let found = self.respond_with_assembled_logs(assembly, lookup);
-        if let LookupResult::Hit(_) = found {
-            self.verify_derived_logs(client, lookup);
-        }
-        found
-    }
-
-    /// Verifies a derived response as a hit, if a verification is due.
-    fn verify_derived_logs(&mut self, client: &ClientLogCall<'_>, lookup: &LookupRequest<'_>) {
-        let key = client.place.key;
-        let hot = self.route_config.process.shared.hot_tier();
-        let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
-        if let Some(entry) = entry {
-            self.start_hit_verification(&entry, client.vary_key, lookup, || {
-                FillTarget::Call(FillCall::new(
-                    client.call,
-                    client.id,
-                    key,
-                    client.place.prospect,
-                ))
-            });
-        }
-    }
-
-    /// Returns a fill for the call that is sent to the node now, with the state of the chain after
-    /// the wait.
-    fn renew_receipts_fill(
-        &self,
-        search: ReceiptsLookup,
-        client: &ClientLogCall<'_>,
-        lookup: &LookupRequest<'_>,
-    ) -> Box<CacheFill> {
-        let ClientLogCall {
-            call, id, place, ..
-        } = client;
-        let is_rekeyed = search.key != place.key;
-        let target = FillTarget::Call(FillCall::new(call, id, place.key, place.prospect));
-        let token = search.fill.into_leadership();
-        let mut fill = self.new_cache_fill(target, client.vary_key.clone(), token, lookup);
-        fill.rekeyed = is_rekeyed;
-        fill
-    }
-
-    /// Returns the receipts from which the response to a call may be derived. `None` if the route
-    /// does not derive logs, the call is not read alike by all nodes, or its block is not the only
+    /// Returns the search for the receipts from which the response to a call may be derived. `None`
+    /// if the route derives no logs or the node's differ, or if the call's block is not the only
     /// one, or is named by its number and not final.
-    fn block_receipts_target(
+    pub(super) fn plan_receipts_search(
         &self,
         client: &ClientLogCall<'_>,
-        lookup: &LookupRequest<'_>,
-    ) -> Option<BlockReceiptsTarget> {
-        let is_eligible = self.route_config.cache.logs_from_receipts
-            && client.call.method == LOGS_METHOD
-            && !client.place.prospect.call_method_row().is_operators
-            && !lookup.bypass
-            && !self.wants_ssz_result();
-        let fill = self.storing.fill.as_ref().filter(|_| is_eligible)?;
-        let block = LogFilter::read(client.call.params?)?.only_block()?;
-        if let BlockHashOrNumber::Number(number) = block {
-            let mark = fill.dispatch_mark()?;
-            let is_followed = mark.heights == HeightUnit::Blocks && !mark.is_wrong;
-            if !is_followed || !mark.is_height_final(number) {
-                return None;
-            }
-        }
-        if fill.rekeyed {
+        filter: &LogFilter<'_>,
+        since: &PurgeAndChainSnapshot,
+        now: u64,
+    ) -> Option<ReceiptsSearch> {
+        if !self.route_config.cache.logs_from_receipts {
             return None;
         }
-        BlockReceiptsTarget::new(block, client.vary_key)
-    }
-
-    /// Returns the receipts, if the hot tier has them.
-    fn find_hot_receipts(
-        &self,
-        target: &BlockReceiptsTarget,
-        lookup: &LookupRequest<'_>,
-    ) -> Option<Arc<CacheEntry>> {
-        let shared = &self.route_config.process.shared;
-        let hot = shared
-            .hot_tier()
-            .filter(|_| shared.may_send_from_memory(lookup.now))?;
-        let entry = hot.get(&target.key, lookup.now)?;
-        target.has_receipts(&entry).then_some(entry)
-    }
-
-    /// Sends the owner the key of the receipts. Returns whether it was sent, so that `waiter` will
-    /// be woken.
-    fn is_owner_queried(
-        &self,
-        search: &ReceiptsLookup,
-        client: &ClientLogCall<'_>,
-        waiter: WaitingRequestId,
-        now: u64,
-    ) -> bool {
-        let Some(owner) = self.route_config.process.shared.owner_client() else {
-            return false;
-        };
-        let mut keys = Vec::new();
-        if try_push(&mut keys, search.target.key).is_none() {
-            return false;
+        let block = filter.only_block()?;
+        if let BlockHashOrNumber::Number(number) = block {
+            followed_block_chain(since).filter(|mark| mark.is_height_final(number))?;
         }
-        let mark = search.since.mark.as_ref();
-        let is_shareable = self.shares_with_machines(client.vary_key, mark);
-        owner.lookup_batch_at_owner(keys, usize::from(is_shareable), waiter, now)
+        let target = BlockReceiptsTarget::new(block, client.vary_key)?;
+        let source = self.choose_logs_source(client.vary_key);
+        (source != LogsSource::Node).then(|| ReceiptsSearch {
+            target,
+            source,
+            receipts: self.find_hot_receipts(&target, now),
+            is_queried: false,
+        })
     }
 
     /// Returns the source of the response to one more call for the logs of a block.
@@ -230,5 +119,105 @@ impl Exchange {
         let vary_key = truncated_blake3(vary_key.vary_key_bytes());
         let trust = &shared.derived_logs;
         trust.choose_source(&vary_key, shared.purge_generation())
+    }
+
+    /// Returns the receipts, if the hot tier has them.
+    fn find_hot_receipts(&self, target: &BlockReceiptsTarget, now: u64) -> Option<Arc<CacheEntry>> {
+        let shared = &self.route_config.process.shared;
+        let hot = shared
+            .hot_tier()
+            .filter(|_| shared.may_send_from_memory(now))?;
+        let entry = hot.get(&target.key, now)?;
+        target.has_receipts(&entry).then_some(entry)
+    }
+
+    /// Queries the owner for missing receipts, derives the response from the receipts, or forwards
+    /// the call to the node, whose response is compared with them.
+    pub(super) fn continue_receipts_search(
+        &self,
+        search: &mut ReceiptsSearch,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> SearchAction {
+        match search.receipts.take() {
+            Some(receipts) if search.source == LogsSource::Receipts => {
+                SearchAction::Assemble(LogAssemblySource::Receipts(search.target.key, receipts))
+            }
+            Some(receipts) => SearchAction::Forward(Some(PendingLogsComparison::new(receipts))),
+            None if search.is_queried => SearchAction::Forward(None),
+            None => {
+                search.is_queried = true;
+                let mut keys = Vec::new();
+                let waiting = try_push(&mut keys, search.target.key)
+                    .and_then(|()| self.query_owner_for_logs(keys, client, lookup));
+                waiting.map_or(SearchAction::Forward(None), SearchAction::Wait)
+            }
+        }
+    }
+
+    /// Verifies a derived response as a hit, if a verification is due.
+    pub(super) fn verify_derived_logs(
+        &mut self,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) {
+        let hot = self.route_config.process.shared.hot_tier();
+        let entry = hot.and_then(|hot| hot.get(&client.place.key, lookup.now));
+        if let Some(entry) = entry {
+            let target = || client.fill_target();
+            self.start_hit_verification(&entry, client.vary_key, lookup, target);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BlockReceiptsTarget;
+    use crate::cache::class::LifetimeClass;
+    use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
+    use crate::cache::vary_key::VaryKey;
+    use crate::jsonrpc::key::call_cache_key;
+    use crate::jsonrpc::plausible::BlockHashOrNumber;
+
+    const NUMBER: BlockHashOrNumber = BlockHashOrNumber::Number(31);
+    const HASH: BlockHashOrNumber = BlockHashOrNumber::Hash([0xab; 32]);
+
+    #[test]
+    fn key_is_the_one_of_a_call_for_receipts_with_the_same_block() {
+        let vary_key = VaryKey::new();
+        let hash = format!("[ \"0x{}\" ]", "AB".repeat(32));
+        for (block, params) in [(NUMBER, "[\"0x1f\"]"), (HASH, hash.as_str())] {
+            let target = BlockReceiptsTarget::new(block, &vary_key).unwrap();
+            let scope = vary_key.vary_key_bytes();
+            let key = call_cache_key(scope, b"eth_getBlockReceipts", Some(params.as_bytes()));
+            assert_eq!(target.key, key.unwrap().0);
+        }
+    }
+
+    #[test]
+    fn receipts_by_number_are_used_only_if_they_are_immutable() {
+        let entry = |class, status| {
+            let meta = EntryMetadata {
+                class,
+                status,
+                ..EntryMetadata::default()
+            };
+            let payload = EntryPayload::Raw(b"[]".to_vec().into());
+            CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta)
+        };
+        for (class, status, by_number, by_hash) in [
+            (LifetimeClass::Immutable, 200, true, true),
+            (LifetimeClass::Immutable, 404, false, false),
+            (LifetimeClass::Unfinalized, 200, false, true),
+            (LifetimeClass::Tip, 200, false, false),
+            (LifetimeClass::Nothing, 200, false, false),
+        ] {
+            let has_receipts = |block| {
+                let target = BlockReceiptsTarget::new(block, &VaryKey::new()).unwrap();
+                target.has_receipts(&entry(class, status))
+            };
+            assert_eq!(has_receipts(NUMBER), by_number, "{class:?}");
+            assert_eq!(has_receipts(HASH), by_hash, "{class:?}");
+        }
     }
 }

@@ -35,7 +35,7 @@ const MAX_FLIGHT_SEARCHES: usize = 3;
 
 /// The split of one call.
 #[derive(Debug)]
-pub(in crate::exchange) struct LogSplit {
+pub(super) struct LogSplit {
     pub(super) pieces: LogPieces,
     /// Number of pieces that were looked up at the owner, or need not be.
     queried: usize,
@@ -182,10 +182,10 @@ impl Exchange {
             let missing = missing.filter(|(_, piece)| piece.entry.is_none());
             let next: Vec<usize> = missing.map(|(at, _)| at).take(concurrent).collect();
             if next.is_empty() {
-                let stored = split.pieces.stored_pieces(&shared);
-                return stored.map_or(SearchAction::Forward(None), |pieces| {
-                    SearchAction::Assemble(LogAssemblySource::Pieces(pieces))
-                });
+                return match split.pieces.stored_pieces(&shared) {
+                    Some(pieces) => SearchAction::Assemble(LogAssemblySource::Pieces(pieces)),
+                    None => SearchAction::Forward(None),
+                };
             }
             let mut keys: Vec<CacheKey> = Vec::with_capacity(next.len());
             for at in &next {

@@ -12,8 +12,7 @@ use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
-use crate::exchange::cache::fill::target::{FillCall, FillTarget};
-use crate::exchange::cache::logs::split::ClientLogCall;
+use crate::exchange::cache::logs::search::ClientLogCall;
 use crate::exchange::cache::lookup::request::{
     BodyLength, LookupAction, LookupRequest, LookupTarget, RequiredBody,
 };
@@ -116,8 +115,8 @@ impl Exchange {
         self.cache_status = CacheStatus::Bypass;
         let found = self.search_by_request_kind(&lookup, waited);
         if !matches!(found, LookupResult::InFlight(_)) {
-            // a split that was not resumed hands its flight over
-            self.lookup_findings.clear_log_lookups();
+            // a search that was not resumed hands its flight over
+            self.lookup_findings.logs_search = None;
         }
         if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
             return Ok(LookupAction::ForwardRewritten);
@@ -266,19 +265,15 @@ impl Exchange {
         };
         self.lookup_findings.is_unverified = is_identity_method(call.method)
             && self.has_unverified_chain_headers(judge.call_vary_key());
+        let vary_key = judge.call_vary_key();
         let client = ClientLogCall {
             call,
             id,
             place: &place,
-            vary_key: judge.call_vary_key(),
+            vary_key,
         };
-        if let Some(split) = self.lookup_findings.log_split.take() {
-            let found = self.resume_log_split(split, &client, lookup, waited);
-            self.record_other_api_miss(&found);
-            return found;
-        }
-        if let Some(search) = self.lookup_findings.receipts_lookup.take() {
-            let found = self.resume_receipts_lookup(*search, &client, lookup, waited);
+        if let Some(search) = self.lookup_findings.logs_search.take() {
+            let found = self.resume_logs_search(search, &client, lookup, waited);
             self.record_other_api_miss(&found);
             return found;
         }
@@ -290,19 +285,13 @@ impl Exchange {
             may_be_immutable: place.prospect.may_be_immutable(),
             method: Some(call.method),
         };
-        let found =
-            self.lookup_single_response(&target, judge.call_vary_key(), lookup, waited, || {
-                FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
-            });
+        let fill_target = || client.fill_target();
+        let found = self.lookup_single_response(&target, vary_key, lookup, waited, fill_target);
         if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {
             judge.add_to_key_cache(call, &place);
         }
         let found = match found {
-            LookupResult::Miss => self.begin_receipts_lookup(&client, lookup),
-            found => found,
-        };
-        let found = match found {
-            LookupResult::Miss => self.begin_log_split(&client, lookup),
+            LookupResult::Miss => self.begin_logs_search(&client, lookup),
             found => found,
         };
         self.record_other_api_miss(&found);
@@ -345,7 +334,7 @@ impl Exchange {
         self.storing.fill = None;
         self.lookup_findings.stale_entry = None;
         self.lookup_findings.background_updates.clear();
-        self.lookup_findings.clear_log_lookups();
+        self.lookup_findings.logs_search = None;
         self.lookup_findings.batch_hits = 0;
         self.lookup_findings.batch_calls.clear();
         self.response_mode = ResponseMode::Off;
@@ -356,8 +345,8 @@ impl Exchange {
 
     /// Records the reason why the host did not look the request up.
     pub fn set_bypass_reason(&mut self, reason: Reason) {
-        // a split that can't be resumed without the body hands its flight over
-        self.lookup_findings.clear_log_lookups();
+        // a search that can't be resumed without the body hands its flight over
+        self.lookup_findings.logs_search = None;
         self.cache_reason = reason;
     }
 }

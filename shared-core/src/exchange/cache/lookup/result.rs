@@ -10,8 +10,7 @@ use crate::cache::use_stale::UpstreamFailure;
 use crate::cache::CacheKey;
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::fill::CacheFill;
-use crate::exchange::cache::logs::receipts_state::ReceiptsLookup;
-use crate::exchange::cache::logs::split_state::LogSplit;
+use crate::exchange::cache::logs::search::LogsSearch;
 use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::request::unverifiable::UnverifiableRequestReason;
 use crate::exchange::response::length_limit::CallResponseLengthLimit;
@@ -89,10 +88,9 @@ pub(in crate::exchange) struct LookupFindings {
     pub(in crate::exchange) invalidating_request: Option<Box<InvalidatingRequest>>,
     /// Background requests that the lookup needs, in the order in which the host sends them.
     pub(in crate::exchange) background_updates: VecDeque<BackgroundUpdate>,
-    /// The split of a wide call for logs, while the request waits for its pieces.
-    pub(in crate::exchange) log_split: Option<Box<LogSplit>>,
-    /// The search for the receipts of a call for logs, while the request waits for the owner.
-    pub(in crate::exchange) receipts_lookup: Option<Box<ReceiptsLookup>>,
+    /// The search for the entries of a call for logs, while the request waits for them. When it is
+    /// dropped, the flight of the call is handed over.
+    pub(in crate::exchange) logs_search: Option<Box<LogsSearch>>,
 }
 
 /// The fill of a background request by another exchange: a background update, a hit verification,
@@ -119,12 +117,6 @@ pub(in crate::exchange) struct BackgroundCall {
 const MAX_METHOD_NAMES: usize = 512;
 
 impl LookupFindings {
-    /// Drops the state of a call for logs that waits. Its flight is handed over.
-    pub(in crate::exchange) fn clear_log_lookups(&mut self) {
-        self.log_split = None;
-        self.receipts_lookup = None;
-    }
-
     /// Whether the client's request is repeated in the background, with its own body.
     pub(in crate::exchange) fn repeats_request(&self) -> bool {
         self.background_updates.iter().any(|it| it.call.is_none())

@@ -1,0 +1,298 @@
+//! The search for entries from which the response to a call for logs is assembled.
+//!
+//! The call is looked up as any other first. If the node would be queried for it, the receipts of
+//! its block are searched, or the pieces of its range. The call keeps its fill meanwhile, whose
+//! followers receive the assembled entry. Any doubt ends the search: the client's own request is
+//! sent to the node then.
+
+use std::sync::Arc;
+
+use super::assembly_input::{LogAssembly, LogAssemblySource};
+use super::piece_state::WaitOutcome;
+use super::receipts::ReceiptsSearch;
+use super::split::LogSplit;
+use super::LOGS_METHOD;
+use crate::cache::chain::{DispatchMark, HeightUnit};
+use crate::cache::process::log_splits::LogSplitEvent;
+use crate::cache::status::CacheStatus;
+use crate::cache::vary_key::VaryKey;
+use crate::cache::CacheKey;
+use crate::exchange::cache::call_keys::CallKeyAndLifetime;
+use crate::exchange::cache::fill::logs_comparison::PendingLogsComparison;
+use crate::exchange::cache::fill::target::{FillCall, FillTarget};
+use crate::exchange::cache::fill::CacheFill;
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::cache::waiting::{AwaitedResult, PurgeAndChainSnapshot, WaitingRequest};
+use crate::exchange::machine::Exchange;
+use crate::jsonrpc::log_filter::LogFilter;
+use crate::jsonrpc::request::JsonRpcCall;
+
+/// The client's call, with its key and its vary key.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exchange) struct ClientLogCall<'a> {
+    pub(in crate::exchange) call: &'a JsonRpcCall<'a>,
+    pub(in crate::exchange) id: &'a [u8],
+    pub(in crate::exchange) place: &'a CallKeyAndLifetime,
+    pub(in crate::exchange) vary_key: &'a VaryKey,
+}
+
+impl ClientLogCall<'_> {
+    /// Returns the target of the call's fill.
+    pub(in crate::exchange) fn fill_target(&self) -> FillTarget {
+        let (key, prospect) = (self.place.key, self.place.prospect);
+        FillTarget::Call(FillCall::new(self.call, self.id, key, prospect))
+    }
+}
+
+/// The search for the entries of one call that is a miss.
+#[derive(Debug)]
+pub(in crate::exchange) struct LogsSearch {
+    /// Key of the client's call.
+    key: CacheKey,
+    /// Fill of the client's call, whose followers receive the assembled entry.
+    fill: Box<CacheFill>,
+    /// State when the call was looked up.
+    since: PurgeAndChainSnapshot,
+    /// Time until which the call waits, in milliseconds of the lookup clock.
+    waits_until: u64,
+    searched: SearchedEntries,
+}
+
+impl LogsSearch {
+    /// Milliseconds from `now` to the end of the wait.
+    pub(in crate::exchange) fn remaining_wait(&self, now: u64) -> u64 {
+        self.waits_until.saturating_sub(now)
+    }
+}
+
+/// The entries that are searched: the receipts of the only block, or the pieces of the range.
+#[derive(Debug)]
+enum SearchedEntries {
+    Receipts(ReceiptsSearch),
+    Pieces(LogSplit),
+}
+
+/// The next action of a search.
+#[derive(Debug)]
+pub(super) enum SearchAction {
+    Wait(Box<WaitingRequest>),
+    Assemble(LogAssemblySource),
+    /// The client's request is sent to the node, whose response is compared if receipts are set.
+    Forward(Option<Box<PendingLogsComparison>>),
+}
+
+impl Exchange {
+    /// Searches the entries of a call for which the node would be queried; a miss if its response
+    /// is not assembled.
+    pub(in crate::exchange) fn begin_logs_search(
+        &mut self,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> LookupResult {
+        let Some((since, searched)) = self.plan_logs_search(client, lookup) else {
+            return LookupResult::Miss;
+        };
+        let Some(fill) = self.storing.fill.take() else {
+            return LookupResult::Miss;
+        };
+        let search = LogsSearch {
+            key: client.place.key,
+            fill,
+            since,
+            waits_until: 0,
+            searched,
+        };
+        self.continue_logs_search(Box::new(search), client, lookup)
+    }
+
+    /// Returns the entries that are searched for a call, with those that the hot tier has, and the
+    /// state before. `None` if no response is assembled for it.
+    fn plan_logs_search(
+        &self,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<(PurgeAndChainSnapshot, SearchedEntries)> {
+        let cache = &self.route_config.cache;
+        let fill = self.storing.fill.as_ref()?;
+        let row = client.place.prospect.call_method_row();
+        let is_eligible = (cache.logs_from_receipts || cache.logs_split.is_some())
+            && client.call.method == LOGS_METHOD
+            && !row.is_operators
+            && !lookup.bypass
+            && !fill.rekeyed
+            && !self.wants_ssz_result();
+        if !is_eligible {
+            return None;
+        }
+        let filter = LogFilter::read(client.call.params?)?;
+        let since = self.capture_wait_snapshot(client.vary_key, lookup.now);
+        let searched = match self.plan_receipts_search(client, &filter, &since, lookup.now) {
+            Some(receipts) => SearchedEntries::Receipts(receipts),
+            None => SearchedEntries::Pieces(self.plan_log_split(client, &filter, &since, lookup)?),
+        };
+        Some((since, searched))
+    }
+
+    /// Continues the search of a call after its wait.
+    pub(in crate::exchange) fn resume_logs_search(
+        &mut self,
+        mut search: Box<LogsSearch>,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        self.cache_status = CacheStatus::Miss;
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let received = waited.map(|waited| waited.claim_awaited_responses());
+        let received = received.unwrap_or_default();
+        // the vary headers may have changed meanwhile
+        if search.key != client.place.key {
+            return self.forward_logs_call(*search, None, client, lookup);
+        }
+        let mut entries = received.flight_responses.unwrap_or_default();
+        if let Some(of_owner) = received.of_owner {
+            if of_owner.generation == shared.purge_generation() {
+                entries = of_owner.entries;
+                entries.retain(|(_, entry)| entry.is_fresh(lookup.now));
+            }
+        }
+        let is_timed_out = search.remaining_wait(lookup.now) == 0;
+        let LogsSearch {
+            since, searched, ..
+        } = &mut *search;
+        let outcome = match searched {
+            SearchedEntries::Receipts(receipts) => {
+                receipts.set_usable_receipts(entries, &shared, since);
+                WaitOutcome::Continue
+            }
+            SearchedEntries::Pieces(split) => {
+                split.pieces.set_usable_entries(entries, &shared);
+                self.end_piece_waits(split, client, lookup, is_timed_out)
+            }
+        };
+        match outcome {
+            WaitOutcome::Continue => search.waits_until = 0,
+            // until the same time
+            WaitOutcome::InFlight => {}
+            WaitOutcome::NotUsable | WaitOutcome::NodeFailed => {
+                return self.forward_logs_call(*search, None, client, lookup);
+            }
+        }
+        self.continue_logs_search(search, client, lookup)
+    }
+
+    /// Waits for missing entries, assembles the response, or forwards the client's request.
+    fn continue_logs_search(
+        &mut self,
+        mut search: Box<LogsSearch>,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> LookupResult {
+        let shared = &self.route_config.process.shared;
+        let may_send = shared.may_send_from_memory(lookup.now)
+            && shared.is_unpurged_since(search.since.generation);
+        let action = match &mut search.searched {
+            _ if !may_send => SearchAction::Forward(None),
+            SearchedEntries::Receipts(receipts) => {
+                self.continue_receipts_search(receipts, client, lookup)
+            }
+            SearchedEntries::Pieces(split) => self.continue_log_split(split, client, lookup),
+        };
+        match action {
+            SearchAction::Wait(waiting) => {
+                if search.remaining_wait(lookup.now) == 0 {
+                    let longest = self.route_config.cache.lock_timeout;
+                    search.waits_until = lookup.now.saturating_add(longest);
+                }
+                self.lookup_findings.logs_search = Some(search);
+                LookupResult::InFlight(waiting)
+            }
+            SearchAction::Assemble(source) => {
+                self.respond_from_search(*search, source, client, lookup)
+            }
+            SearchAction::Forward(compared) => {
+                self.forward_logs_call(*search, compared, client, lookup)
+            }
+        }
+    }
+
+    /// Sends the owner the keys of missing entries, and returns the wait for its reply; `None` if
+    /// it is not queried.
+    pub(super) fn query_owner_for_logs(
+        &self,
+        keys: Vec<CacheKey>,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<Box<WaitingRequest>> {
+        let shared = &self.route_config.process.shared;
+        let (waiter, owner) = (lookup.waiter?, shared.owner_client()?);
+        if keys.is_empty() {
+            return None;
+        }
+        let (_, mark) = self.dispatch_mark(client.vary_key);
+        let shareable = match self.shares_with_machines(client.vary_key, mark.as_ref()) {
+            true => keys.len(),
+            false => 0,
+        };
+        let is_sent = owner.lookup_batch_at_owner(keys, shareable, waiter, lookup.now);
+        is_sent.then(|| WaitingRequest::new(shared, waiter, AwaitedResult::Stored))
+    }
+
+    /// Responds with an entry that is assembled from the entries that were found.
+    fn respond_from_search(
+        &mut self,
+        search: LogsSearch,
+        source: LogAssemblySource,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> LookupResult {
+        let is_derived = matches!(search.searched, SearchedEntries::Receipts(_));
+        let assembly = LogAssembly {
+            id: client.id.to_vec(),
+            source,
+            fill: search.fill,
+            since: search.since,
+            has_fetched: match search.searched {
+                SearchedEntries::Receipts(_) => false,
+                SearchedEntries::Pieces(split) => split.pieces.has_requested_pieces(),
+            },
+        };
+        let found = self.respond_with_assembled_logs(assembly, lookup);
+        if let (LookupResult::Hit(_), true) = (&found, is_derived) {
+            self.verify_derived_logs(client, lookup);
+        }
+        found
+    }
+
+    /// Ends a search: the client's own request is sent to the node, and the followers of the call
+    /// receive its response. Requests for pieces that were not sent are dropped.
+    fn forward_logs_call(
+        &mut self,
+        search: LogsSearch,
+        compared: Option<Box<PendingLogsComparison>>,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> LookupResult {
+        self.cache_status = CacheStatus::Miss;
+        if let SearchedEntries::Pieces(_) = search.searched {
+            let shared = &self.route_config.process.shared;
+            let event = LogSplitEvent::Abandoned as usize;
+            shared.log_splits.count_event(event);
+            self.lookup_findings.background_updates.clear();
+        }
+        let token = search.fill.into_leadership();
+        let scope = client.vary_key.clone();
+        let mut fill = self.new_cache_fill(client.fill_target(), scope, token, lookup);
+        fill.rekeyed = search.key != client.place.key;
+        fill.receipts = compared;
+        self.storing.fill = Some(fill);
+        LookupResult::Miss
+    }
+}
+
+/// Returns the state of the followed chain, if it has blocks and is not a wrong one.
+pub(super) fn followed_block_chain(since: &PurgeAndChainSnapshot) -> Option<&DispatchMark> {
+    let mark = since.mark.as_ref()?;
+    (mark.heights == HeightUnit::Blocks && !mark.is_wrong).then_some(mark)
+}
