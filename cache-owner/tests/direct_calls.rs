@@ -15,7 +15,7 @@ use sszip_core::cache::class::LifetimeClass;
 use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
 use sszip_core::cache::link::direct_owner::{DirectOwner, DirectReply};
-use sszip_core::cache::link::{LinkAction, OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::link::{LinkAction, OwnerLink};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::owner_protocol::outgoing_frame::MAX_SENT_HEAD_BYTES;
 use sszip_core::cache::owner_protocol::process_message::StoreRequest;
@@ -175,11 +175,8 @@ impl Process {
     fn new(name: &str, direct: Option<Arc<OwnerOfProcess>>) -> Self {
         let shared = Arc::<ProcessCacheState>::default();
         shared.start_hot_tier(1 << 20, 1 << 20, 4);
-        let limits = OwnerLinkLimits {
-            deadline: 10_000,
-            max_entry: 1 << 20,
-        };
-        let mut link = OwnerLink::new(OwnerClientName::new(name).unwrap(), limits);
+        let mut link = OwnerLink::new(OwnerClientName::new(name).unwrap(), 1 << 20);
+        link.set_lookup_timeout(10_000);
         if let Some(direct) = direct {
             link = link.attach_direct_owner(direct, &shared);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::chain::DispatchMark;
 use sszip_core::cache::entry::CacheEntry;
-use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
@@ -67,12 +67,9 @@ impl SimulatedSandbox {
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
         let name = OwnerClientName::new(&format!("vm-{number}")).unwrap();
-        let limits = OwnerLinkLimits {
-            // replies overtake each other in this time
-            deadline: 100,
-            ..OwnerLinkLimits::default()
-        };
-        let link = Arc::new(OwnerLink::new(name, limits));
+        let link = Arc::new(OwnerLink::new(name, 1 << 30));
+        // replies overtake each other in this time
+        link.set_lookup_timeout(100);
         shared.set_owner_client(link.clone());
         Self {
             number,

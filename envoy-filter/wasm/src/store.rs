@@ -9,7 +9,7 @@ use std::time::Duration;
 use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
 use sszip_core::cache::link::callouts::{CalloutId, CalloutResult, OwnerCallout};
-use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::ProcessResources;
@@ -36,11 +36,8 @@ impl SandboxOwnerLink {
     /// milliseconds. Returns `None` if the proxy has no name for the sandbox.
     pub fn new(cluster: &str, deadline: u64, process: &ProcessResources) -> Option<Self> {
         let name = OwnerClientName::new(&abi::unique_wasm_sandbox_name())?;
-        let limits = OwnerLinkLimits {
-            deadline,
-            max_entry: MAX_SANDBOX_ENTRY,
-        };
-        let link = Arc::new(OwnerLink::new(name, limits));
+        let link = Arc::new(OwnerLink::new(name, MAX_SANDBOX_ENTRY));
+        link.set_lookup_timeout(deadline);
         link.chains
             .set_shared_tip_floors(SharedTipFloorBackend::Hosted(Arc::new(SharedDataTipFloors)));
         process

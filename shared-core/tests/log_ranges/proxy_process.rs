@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessResources;
@@ -35,12 +35,9 @@ impl ProxyProcess {
         });
         let event_loops = event_loops.collect();
         let name = OwnerClientName::new(&format!("process-{number}")).unwrap();
+        let link = Arc::new(OwnerLink::new(name, 1 << 30));
         // longer than a process goes without callouts here
-        let limits = OwnerLinkLimits {
-            deadline: 60_000,
-            ..OwnerLinkLimits::default()
-        };
-        let link = Arc::new(OwnerLink::new(name, limits));
+        link.set_lookup_timeout(60_000);
         shared.set_owner_client(link.clone());
         link.start_callouts();
         let mut directives = RouteConfigBlock::default();

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use sszip_core::cache::link::callouts::{CalloutId, CalloutResult};
-use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::wake::{EventLoopId, WokenRequestQueue};
@@ -51,7 +51,7 @@ impl CalloutHost {
         let woken = Arc::new(WokenRequestQueue::default());
         let event_loop = process.shared.add_event_loop(woken.clone());
         let name = OwnerClientName::new("sandbox").unwrap();
-        let link = Arc::new(OwnerLink::new(name, OwnerLinkLimits::default()));
+        let link = Arc::new(OwnerLink::new(name, 1 << 30));
         process.shared.set_owner_client(link.clone());
         link.start_callouts();
         let store = MemoryStore {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sszip_core::cache::link::callouts::{CalloutResult, OwnerCallout};
-use sszip_core::cache::link::{OwnerLink, OwnerLinkLimits};
+use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner_protocol::callout_envelope::{encode_callout_answer, CalloutEnvelope};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::owner_protocol::outgoing_frame::OutgoingFrame;
@@ -180,7 +180,7 @@ fn check_owner_callouts() -> Option<bool> {
     shared.start_hot_tier(1 << 20, 1 << 20, 1);
     let waiter = shared.add_event_loop(queue.clone()).waiter_of_request(7);
     let name = OwnerClientName::new("sandbox")?;
-    let link = Arc::new(OwnerLink::new(name, OwnerLinkLimits::default()));
+    let link = Arc::new(OwnerLink::new(name, 1 << 30));
     shared.set_owner_client(link.clone());
     let key = [1; 32];
     let look_up = |now| {

@@ -82,30 +82,11 @@ const MAX_PURGE_SENDS: u8 = 3;
 /// Length of the longest admin reply that is accepted in any case, in bytes.
 const MAX_ADMIN_REPLY_BYTES: u64 = 4 << 20;
 
-/// The lookup timeout of a link and the length of the entries that it accepts.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnerLinkLimits {
-    /// Timeout of a lookup in milliseconds. For a reply that has begun it is the timeout of the
-    /// next bytes.
-    pub deadline: u64,
-    /// Maximum length of a serialized entry in bytes; longer ones are refused.
-    pub max_entry: u64,
-}
-
-impl Default for OwnerLinkLimits {
-    fn default() -> Self {
-        Self {
-            deadline: lookup_timeout(),
-            max_entry: 1 << 30,
-        }
-    }
-}
-
 /// The owner client over a connection that the host opens and drives. Any thread may send requests;
 /// one thread drives the connection.
 #[derive(Debug)]
 pub struct OwnerLink {
-    /// Timeout of lookups in milliseconds: the value in the limits, or a later one.
+    /// Timeout of lookups in milliseconds.
     lookup_deadline: AtomicU64,
     /// Name of the process for the owner.
     process: OwnerClientName,
@@ -157,11 +138,11 @@ struct LinkState {
 
 impl OwnerLink {
     /// Creates the link of the process that the owner knows as `process`, a new name for each
-    /// process.
-    pub fn new(process: OwnerClientName, limits: OwnerLinkLimits) -> Self {
-        let max_body = limits.max_entry.max(MAX_ADMIN_REPLY_BYTES);
+    /// process. Serialized entries of more than `max_entry` bytes are refused.
+    pub fn new(process: OwnerClientName, max_entry: u64) -> Self {
+        let max_body = max_entry.max(MAX_ADMIN_REPLY_BYTES);
         Self {
-            lookup_deadline: AtomicU64::new(limits.deadline),
+            lookup_deadline: AtomicU64::new(lookup_timeout()),
             process,
             state: Mutex::new(LinkState {
                 connection: OwnerConnection::default(),
@@ -193,15 +174,12 @@ impl OwnerLink {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let started = since.unwrap_or_default().as_nanos();
         let name = OwnerClientName::for_process(std::process::id(), started);
-        let limits = OwnerLinkLimits {
-            // the entry, and its head
-            max_entry: max_entry.saturating_add(64 << 10),
-            ..OwnerLinkLimits::default()
-        };
-        Self::new(name, limits)
+        // the entry, and its head
+        Self::new(name, max_entry.saturating_add(64 << 10))
     }
 
-    /// Sets the timeout of later lookups in milliseconds.
+    /// Sets the timeout of later lookups in milliseconds. For a reply that has begun it is the timeout
+    /// of the next bytes.
     pub fn set_lookup_timeout(&self, deadline: u64) {
         self.lookup_deadline.store(deadline, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::{LinkAction, OwnerLink, OwnerLinkLimits};
+use super::{LinkAction, OwnerLink};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::wire::EncodedEntry;
 use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
@@ -61,12 +61,9 @@ impl LinkTestProcess {
         let shared = Arc::<ProcessCacheState>::default();
         let queue = Arc::new(WokenRequestQueue::default());
         shared.add_event_loop(queue.clone());
-        let limits = OwnerLinkLimits {
-            deadline: 20,
-            max_entry: 1 << 20,
-        };
         let name = OwnerClientName::new("w-1").unwrap();
-        let link = Arc::new(attach(OwnerLink::new(name, limits), &shared));
+        let link = Arc::new(attach(OwnerLink::new(name, 1 << 20), &shared));
+        link.set_lookup_timeout(20);
         shared.set_owner_client(link.clone());
         Self {
             shared,

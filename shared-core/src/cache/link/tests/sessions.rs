@@ -301,7 +301,7 @@ fn driver_is_woken_once_for_several_requests() {
     let driver = Arc::new(WokenRequestQueue::default());
     let shared = ProcessCacheState::default();
     let name = OwnerClientName::new("w-1").unwrap();
-    let link = OwnerLink::new(name, OwnerLinkLimits::default());
+    let link = OwnerLink::new(name, 1 << 20);
     let link = link.attach_driver_waker(driver.clone(), 5);
     // the first tick needs no waker
     let first = (link.next_action(), driver.next_woken_id());
