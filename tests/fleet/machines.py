@@ -188,8 +188,8 @@ class Machine:
         return status["namespace"]
 
     def wait_until_used(self):
-        """Waits until lookups query the fleet. A lookup is the probe of an open breaker."""
-        self.wait_for(lambda: self.fleet.is_used or self._send_lookup(), "the fleet to be used")
+        """Waits until lookups query the fleet. The owner probes a server whose breaker is open."""
+        self.wait_for(lambda: self.fleet.is_used, "the fleet to be used")
         return self
 
     def _send_lookup(self):

@@ -190,6 +190,21 @@ def test_breakers_open_by_timeouts_and_close_again(fleet):
     assert load.faults == []
 
 
+def test_entries_are_not_queued_while_stores_are_not_sent(fleet):
+    final = fleet.chain.final
+    with stopped_server(fleet):
+        # the polls of the purge stream open the breaker
+        fleet.a.wait_for(lambda: not fleet.a.fleet.stores_values, "the connection of stores not to be used")
+        fleet.a.wait_for(lambda: fleet.a.fleet.json["queue_bytes"] == 0, "the queue of stores to be empty")
+        stores_before = fleet.a.fleet.json["stores"]
+        assert fleet.a.requested(*(balance(final, n) for n in range(1, 21))) == 20
+        assert fleet.a.fleet.json["stores"] == stores_before
+    # without a store or a lookup, which would be a probe
+    fleet.a.wait_for(lambda: fleet.a.fleet.stores_values, "the connection of stores to be used")
+    fleet.a.wait_until_used()
+    share(fleet.a, fleet.redis, balance(final, 21))
+
+
 @pytest.mark.parametrize("distance", by_tier([1021], [61, 1021, 30_011]))
 def test_responses_are_right_while_bytes_are_flipped(fleet, distance):
     with FleetLoad(fleet.a, fleet.b) as load:

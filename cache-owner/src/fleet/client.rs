@@ -3,6 +3,8 @@
 //! Lookups have a connection of their own, so that no long value delays them; all other commands
 //! share another one. Both are opened in the background, and each has a circuit breaker: a lookup
 //! never waits for a connection, and a server that does not reply costs a few lookups their time.
+//! While a breaker is open, a lookup or a store costs one read of a flag; the connector sends the
+//! probes.
 
 mod availability;
 mod backoff;
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use redis::{Cmd, RedisConnectionInfo, ServerError, Value};
+use sszip_core::cache::fleet::keyring::FleetKeyring;
 use sszip_core::cache::fleet::leases::is_fleet_lease;
 use sszip_core::cache::fleet::reply_limit::ReplyLimits;
 use sszip_core::config::fleet::{FleetSettings, FleetTopology, Secret};
@@ -135,7 +138,11 @@ struct ClientSettings {
     subject: String,
     info: RedisConnectionInfo,
     connect_timeout: Duration,
+    /// Time limit of a lookup.
+    lookup_timeout: Duration,
     max_entry: u64,
+    /// Beginning of the names of values.
+    value_prefix: String,
 }
 
 impl ClientSettings {
@@ -145,7 +152,9 @@ impl ClientSettings {
             subject: format!("fleet {}", settings.endpoint),
             info: info.set_db(settings.endpoint.database.into()),
             connect_timeout: Duration::from_millis(settings.connect_timeout_ms),
+            lookup_timeout: Duration::from_millis(settings.timeout_ms),
             max_entry: settings.max_entry,
+            value_prefix: FleetKeyring::value_prefix(&settings.prefix),
         })
     }
 }
@@ -243,6 +252,8 @@ impl FleetClient {
             },
             queue_length: MAX_LOOKUPS,
             connect_timeout: settings.connect_timeout,
+            probe_timeout: settings.lookup_timeout,
+            value_prefix: settings.value_prefix.clone(),
             info: settings.info.clone(),
         };
         let stores = LinkSettings {
@@ -251,6 +262,8 @@ impl FleetClient {
             limits: STORE_LIMITS,
             queue_length: STORE_QUEUE_LENGTH,
             connect_timeout: settings.connect_timeout,
+            probe_timeout: settings.connect_timeout,
+            value_prefix: settings.value_prefix,
             info: settings.info,
         };
         let link = |settings| {
@@ -422,10 +435,22 @@ impl FleetClient {
         self.shared.stores.discard_replica(error);
     }
 
-    /// Whether lookups are sent: they have a connection, and its breaker is closed or a probe is
-    /// due.
+    /// Whether lookups are sent: they have a connection, and its breaker is closed.
     pub fn is_lookup_open(&self) -> bool {
-        self.shared.lookups.is_usable()
+        self.shared.lookups.is_connected()
+    }
+
+    /// Whether stores are sent: they have a connection, its breaker is closed, and the server does
+    /// not refuse writes.
+    pub(crate) fn is_store_open(&self) -> bool {
+        self.shared.stores.is_connected() && self.shared.pause.permits_store()
+    }
+
+    /// Returns the flags of the connections of lookups and of stores: whether each is open, and its
+    /// breaker closed.
+    pub(crate) fn connected_flags(&self) -> [Arc<AtomicBool>; 2] {
+        let links = [&self.shared.lookups, &self.shared.stores];
+        links.map(|link| link.connected_flag())
     }
 
     /// Returns the state and the counters.

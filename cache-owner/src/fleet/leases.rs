@@ -47,13 +47,17 @@ impl FleetTier {
     }
 
     /// Records the node time of an entry that was just stored. Returns whether the entry is offered to
-    /// the fleet now: at its first fill, or because other machines wait for it.
+    /// the fleet now: at its first fill, or because other machines wait for it. While stores are not
+    /// sent, nothing is recorded or offered: an entry would be checked and copied for nothing.
     pub(crate) fn record_fill(
         &self,
         key: &CacheKey,
         entry: &OwnerMemoryEntry,
         node_time_ms: u64,
     ) -> bool {
+        if !self.client.is_store_open() {
+            return false;
+        }
         let is_admitted = self.admits_first_fill(entry, node_time_ms);
         if let Some(method) = &entry.entry_store_attributes().method {
             let is_shared =

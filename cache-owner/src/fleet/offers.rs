@@ -54,6 +54,9 @@ impl FleetTier {
     /// before this request, so it is worth a value. Called for each hit of the entry until its offer
     /// is claimed.
     pub(super) fn queue_disk_entry(&self, key: &CacheKey, entry: &Arc<OwnerMemoryEntry>, now: u64) {
+        if !self.client.is_store_open() {
+            return;
+        }
         let about = entry.entry_store_attributes();
         let length = entry.encoded_bytes().len() as u64;
         // its anchor is not on the disk
@@ -99,8 +102,12 @@ impl FleetTier {
         self.offer_entry(key, &entry);
     }
 
-    /// Queues a strictly checked entry for the fleet, unless it may not be shared.
+    /// Queues a strictly checked entry for the fleet, unless it may not be shared. While stores are
+    /// not sent, the entry can be offered later.
     pub(crate) fn offer_entry(&self, key: &CacheKey, entry: &OwnerMemoryEntry) {
+        if !self.client.is_store_open() {
+            return;
+        }
         let about = entry.entry_store_attributes();
         let anchor = entry.block_anchor();
         if !is_shareable(about, anchor.as_ref()) || entry.length_if_unchecked().is_some() {

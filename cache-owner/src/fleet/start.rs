@@ -54,7 +54,7 @@ pub fn start_fleet_tier(
         owner: Arc::clone(&engine.owner),
         counters: FleetTierCounters::default(),
     });
-    let gate = FleetTierGate(Arc::downgrade(&tier));
+    let gate = FleetTierGate::new(&tier);
     engine.owner.set_fleet_gate(Arc::new(gate));
     tasks.spawn(Arc::clone(&tier).write_queued_values());
     tasks.spawn(Arc::clone(&tier).offer_queued_disk_entries());

@@ -5,7 +5,7 @@
 //! most. Each value is checked before it is used: it is of this key and this chain, no purge covers
 //! it, and the owner's own node has its block, as final or with the hash of the value's anchor.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -68,18 +68,40 @@ pub(super) enum QueriedKey {
 }
 
 /// The gate of a tier. It does not keep the tier, which keeps the owner: an owner that has ended
-/// must close its store.
-pub(crate) struct FleetTierGate(pub(crate) Weak<FleetTier>);
+/// must close its store. It reads one flag while a connection is not used.
+pub(crate) struct FleetTierGate {
+    tier: Weak<FleetTier>,
+    /// Whether the connection of lookups is used.
+    sends_lookups: Arc<AtomicBool>,
+    /// Whether the connection of stores is used.
+    sends_stores: Arc<AtomicBool>,
+}
+
+impl FleetTierGate {
+    pub(super) fn new(tier: &Arc<FleetTier>) -> Self {
+        let [sends_lookups, sends_stores] = tier.client.connected_flags();
+        Self {
+            tier: Arc::downgrade(tier),
+            sends_lookups,
+            sends_stores,
+        }
+    }
+}
 
 impl FleetGate for FleetTierGate {
     fn is_open(&self, now: u64) -> bool {
-        self.0
-            .upgrade()
-            .is_some_and(|tier| tier.client.is_lookup_open() && tier.purges.is_current(now))
+        self.sends_lookups.load(Ordering::Relaxed)
+            && self
+                .tier
+                .upgrade()
+                .is_some_and(|tier| tier.purges.is_current(now))
     }
 
     fn offer_disk_entry(&self, key: &CacheKey, entry: &Arc<OwnerMemoryEntry>, now: u64) {
-        if let Some(tier) = self.0.upgrade() {
+        if !self.sends_stores.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(tier) = self.tier.upgrade() {
             tier.queue_disk_entry(key, entry, now);
         }
     }

@@ -1,7 +1,7 @@
 //! The task that opens a connection of the client, and opens it again when it is lost.
 //!
 //! The task runs the connection's driver: it ends the connection when the task ends, or when the
-//! circuit breaker drops it.
+//! circuit breaker drops it. It also sends the probes of an open breaker.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use super::cluster::{ClusterNodes, NodeSettings, OpenCluster};
 use super::error::{bound_text, connection_error, format_server_error, outcome_of_server_error};
 use super::link::{FleetConnection, FleetLink, LinkPhase, OpenConnection};
 use super::stream_opener::{LinkTarget, StreamOpener};
-use crate::fleet::random_number;
+use crate::fleet::{random_name, random_number};
 use crate::fleet::reply_limit_stream::ReplyLimitStream;
 use crate::follow::format_error_causes;
 
@@ -157,13 +157,53 @@ impl FleetLink {
         })
     }
 
-    /// Uses a connection until it is lost or dropped.
+    /// Sends the probe of an open breaker: a query for a value that does not exist, within the time
+    /// of a lookup. So no request is the probe. Returns whether the connection may be used.
+    async fn probe_connection(
+        &self,
+        open: &OpenConnection,
+        driver: &mut ConnectionDriver,
+    ) -> bool {
+        if !self.begin_probe() {
+            return true;
+        }
+        let mut command = redis::cmd("GET");
+        let name = hex::encode(random_name());
+        command.arg(format!("{}{name}", self.settings.value_prefix));
+        let mut connection = open.connection.clone();
+        let reply = tokio::select! {
+            // the reply is read before its error, if the connection fails
+            biased;
+            reply = timeout(self.settings.probe_timeout, connection.send(&command)) => reply,
+            () = driver => {
+                let reason = "the server closed the connection";
+                return self.record_probe(Outcome::Failure, Some(reason));
+            }
+        };
+        match reply {
+            Err(_) => self.record_probe(Outcome::Timeout, None),
+            Ok(Ok(Value::ServerError(error))) => {
+                let outcome = outcome_of_server_error(&error);
+                self.record_probe(outcome, Some(&format_server_error(&error)))
+            }
+            Ok(Ok(_)) => self.record_probe(Outcome::Success, None),
+            Ok(Err(error)) => {
+                let error = connection_error(&error, open.violation.get().copied());
+                self.record_probe(Outcome::Failure, Some(&error.to_string()))
+            }
+        }
+    }
+
+    /// Uses a connection until it is lost or dropped; not at all if its probe fails.
     async fn run_connection(
         &self,
         open: OpenConnection,
         mut driver: ConnectionDriver,
         connect_time: Duration,
     ) {
+        if !self.probe_connection(&open, &mut driver).await {
+            return;
+        }
         let violation = Arc::clone(&open.violation);
         let generation = self.set_connection(open, connect_time);
         loop {

@@ -26,7 +26,7 @@ impl FleetClient {
         if limit.is_zero() {
             return Err(FleetError::Timeout);
         }
-        if shared.pause.is_paused() || !shared.stores.is_usable() {
+        if shared.pause.is_paused() || !shared.stores.is_connected() {
             return Err(FleetError::Open);
         }
         let _permit = shared.permits.try_acquire().map_err(|_| FleetError::Busy)?;

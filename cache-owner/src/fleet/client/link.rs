@@ -1,5 +1,8 @@
-//! One connection of the client: its commands, its circuit breaker, its state.
+//! One connection of the client: its circuit breaker and its state.
 
+mod link_call;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -13,9 +16,11 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{watch, Notify};
 use tokio::time::{timeout, Instant};
 
+use self::link_call::LinkCall;
+pub(super) use self::link_call::Reply;
 use super::availability::AvailabilityLog;
 use super::cluster::OpenCluster;
-use super::error::{connection_error, format_server_error, outcome_of_server_error, FleetError};
+use super::error::FleetError;
 use super::stream_opener::LinkTarget;
 use crate::fleet::random_number;
 use crate::fleet::reply_limit_stream::FleetTraffic;
@@ -35,6 +40,10 @@ pub(super) struct LinkSettings {
     /// Maximum number of commands that wait to be written.
     pub(super) queue_length: usize,
     pub(super) connect_timeout: Duration,
+    /// Time limit of a probe.
+    pub(super) probe_timeout: Duration,
+    /// Beginning of the names of values, for probes.
+    pub(super) value_prefix: String,
     pub(super) info: RedisConnectionInfo,
 }
 
@@ -54,7 +63,7 @@ pub(super) enum FleetConnection {
 }
 
 impl FleetConnection {
-    async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         match self {
             Self::Server(connection) => connection.send_packed_command(command).await,
             // an error that the library has not resolved is a reply, as an error of one server
@@ -90,7 +99,8 @@ struct LinkState {
 }
 
 /// One connection of the client. The connector opens it, and opens it again after it was lost or
-/// its breaker opened; commands use it if it is open.
+/// its breaker opened; commands use it if it is open. A breaker that is not closed has no open
+/// connection: the connector sends the probe before commands use a new one.
 pub(super) struct FleetLink {
     pub(super) settings: LinkSettings,
     pub(super) target: LinkTarget,
@@ -98,6 +108,8 @@ pub(super) struct FleetLink {
     log: LogFunction,
     clock: Instant,
     state: Mutex<LinkState>,
+    /// Whether there is an open connection. Written with the state.
+    is_open: Arc<AtomicBool>,
     pub(super) phase: watch::Sender<LinkPhase>,
     /// Notified when a connection is to be dropped.
     pub(super) dropped: Notify,
@@ -125,6 +137,7 @@ impl FleetLink {
                 failing_since: None,
                 log: availability,
             }),
+            is_open: Arc::default(),
             phase: watch::Sender::new(LinkPhase::Connecting),
             dropped: Notify::new(),
         }
@@ -135,15 +148,14 @@ impl FleetLink {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Whether a command would be sent: the connection is open, and the breaker closed.
     pub(super) fn is_connected(&self) -> bool {
-        lock_ignoring_poison(&self.state).open.is_some()
+        self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Whether a command would be sent.
-    pub(super) fn is_usable(&self) -> bool {
-        let now = self.now_ms();
-        let state = lock_ignoring_poison(&self.state);
-        state.open.is_some() && state.breaker.is_permitted(now)
+    /// Returns the flag of [`is_connected`](Self::is_connected).
+    pub(super) fn connected_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_open)
     }
 
     pub(super) fn breaker_state(&self) -> BreakerState {
@@ -161,18 +173,12 @@ impl FleetLink {
     /// # Errors
     /// [`FleetError::Open`]: there is no connection, or the breaker is open.
     pub(super) fn begin_call(&self) -> Result<LinkCall<'_>, FleetError> {
-        let now = self.now_ms();
-        let mut state = lock_ignoring_poison(&self.state);
-        let open = state.open.clone().ok_or(FleetError::Open)?;
-        if state.breaker.permit(now) == Permit::Open {
+        if !self.is_connected() {
             return Err(FleetError::Open);
         }
-        Ok(LinkCall {
-            link: self,
-            generation: state.generation,
-            open,
-            is_recorded: false,
-        })
+        let state = lock_ignoring_poison(&self.state);
+        let open = state.open.clone().ok_or(FleetError::Open)?;
+        Ok(LinkCall::new(self, state.generation, open))
     }
 
     /// Waits for the end of an attempt to connect that is in progress.
@@ -194,21 +200,45 @@ impl FleetLink {
         }
     }
 
-    /// Uses a new connection from now on, and returns its generation.
+    /// Begins the probe of a new connection. Returns `false` if the breaker is closed, so that none
+    /// is needed.
+    pub(super) fn begin_probe(&self) -> bool {
+        let now = self.now_ms();
+        lock_ignoring_poison(&self.state).breaker.permit(now) != Permit::Closed
+    }
+
+    /// Records the result of a probe, `detail`: the error. Returns whether the connection may be
+    /// used.
+    pub(super) fn record_probe(&self, outcome: Outcome, detail: Option<&str>) -> bool {
+        let now = self.now_ms();
+        let line = {
+            let mut state = lock_ignoring_poison(&self.state);
+            let (open_ms, reason) = match state.breaker.record(now, outcome) {
+                Some(BreakerChange::Closed { .. }) => return true,
+                Some(BreakerChange::Opened { open_ms, reason }) => (Some(open_ms), reason),
+                None => (None, OpenReason::Probe),
+            };
+            let reason = format_open_reason(reason, detail);
+            state.has_replied = false;
+            self.phase
+                .send_replace(LinkPhase::Disconnected(reason.clone()));
+            state.log.line_when_unused(now, open_ms, &reason)
+        };
+        self.write_log(line);
+        false
+    }
+
+    /// Uses a new connection from now on, and returns its generation. The breaker is closed.
     pub(super) fn set_connection(&self, open: OpenConnection, connect_time: Duration) -> u64 {
         let now = self.now_ms();
         let (generation, line) = {
             let mut state = lock_ignoring_poison(&self.state);
-            state.open = Some(open);
+            self.set_open_connection(&mut state, Some(open));
             state.generation += 1;
             state.has_replied = false;
             state.failing_since = None;
             self.phase.send_replace(LinkPhase::Connected);
-            // after an open breaker the result of the probe decides
-            let line = match state.breaker.state() {
-                BreakerState::Closed => state.log.line_when_used(now, Some(connect_time)),
-                BreakerState::Open | BreakerState::HalfOpen => None,
-            };
+            let line = state.log.line_when_used(now, Some(connect_time));
             (state.generation, line)
         };
         self.write_log(line);
@@ -231,7 +261,7 @@ impl FleetLink {
         let now = self.now_ms();
         let line = {
             let mut state = lock_ignoring_poison(&self.state);
-            state.open = None;
+            self.set_open_connection(&mut state, None);
             self.phase
                 .send_replace(LinkPhase::Disconnected(reason.to_owned()));
             state.log.line_when_unused(now, None, reason)
@@ -305,8 +335,13 @@ impl FleetLink {
         self.discard_connection(generation, "the server is not the primary any more");
     }
 
+    fn set_open_connection(&self, state: &mut LinkState, open: Option<OpenConnection>) {
+        self.is_open.store(open.is_some(), Ordering::Relaxed);
+        state.open = open;
+    }
+
     fn drop_connection(&self, state: &mut LinkState, reason: &str) {
-        state.open = None;
+        self.set_open_connection(state, None);
         self.phase
             .send_replace(LinkPhase::Disconnected(reason.to_owned()));
         self.dropped.notify_one();
@@ -329,81 +364,4 @@ fn format_open_reason(reason: OpenReason, detail: Option<&str>) -> String {
         (_, Some(detail)) => detail,
     };
     text.to_owned()
-}
-
-/// The reply of a server to a command.
-pub(super) enum Reply<T> {
-    Value(T),
-    Error(ServerError),
-}
-
-/// A permitted command. Its result is recorded, or that it was abandoned.
-pub(super) struct LinkCall<'a> {
-    link: &'a FleetLink,
-    generation: u64,
-    open: OpenConnection,
-    is_recorded: bool,
-}
-
-impl LinkCall<'_> {
-    /// Sends the command and returns its reply within `limit`. `decode` returns `None` for a value
-    /// that is no reply to this command: the connection is dropped.
-    ///
-    /// # Errors
-    /// The reason why there is no reply.
-    pub(super) async fn send<T>(
-        mut self,
-        command: &Cmd,
-        limit: Duration,
-        decode: impl FnOnce(Value) -> Option<T>,
-    ) -> Result<Reply<T>, FleetError> {
-        let reply = timeout(limit, self.open.connection.send(command)).await;
-        match reply {
-            Err(_) => {
-                self.record(Outcome::Timeout, None);
-                Err(FleetError::Timeout)
-            }
-            Ok(Ok(Value::ServerError(error))) => {
-                let outcome = outcome_of_server_error(&error);
-                self.record(outcome, Some(&format_server_error(&error)));
-                Ok(Reply::Error(error))
-            }
-            Ok(Ok(value)) => match decode(value) {
-                Some(value) => {
-                    self.record(Outcome::Success, None);
-                    Ok(Reply::Value(value))
-                }
-                None => {
-                    let reason = "the server sent a reply of another type";
-                    self.record(Outcome::Failure, Some(reason));
-                    self.link.discard_connection(self.generation, reason);
-                    Err(FleetError::Connection(reason.into()))
-                }
-            },
-            Ok(Err(error)) => {
-                let violation = self.open.violation.get().copied();
-                let error = connection_error(&error, violation);
-                self.record(Outcome::Failure, Some(&error.to_string()));
-                if let (true, Some(violation)) = (self.link.is_cluster(), violation) {
-                    // the library would connect to the same node again
-                    self.link
-                        .discard_connection(self.generation, violation.name());
-                }
-                Err(error)
-            }
-        }
-    }
-
-    fn record(&mut self, outcome: Outcome, detail: Option<&str>) {
-        self.is_recorded = true;
-        self.link.record(self.generation, outcome, detail);
-    }
-}
-
-impl Drop for LinkCall<'_> {
-    fn drop(&mut self) {
-        if !self.is_recorded {
-            self.link.record(self.generation, Outcome::Abandoned, None);
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! The pause of stores while the server refuses writes: its memory is full, or it is a replica.
 //! Lookups go on.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
 use sszip_core::cache::fleet::breaker::{
@@ -17,6 +18,9 @@ use crate::log::LogFunction;
 /// The circuit breaker of stores, which opens at the first refusal.
 pub(super) struct StorePause {
     state: Mutex<PauseState>,
+    /// Time from which on a store is permitted, in milliseconds of the clock; 0: there is no pause.
+    /// Written with the state.
+    paused_until: AtomicU64,
     log: LogFunction,
     clock: Instant,
 }
@@ -37,6 +41,7 @@ impl StorePause {
                 breaker: CircuitBreaker::new(random_number()),
                 log: availability,
             }),
+            paused_until: AtomicU64::new(0),
             log,
             clock: Instant::now(),
         }
@@ -44,7 +49,13 @@ impl StorePause {
 
     /// Whether the server refuses writes.
     pub(super) fn is_paused(&self) -> bool {
-        lock_ignoring_poison(&self.state).breaker.state() != BreakerState::Closed
+        self.paused_until.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a store would be sent: there is no pause, or the next store is a probe.
+    pub(super) fn permits_store(&self) -> bool {
+        let until = self.paused_until.load(Ordering::Relaxed);
+        until == 0 || until <= self.now_ms()
     }
 
     /// Begins a store.
@@ -53,7 +64,12 @@ impl StorePause {
     /// [`FleetError::Open`]: stores are paused.
     pub(super) fn begin_store(&self) -> Result<PermittedStore<'_>, FleetError> {
         let now = self.now_ms();
-        let permit = lock_ignoring_poison(&self.state).breaker.permit(now);
+        let permit = {
+            let mut state = lock_ignoring_poison(&self.state);
+            let permit = state.breaker.permit(now);
+            self.publish_pause(&state.breaker, now);
+            permit
+        };
         match permit {
             Permit::Open => Err(FleetError::Open),
             Permit::Closed | Permit::Probe => Ok(PermittedStore {
@@ -67,7 +83,9 @@ impl StorePause {
         let now = self.now_ms();
         let line = {
             let mut state = lock_ignoring_poison(&self.state);
-            match state.breaker.record(now, outcome) {
+            let change = state.breaker.record(now, outcome);
+            self.publish_pause(&state.breaker, now);
+            match change {
                 None => None,
                 Some(BreakerChange::Closed { .. }) => state.log.line_when_used(now, None),
                 Some(BreakerChange::Opened { open_ms, .. }) => {
@@ -78,6 +96,17 @@ impl StorePause {
         if let Some((level, line)) = line {
             (self.log)(level, &line);
         }
+    }
+
+    fn publish_pause(&self, breaker: &CircuitBreaker, now: u64) {
+        let until = match breaker.state() {
+            BreakerState::Closed => 0,
+            // not 0, which is no pause
+            BreakerState::Open | BreakerState::HalfOpen => {
+                now.saturating_add(breaker.wait_ms(now)).max(1)
+            }
+        };
+        self.paused_until.store(until, Ordering::Relaxed);
     }
 
     fn now_ms(&self) -> u64 {

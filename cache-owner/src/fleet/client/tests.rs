@@ -45,7 +45,9 @@ impl TestClient {
             subject: "fleet".into(),
             info,
             connect_timeout: Duration::from_millis(500),
+            lookup_timeout: LOOKUP_LIMIT,
             max_entry: MAX_ENTRY,
+            value_prefix: "sszip:1:".into(),
         };
         Self {
             client: FleetClient::from_opener(settings, server.opener(), log),

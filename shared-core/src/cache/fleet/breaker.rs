@@ -158,14 +158,6 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns whether [`permit`](Self::permit) would permit a request at `now`.
-    pub fn is_permitted(&self, now: u64) -> bool {
-        match self.state {
-            State::Closed => true,
-            State::Open { until } | State::Probing { until } => now >= until,
-        }
-    }
-
     /// Returns the time until the next request is permitted at `now`, in milliseconds: 0 if one is.
     pub fn wait_ms(&self, now: u64) -> u64 {
         match self.state {

@@ -97,7 +97,12 @@ impl FleetKeyring {
     pub fn value_name(&self, prefix: &str, key: &CacheKey) -> Vec<u8> {
         let hash = blake3::derive_key(NAME_CONTEXT, key);
         let digits = const_hex::encode(&hash[..NAME_HASH_LENGTH]);
-        format!("{prefix}:1:{digits}").into_bytes()
+        (Self::value_prefix(prefix) + &digits).into_bytes()
+    }
+
+    /// Returns the beginning of the names of values, which is followed by 32 hex digits.
+    pub fn value_prefix(prefix: &str) -> String {
+        format!("{prefix}:1:")
     }
 
     /// Returns the tag of a value with this content.

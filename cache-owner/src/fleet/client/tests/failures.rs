@@ -40,9 +40,13 @@ async fn silent_server_costs_few_lookups_their_time() {
         "the connection is dropped"
     );
 
+    // a connection on which the server stalls has one command
+    let sent = test.server.commands("GET").len();
     let counts = look_up_for(&test, Duration::from_secs(60)).await;
-    // one probe each after 1, 2, 4, 8 and 16 s and then 30 s
-    assert!((4..=6).contains(&counts["timeout"]), "{counts:?}");
+    assert_eq!((counts["timeout"], counts["error"]), (0, 0), "{counts:?}");
+    // one each after 1, 2, 4, 8 and 16 s and then 30 s
+    let probes = test.server.commands("GET").len() - sent;
+    assert!((4..=6).contains(&probes), "{probes}");
     let lines = test.take_lines("lookup connection");
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(lines[0], "connected (0 ms)");
@@ -170,8 +174,9 @@ async fn error_that_continues_after_a_failed_probe_is_logged_once() {
     for _ in 0..20 {
         assert!(matches!(test.get().await, Err(FleetError::Rejected(_))));
     }
-    let counts = look_up_for(&test, Duration::from_secs(20)).await;
-    assert!(counts["error"] >= 2, "{counts:?}");
+    sleep(Duration::from_secs(20)).await;
+    let probes = test.server.commands("GET").len() - 20;
+    assert!(probes >= 2, "{probes}");
     let lines = test.take_lines("lookup connection");
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(
@@ -227,6 +232,7 @@ async fn refused_writes_pause_stores_only() {
             assert!(test.ping().await.is_ok());
         }
         assert_eq!(test.server.commands("SET").len(), 1);
+        assert!(!test.client.is_store_open());
         let status = test.client.status();
         assert_eq!((status.stores_refused, status.stores_skipped), (1, 30));
         assert_eq!(
@@ -242,6 +248,7 @@ async fn refused_writes_pause_stores_only() {
         );
         test.server.set_reaction("SET", "+OK\r\n");
         sleep(Duration::from_millis(1_201)).await;
+        assert!(test.client.is_store_open());
         assert_eq!(test.set().await, Ok(()));
         assert_eq!(test.set().await, Ok(()));
         let lines = test.take_lines("stores");
@@ -350,20 +357,49 @@ async fn abandoned_lookups_do_not_open_the_breaker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn abandoned_probe_is_followed_by_another_probe() {
+async fn probe_is_sent_by_the_connector_and_not_by_a_lookup_or_a_store() {
     let test = TestClient::connected().await;
     test.server.set_reaction("GET", Reaction::Stall);
     for _ in 0..5 {
         assert_eq!(test.get().await, Err(FleetError::Timeout));
     }
-    sleep(Duration::from_millis(1_400)).await;
-    assert!(test.client.is_lookup_open());
-    let probe = timeout(Duration::from_millis(2), test.get()).await;
-    assert!(probe.is_err());
-    assert!(test.client.is_lookup_open());
-    // the connection of the probe waits for a reply, the next one is answered
+    let sent = test.server.commands("GET").len();
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        assert!(!test.client.is_lookup_open());
+        assert_eq!(test.get().await, Err(FleetError::Open));
+        sleep(Duration::from_millis(10)).await;
+    }
+    let probes = test.server.commands("GET").split_off(sent);
+    // after 1, 2 and 4 s
+    assert_eq!(probes.len(), 3, "{probes:?}");
+    for probe in probes {
+        let digits = probe[1].strip_prefix("sszip:1:").unwrap();
+        assert_eq!(digits.len(), 32, "{probe:?}");
+    }
     test.server.set_reaction("GET", "$-1\r\n");
-    assert_eq!(test.get().await, Err(FleetError::Timeout));
-    sleep(Duration::from_millis(2_600)).await;
+    // the next probe, without any lookup
+    sleep(Duration::from_secs(12)).await;
+    assert!(test.client.is_lookup_open());
+    assert_eq!(test.client.status().lookup_breaker, "closed");
     assert_eq!(test.get().await, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stores_are_not_sent_while_their_breaker_is_open() {
+    let test = TestClient::connected().await;
+    test.server.set_reaction("SET", Reaction::Stall);
+    for _ in 0..5 {
+        assert!(test.client.is_store_open());
+        assert_eq!(test.set().await, Err(FleetError::Timeout));
+    }
+    let sent = test.server.commands("SET").len();
+    assert!(!test.client.is_store_open());
+    assert_eq!(test.set().await, Err(FleetError::Open));
+    assert_eq!(test.server.commands("SET").len(), sent);
+    // the probe succeeds
+    test.server.set_reaction("SET", "+OK\r\n");
+    sleep(Duration::from_secs(2)).await;
+    assert!(test.client.is_store_open());
+    assert_eq!(test.set().await, Ok(()));
 }
