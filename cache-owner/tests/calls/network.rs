@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sszip_core::cache::link::callouts::{CalloutId, CalloutResult};
+use sszip_core::cache::link::callouts::CalloutId;
 use sszip_core::cache::owner::ClockReading;
 
 use crate::callout_owner::{CalloutNumber, CalloutOwner, CalloutResponse};
@@ -167,14 +167,8 @@ impl CalloutNetwork {
         let Some(callout) = self.callouts.remove(&number) else {
             return;
         };
-        let result = match &response {
-            Some((status, body)) => CalloutResult::Response {
-                status: *status,
-                body,
-            },
-            None => CalloutResult::Failed,
-        };
+        let response = response.as_ref().map(|(status, body)| (*status, &**body));
         let SimulatedSandbox { link, shared, .. } = &self.sandboxes[callout.sandbox];
-        link.handle_callout_result(shared, callout.id, result, now);
+        link.handle_callout_result(shared, callout.id, response, now);
     }
 }

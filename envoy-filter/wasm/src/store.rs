@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
-use sszip_core::cache::link::callouts::{CalloutId, CalloutResult, OwnerCallout};
+use sszip_core::cache::link::callouts::{CalloutId, OwnerCallout};
 use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::owner_client::OwnerClient;
@@ -64,9 +64,8 @@ impl SandboxOwnerLink {
                     self.in_flight.borrow_mut().insert(token, callout.id);
                 }
                 None => {
-                    let failed = CalloutResult::Failed;
                     self.link
-                        .handle_callout_result(&process.shared, callout.id, failed, now);
+                        .handle_callout_result(&process.shared, callout.id, None, now);
                 }
             }
         }
@@ -100,15 +99,9 @@ impl SandboxOwnerLink {
             return false;
         };
         let response = (header_count > 0).then(|| read_response(length)).flatten();
-        let result = match &response {
-            Some((status, body)) => CalloutResult::Response {
-                status: *status,
-                body,
-            },
-            None => CalloutResult::Failed,
-        };
+        let received = response.as_ref().map(|(status, body)| (*status, &**body));
         self.link
-            .handle_callout_result(&process.shared, id, result, abi::monotonic_ms());
+            .handle_callout_result(&process.shared, id, received, abi::monotonic_ms());
         matches!(response, Some((200, _)))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::chain::{ChainChange, ChainIdentity, HeightUnit};
 use sszip_core::cache::entry::store_attributes::PurgeScope;
-use sszip_core::cache::link::callouts::{CalloutId, CalloutResult};
+use sszip_core::cache::link::callouts::CalloutId;
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::vary_key::named_cache_namespace;
 use sszip_core::cache::CacheKey;
@@ -130,10 +130,7 @@ impl OwnerNetwork {
                 break;
             }
             while let Some((id, (status, body))) = self.responses[number].pop_front() {
-                let result = CalloutResult::Response {
-                    status,
-                    body: &body,
-                };
+                let result = Some((status, &*body));
                 process.link.handle_callout_result(shared, id, result, now);
             }
         }

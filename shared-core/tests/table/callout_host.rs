@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use sszip_core::cache::link::callouts::{CalloutId, CalloutResult};
+use sszip_core::cache::link::callouts::CalloutId;
 use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
@@ -94,11 +94,8 @@ impl CalloutHost {
             for (number, (status, body)) in responses {
                 let at = network.in_flight.iter().position(|it| it.0 == number);
                 let (_, id) = network.in_flight.swap_remove(at.unwrap());
-                let result = CalloutResult::Response {
-                    status,
-                    body: &body,
-                };
-                self.link.handle_callout_result(shared, id, result, now);
+                let response = Some((status, &*body));
+                self.link.handle_callout_result(shared, id, response, now);
             }
         }
         assert_eq!(network.in_flight.len(), 1);

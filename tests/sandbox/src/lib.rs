@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::link::callouts::{CalloutResult, OwnerCallout};
+use sszip_core::cache::link::callouts::OwnerCallout;
 use sszip_core::cache::link::OwnerLink;
 use sszip_core::cache::owner_protocol::callout_envelope::{encode_callout_answer, CalloutEnvelope};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
@@ -198,11 +198,7 @@ fn check_owner_callouts() -> Option<bool> {
     };
     let answer = |callout: &OwnerCallout, messages: &[OwnerMessage]| {
         let body = encode_answer(messages)?;
-        let result = CalloutResult::Response {
-            status: 200,
-            body: &body,
-        };
-        link.handle_callout_result(&shared, callout.id, result, 1);
+        link.handle_callout_result(&shared, callout.id, Some((200, &*body)), 1);
         Some(())
     };
     // the crate has no clock: the times are arguments

@@ -40,20 +40,6 @@ pub struct OwnerCallout {
     pub timeout: u64,
 }
 
-/// The result of a callout.
-#[derive(Clone, Copy, Debug)]
-pub enum CalloutResult<'a> {
-    /// The response of the owner, of the proxy itself, or of another program.
-    Response {
-        /// Status code.
-        status: u16,
-        /// The whole body.
-        body: &'a [u8],
-    },
-    /// The callout was not made, has timed out, or was canceled.
-    Failed,
-}
-
 impl OwnerLink {
     /// Returns the path of all callouts.
     pub const CALLOUT_PATH: &'static str = "/v4/frames";
@@ -129,12 +115,14 @@ impl OwnerLink {
         Some(due.saturating_sub(now))
     }
 
-    /// Handles the result of a callout.
+    /// Handles the result of a callout: the status and the whole body of the response, which may be
+    /// the proxy's or another program's, or `None` if the callout was not made, has timed out, or was
+    /// canceled.
     pub fn handle_callout_result(
         &self,
         shared: &ProcessCacheState,
         id: CalloutId,
-        result: CalloutResult<'_>,
+        response: Option<(u16, &[u8])>,
         now: u64,
     ) {
         let state = &mut *lock_ignoring_poison(&self.state);
@@ -146,18 +134,16 @@ impl OwnerLink {
         } else {
             return;
         }
-        let handled = match result {
-            CalloutResult::Response { status: 200, body } => {
-                self.handle_callout_answer(state, shared, body, now)
-            }
-            CalloutResult::Response { status: 404, .. } => {
+        let handled = match response {
+            Some((200, body)) => self.handle_callout_answer(state, shared, body, now),
+            Some((404, _)) => {
                 // an owner of a version without these callouts, or another program
                 state
                     .session
                     .record_protocol_error(ProtocolError::UnknownPreface);
                 None
             }
-            CalloutResult::Response { .. } | CalloutResult::Failed => None,
+            _ => None,
         };
         if handled.is_none() {
             self.lose_session(state, shared, now);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cache::link::callouts::{CalloutId, CalloutResult};
+use crate::cache::link::callouts::CalloutId;
 use crate::cache::link::{OwnerHealthChange, OwnerOutage};
 use crate::cache::owner_protocol::callout_envelope::{
     encode_callout_answer, CalloutEnvelope, CalloutRole,
@@ -82,15 +82,14 @@ impl LinkTestProcess {
     }
 
     fn respond(&self, id: CalloutId, status: u16, body: &[u8]) {
-        let result = CalloutResult::Response { status, body };
+        let response = Some((status, body));
         self.link
-            .handle_callout_result(&self.shared, id, result, self.now);
+            .handle_callout_result(&self.shared, id, response, self.now);
     }
 
     fn fail(&self, id: CalloutId) {
-        let failed = CalloutResult::Failed;
         self.link
-            .handle_callout_result(&self.shared, id, failed, self.now);
+            .handle_callout_result(&self.shared, id, None, self.now);
     }
 
     /// Whether a waiter was woken, and has a response; one that was woken to lead ends the flight.
