@@ -86,9 +86,9 @@ impl ReceiptsSearch {
 }
 
 impl Exchange {
-    /// Returns the search for the receipts from which the response to a call may be derived. `None`
-    /// if the route derives no logs or the node's differ, or if the call's block is not the only
-    /// one, or is named by its number and not final.
+    /// Returns the search for the receipts from which the response to a call may be derived, with
+    /// those that the hot tier has. `None` if the route derives no logs or the node's differ, or if
+    /// the call's block is not the only one, or is named by its number and not final.
     pub(super) fn plan_receipts_search(
         &self,
         client: &ClientLogCall<'_>,
@@ -104,31 +104,17 @@ impl Exchange {
             followed_block_chain(since).filter(|mark| mark.is_height_final(number))?;
         }
         let target = BlockReceiptsTarget::new(block, client.vary_key)?;
-        let source = self.choose_logs_source(client.vary_key);
+        let shared = &self.route_config.process.shared;
+        let vary_key = truncated_blake3(client.vary_key.vary_key_bytes());
+        let trust = &shared.derived_logs;
+        let source = trust.choose_source(&vary_key, shared.purge_generation());
+        let hot = shared.hot_tier().and_then(|hot| hot.get(&target.key, now));
         (source != LogsSource::Node).then(|| ReceiptsSearch {
             target,
             source,
-            receipts: self.find_hot_receipts(&target, now),
+            receipts: hot.filter(|entry| target.has_receipts(entry)),
             is_queried: false,
         })
-    }
-
-    /// Returns the source of the response to one more call for the logs of a block.
-    fn choose_logs_source(&self, vary_key: &VaryKey) -> LogsSource {
-        let shared = &self.route_config.process.shared;
-        let vary_key = truncated_blake3(vary_key.vary_key_bytes());
-        let trust = &shared.derived_logs;
-        trust.choose_source(&vary_key, shared.purge_generation())
-    }
-
-    /// Returns the receipts, if the hot tier has them.
-    fn find_hot_receipts(&self, target: &BlockReceiptsTarget, now: u64) -> Option<Arc<CacheEntry>> {
-        let shared = &self.route_config.process.shared;
-        let hot = shared
-            .hot_tier()
-            .filter(|_| shared.may_send_from_memory(now))?;
-        let entry = hot.get(&target.key, now)?;
-        target.has_receipts(&entry).then_some(entry)
     }
 
     /// Queries the owner for missing receipts, derives the response from the receipts, or forwards

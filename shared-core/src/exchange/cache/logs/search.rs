@@ -209,7 +209,22 @@ impl Exchange {
                 LookupResult::InFlight(waiting)
             }
             SearchAction::Assemble(source) => {
-                self.respond_from_search(*search, source, client, lookup)
+                let is_derived = matches!(source, LogAssemblySource::Receipts(..));
+                let assembly = LogAssembly {
+                    id: client.id.to_vec(),
+                    source,
+                    fill: search.fill,
+                    since: search.since,
+                    has_fetched: match search.searched {
+                        SearchedEntries::Receipts(_) => false,
+                        SearchedEntries::Pieces(split) => split.pieces.has_requested_pieces(),
+                    },
+                };
+                let found = self.respond_with_assembled_logs(assembly, lookup);
+                if let (LookupResult::Hit(_), true) = (&found, is_derived) {
+                    self.verify_derived_logs(client, lookup);
+                }
+                found
             }
             SearchAction::Forward(compared) => {
                 self.forward_logs_call(*search, compared, client, lookup)
@@ -237,32 +252,6 @@ impl Exchange {
         };
         let is_sent = owner.lookup_batch_at_owner(keys, shareable, waiter, lookup.now);
         is_sent.then(|| WaitingRequest::new(shared, waiter, AwaitedResult::Stored))
-    }
-
-    /// Responds with an entry that is assembled from the entries that were found.
-    fn respond_from_search(
-        &mut self,
-        search: LogsSearch,
-        source: LogAssemblySource,
-        client: &ClientLogCall<'_>,
-        lookup: &LookupRequest<'_>,
-    ) -> LookupResult {
-        let is_derived = matches!(search.searched, SearchedEntries::Receipts(_));
-        let assembly = LogAssembly {
-            id: client.id.to_vec(),
-            source,
-            fill: search.fill,
-            since: search.since,
-            has_fetched: match search.searched {
-                SearchedEntries::Receipts(_) => false,
-                SearchedEntries::Pieces(split) => split.pieces.has_requested_pieces(),
-            },
-        };
-        let found = self.respond_with_assembled_logs(assembly, lookup);
-        if let (LookupResult::Hit(_), true) = (&found, is_derived) {
-            self.verify_derived_logs(client, lookup);
-        }
-        found
     }
 
     /// Ends a search: the client's own request is sent to the node, and the followers of the call
