@@ -2,12 +2,16 @@
 
 mod block_size_check;
 mod build;
+mod call_entry;
 mod chain_identity_check;
+mod classification;
 mod compare;
 mod derived_logs;
 pub(in crate::exchange) mod logs_comparison;
 mod publish;
 pub(in crate::exchange) mod range_proof;
+mod rejection;
+mod resource_entry;
 mod storability;
 pub(in crate::exchange) mod target;
 pub(in crate::exchange) mod verification;
