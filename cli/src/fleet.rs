@@ -194,8 +194,7 @@ fn purge_fleet(socket: &Path, scope: &[String]) -> Result<(), CommandError> {
         return Err(CommandError::Usage(text.into()));
     }
     let query: Vec<_> = scope.iter().map(|part| encode_parameter(part)).collect();
-    let body = purge_request(query.join("&").as_bytes(), None)
-        .map_err(|error| CommandError::Usage(error.to_string()))?;
+    let body = purge_request(query.join("&").as_bytes(), None).map_err(CommandError::Usage)?;
     let request = OwnerRequest {
         line: "POST /v1/purges",
         body: &body,

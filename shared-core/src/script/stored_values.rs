@@ -154,7 +154,7 @@ pub fn build_scope_purge_request(
     shared: &ProcessCacheState,
     query: &[u8],
 ) -> Result<Option<Vec<u8>>, String> {
-    let body = link::purge_request(query, None).map_err(|bad| bad.to_string())?;
+    let body = link::purge_request(query, None)?;
     if reachable_owner(shared)
         .map_err(|lack| lack.to_string())?
         .is_none()

@@ -58,9 +58,7 @@ use self::jobs::{KeyedEntries, LookupJob, OwnerJobTable};
 use self::outgoing_store::OutgoingStore;
 use self::owner_health::OwnerHealth;
 pub use self::owner_health::{OwnerHealthChange, OwnerOutage};
-pub use self::purge::{
-    problem_document, purge_request_body as purge_request, OwnerAdminReply, PurgeQueryError,
-};
+pub use self::purge::{problem_document, purge_request_body as purge_request, OwnerAdminReply};
 use self::session::{SessionState, SilentOwnerBreaker};
 use super::chain::{NamespaceChains, ShownBlock};
 use super::owner_protocol::body_assembler::BodyAssembler;

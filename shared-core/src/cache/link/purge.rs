@@ -6,11 +6,6 @@ use crate::cache::vary_key::named_cache_namespace;
 
 pub use crate::cache::process::owner_client::OwnerAdminReply;
 
-/// The reason why an operator's purge query is invalid; its text is the detail of the response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PurgeQueryError(String);
-
 /// Returns a problem document as the reply to a purge that was not sent to the owner.
 pub(super) fn problem_reply(status: u16, detail: &str) -> OwnerAdminReply {
     (status, problem_document(status, detail).into())
@@ -38,11 +33,11 @@ pub fn problem_document(status: u16, detail: &str) -> String {
 /// `own` is the name of the namespace if the query names none.
 ///
 /// # Errors
-/// Returns [`PurgeQueryError`] with the reason if the query is invalid.
-pub fn purge_request_body(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeQueryError> {
+/// Returns the reason, the detail of the response, if the query is invalid.
+pub fn purge_request_body(query: &[u8], own: Option<&[u8]>) -> Result<String, String> {
     let mut request = Map::new();
     for (name, value) in form_urlencoded::parse(query) {
-        let bad = |allowed: &str| PurgeQueryError(format!("{name} must be {allowed}"));
+        let bad = |allowed: &str| format!("{name} must be {allowed}");
         let parsed = match &*name {
             "everything" if value.is_empty() => json!(true),
             "everything" => return Err(bad("without a value")),
@@ -67,46 +62,38 @@ pub fn purge_request_body(query: &[u8], own: Option<&[u8]>) -> Result<String, Pu
                 json!(key.to_hex().as_str())
             }
             _ => {
-                return Err(PurgeQueryError(format!(
+                return Err(format!(
                     "unknown parameter {name:?}; allowed are everything, namespace=, method=, \
                      blocks= and key="
-                )))
+                ))
             }
         };
         if request.insert(name.to_string(), parsed).is_some() {
-            return Err(PurgeQueryError(format!("{name} occurs twice")));
+            return Err(format!("{name} occurs twice"));
         }
     }
     let has = |name: &str| request.contains_key(name);
     if request.is_empty() {
-        return Err(PurgeQueryError(
-            "the query must select entries: everything, namespace=NAME, method=METHOD, \
-             blocks=FROM-TO or key=HEX"
-                .into(),
-        ));
+        let reason = "the query must select entries: everything, namespace=NAME, method=METHOD, \
+                      blocks=FROM-TO or key=HEX";
+        return Err(reason.into());
     }
     if request.len() > 1 && (has("everything") || has("key") || has("wrong-chain")) {
-        return Err(PurgeQueryError(
-            "everything, key= and wrong-chain= can't be combined with other parameters".into(),
-        ));
+        let reason = "everything, key= and wrong-chain= can't be combined with other parameters";
+        return Err(reason.into());
     }
     if has("blocks") && has("method") {
-        return Err(PurgeQueryError(
-            "blocks= and method= can't be combined".into(),
-        ));
+        return Err("blocks= and method= can't be combined".into());
     }
     if has("blocks") && !has("namespace") {
-        let own = own.ok_or_else(|| {
-            PurgeQueryError(
-                "blocks= needs namespace=, because blocks of two chains have equal numbers".into(),
-            )
-        })?;
+        let reason = "blocks= needs namespace=, because blocks of two chains have equal numbers";
+        let own = own.ok_or(reason)?;
         request.insert(
             "namespace".into(),
             json!(const_hex::encode(named_cache_namespace(own))),
         );
     }
-    serde_json::to_string(&request).map_err(|error| PurgeQueryError(error.to_string()))
+    serde_json::to_string(&request).map_err(|error| error.to_string())
 }
 
 fn is_method(text: &str) -> bool {
@@ -164,9 +151,7 @@ mod tests {
             ("namespace=a&blocks=%2B5-9", "FROM-TO"),
             ("namespace=a&blocks=5&method=a", "combined"),
         ] {
-            let error = purge_request_body(query.as_bytes(), None)
-                .unwrap_err()
-                .to_string();
+            let error = purge_request_body(query.as_bytes(), None).unwrap_err();
             assert!(error.contains(why), "{query}: {error}");
         }
     }

@@ -170,7 +170,7 @@ impl OwnerClient for OwnerLink {
     ) -> Option<OwnerAdminReply> {
         let body = match purge::purge_request_body(query, own) {
             Ok(body) => body,
-            Err(bad) => return Some(purge::problem_reply(400, &bad.to_string())),
+            Err(bad) => return Some(purge::problem_reply(400, &bad)),
         };
         let short = "nothing was purged: memory is short; repeat the request";
         let is_queued = self.queue_purge(body, waiter, now);
