@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::background_queue::BackgroundQueue;
 use super::jobs::OwnerJob;
 use super::owner_health::OwnerOutage;
 use super::session::{SessionLoss, SessionStage, SessionState};
@@ -239,7 +240,7 @@ impl OwnerLink {
             }
         }
         // the leases of the process end with its session
-        state.background.clear();
+        state.background = BackgroundQueue::default();
     }
 
     /// Ends requests that have timed out.
