@@ -104,11 +104,6 @@ impl OwnerJobTable {
         Ok(())
     }
 
-    /// Whether a request has to be sent.
-    pub(super) fn has_unsent_jobs(&self, is_session_open: bool) -> bool {
-        self.next_unsent_position(is_session_open).is_some()
-    }
-
     /// Takes the next request that has to be sent; it stays open.
     pub(super) fn next_unsent_job(&mut self, is_session_open: bool) -> Option<(u32, &mut OpenJob)> {
         while let Some(position) = self.next_unsent_position(is_session_open) {
@@ -123,7 +118,7 @@ impl OwnerJobTable {
 
     /// Position of the next request that has to be sent. Purges wait for an open session: the outcome
     /// of one that was sent to no owner would be unknown.
-    fn next_unsent_position(&self, is_session_open: bool) -> Option<usize> {
+    pub(super) fn next_unsent_position(&self, is_session_open: bool) -> Option<usize> {
         let is_purge = |id: &u32| {
             let job = self.open.get(id).map(|open| &open.job);
             matches!(job, Some(OwnerJob::Purge { .. }))

@@ -106,15 +106,12 @@ impl OwnerLink {
                 self.handle_batch_entry(state, shared, (id, generation), &key, received, now);
             }
             OwnerMessage::AdminReply { id, status, .. } => {
-                let is_admin = |job: &OwnerJob| {
-                    matches!(job, OwnerJob::Purge { .. } | OwnerJob::Status { .. })
+                let waiter = match state.jobs.open_job(id).map(|open| &open.job) {
+                    Some(OwnerJob::Purge { waiter, .. }) => *waiter,
+                    Some(OwnerJob::Status { waiter }) => Some(*waiter),
+                    _ => return,
                 };
-                let open = state.jobs.remove_job_if(id, is_admin);
-                let waiter = match open.map(|open| open.job) {
-                    Some(OwnerJob::Purge { waiter, .. }) => waiter,
-                    Some(OwnerJob::Status { waiter }) => Some(waiter),
-                    _ => None,
-                };
+                state.jobs.remove_job(id);
                 if let Some(waiter) = waiter {
                     if let Some(body) = body {
                         state.insert_admin_reply(waiter, (status, body));

@@ -2,6 +2,7 @@
 
 use super::jobs::{fleet_wait, LookupJob, OwnerJob};
 use super::outgoing_store::OutgoingStore;
+use super::session::SessionStage;
 use super::{LinkState, OwnerLink};
 use crate::cache::owner_protocol::frame::MAX_CONNECTION_FRAME_BYTES;
 use crate::cache::owner_protocol::message_body::MessageBody;
@@ -24,11 +25,12 @@ impl LinkState {
     /// Whether messages wait that are sent at once.
     pub(super) fn has_urgent_messages(&self) -> bool {
         let is_open = self.session.is_open();
-        let has_jobs = self.session.is_open_or_requested() && self.jobs.has_unsent_jobs(is_open);
+        let has_jobs = self.session.is_open_or_requested()
+            && self.jobs.next_unsent_position(is_open).is_some();
         let has_others = self.session.has_urgent_acknowledgement()
             || !self.shown_blocks.is_empty()
             || self.store_in_parts.is_some();
-        self.session.needs_session_request() || has_jobs || is_open && has_others
+        self.session.stage == SessionStage::Unsent || has_jobs || is_open && has_others
     }
 
     /// Whether entries or releases wait that may wait for other messages.

@@ -74,11 +74,6 @@ impl SessionState {
         is_unsent
     }
 
-    /// Whether the session has to be requested.
-    pub(super) fn needs_session_request(&self) -> bool {
-        self.stage == SessionStage::Unsent
-    }
-
     /// Whether the session is open.
     pub(super) fn is_open(&self) -> bool {
         self.stage == SessionStage::Open
