@@ -235,9 +235,7 @@ impl HotTier {
     /// [denied](Self::deny_entry): clients may have received that. Returns whether the entry is the
     /// newest.
     pub fn insert_newest(&self, key: CacheKey, entry: &Arc<CacheEntry>) -> bool {
-        let age = self.age.load(Ordering::Acquire);
-        let _writing = lock_ignoring_poison(&self.writing);
-        self.insert_newest_while_locked(key, entry, age)
+        self.insert_newest_if(key, entry, || true).unwrap_or(false)
     }
 
     /// Inserts an entry like [`insert_newest`](Self::insert_newest) if `is_current` returns true, and
@@ -256,7 +254,16 @@ impl HotTier {
         if !is_current() {
             return None;
         }
-        Some(self.insert_newest_while_locked(key, entry, age))
+        let sent_at = entry.response_metadata().requested_at;
+        let is_newest = self.cache.peek(&PrehashedKey(key)).is_none_or(|slot| {
+            slot.age != age && slot.age != DENIED
+                || slot.entry.response_metadata().requested_at <= sent_at
+                || !slot.entry.is_valid_on_chain()
+        });
+        if is_newest {
+            self.insert_while_locked(key, Arc::clone(entry), age);
+        }
+        Some(is_newest)
     }
 
     /// Removes the entry of `key`, if it is this very `entry`, because the node's response to a
@@ -269,22 +276,6 @@ impl HotTier {
             let denied = Arc::new(CacheEntry::without_content(sent_at));
             self.insert_while_locked(*key, denied, DENIED);
         }
-    }
-
-    /// Inserts an entry unless the response of a later request is present or was denied; the caller
-    /// holds the lock for writing. `age`: the age of the tier before the caller took that lock. Returns
-    /// whether the entry is the newest.
-    fn insert_newest_while_locked(&self, key: CacheKey, entry: &Arc<CacheEntry>, age: u32) -> bool {
-        let sent_at = entry.response_metadata().requested_at;
-        let is_newest = self.cache.peek(&PrehashedKey(key)).is_none_or(|slot| {
-            slot.age != age && slot.age != DENIED
-                || slot.entry.response_metadata().requested_at <= sent_at
-                || !slot.entry.is_valid_on_chain()
-        });
-        if is_newest {
-            self.insert_while_locked(key, Arc::clone(entry), age);
-        }
-        is_newest
     }
 
     /// Inserts an entry; the caller holds the lock for writing. Returns `false` if the entry is too
