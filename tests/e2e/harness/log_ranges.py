@@ -1,7 +1,9 @@
 """A server of a host in front of nodes that relay requests to a simulated chain, and the log filters
 of a reference implementation."""
 
+import collections
 import contextlib
+import itertools
 import json
 import re
 import threading
@@ -45,6 +47,8 @@ class RelayNode:
         self.has_batches = True
         # changes the body of each response
         self.change = lambda request, body: body
+        # headers of the response to a request
+        self.headers = lambda request: []
         # number of bytes after which the body of the response to a batch is cut
         self.batch_cut = None
         # requests wait for this event
@@ -73,7 +77,8 @@ class RelayNode:
             return answer(NO_BATCHES)
         response = client.fetch(chain.port, "/", method="POST", headers=JSON, body=request.body)
         body = self.change(request, response.body)
-        return answer(body, status=response.status, cut_at=self.batch_cut if is_batch else None)
+        cut_at = self.batch_cut if is_batch else None
+        return answer(body, status=response.status, headers=self.headers(request), cut_at=cut_at)
 
     def requests(self, since=0):
         """The requests as lists of calls; a call outside of a batch is no list."""
@@ -94,6 +99,39 @@ def hex_ranges(first, last):
     """The pieces of a range of blocks: they begin at multiples of PIECE."""
     starts = [first, *range((first // PIECE + 1) * PIECE, last + 1, PIECE)]
     return [(f"0x{start:x}", f"0x{min((start // PIECE + 1) * PIECE - 1, last):x}") for start in starts]
+
+
+def direct_response(chain, body):
+    """The body of the node's own response."""
+    return client.fetch(chain.port, "/", method="POST", headers=JSON, body=body).body
+
+
+_filters = itertools.count(1)
+
+
+def new_filter(chain):
+    """Members of a filter that no earlier call had, and that selects logs of most blocks."""
+    (found,) = chain.honest(logs(FINAL - 50, FINAL))
+    first_topics = collections.Counter(log["topics"][0] for log in found if log["topics"])
+    topics = [topic for topic, _ in first_topics.most_common(3)]
+    return ',"topics":[' + json.dumps([*topics, f"0x{next(_filters):064x}"]) + "]"
+
+
+def wait_until_followed(server, chains):
+    """Waits until all workers know the head and the final block of the chain of each namespace."""
+    owner = owner_of(server)
+
+    def are_known():
+        found = {status["name"]: status for status in owner.status()["chains"]}
+        return found.keys() == chains.keys() and all(
+            (status["state"], status["head"], status["final"])
+            == ("following", chains[name].head, chains[name].final)
+            for name, status in found.items()
+        )
+
+    server.wait_for(are_known, "the owner to know the chains")
+    # a purge ends when each worker has handled the events before it
+    owner.purge(key="0" * 64)
 
 
 class LogStand:
@@ -153,15 +191,7 @@ class LogStand:
 
     def follow(self):
         """Waits until all workers know the head and the final block."""
-
-        def is_known():
-            (status,) = self.store_owner.status()["chains"]
-            expected = (self.chain.head, self.chain.final)
-            return status["state"] == "following" and (status["head"], status["final"]) == expected
-
-        self.server.wait_for(is_known, "the owner to know the chain")
-        # a purge ends when each worker has handled the events before it
-        self.store_owner.purge(key="0" * 64)
+        wait_until_followed(self.server, {"main": self.chain})
 
     @property
     def reorgs(self):
@@ -186,8 +216,7 @@ class LogStand:
 
     def direct(self, body, chain=None):
         """The body of the node's own response."""
-        port = (chain or self.chain).port
-        return client.fetch(port, "/", method="POST", headers=JSON, body=body).body
+        return direct_response(chain or self.chain, body)
 
     def assert_equal_to_direct(self, body):
         """Compares the response with the node's own, and returns it."""

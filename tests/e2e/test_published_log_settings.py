@@ -1,0 +1,677 @@
+"""sszip_logs_split, sszip_logs_from_receipts, sszip_logs_max_range and sszip_query in configurations
+of the kinds that are published for Ethereum nodes behind nginx: CORS, passwords, authorization
+services, limits, several nodes, TLS and HTTP/2. All of them are servers of one nginx with five workers,
+gzip, brotli and headers-more, in either load order. The responses are the node's own."""
+
+import base64
+import itertools
+import json
+import pathlib
+import subprocess
+import threading
+
+import pytest
+
+from harness.chain import Chain
+from harness.client import fetch
+from harness.copied_configs import Tls, certificate
+from harness.log_ranges import (
+    CHAIN, CONCURRENT, FINAL, HEAD, JSON, PIECE, RelayNode, closed_gate, direct_response, hex_ranges, logs, new_filter,
+    pause_for_unexpected_requests, permissive_blooms, wait_until_followed,
+)  # fmt: skip
+from harness.nginx import MODULE, Nginx
+from harness.origin import answer
+from harness.owner import wait_until_linked
+from harness.rpc import call
+from test_third_party_modules import FOLDER, decoded, modules
+
+pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx; test_log_ranges runs on each")
+
+NAMES = ["ngx_http_headers_more_filter_module", "ngx_http_brotli_filter_module"]
+WORKERS = 5
+# the widest range that is permitted
+LIMIT = 190
+FIRST = 20
+# the first block that is in no complete piece of final blocks
+REST = (FINAL + 1) // PIECE * PIECE
+# the pieces of the range from FIRST to the head
+RANGES = [*hex_ranges(FIRST, REST - 1), (f"0x{REST:x}", "latest")]
+# ranges of at least two complete pieces of final blocks
+FINAL_RANGES = [
+    (first, end - 1) for first in range(32, REST, PIECE) for end in range(first + 2 * PIECE, REST + 1, PIECE)
+]
+TOO_WIDE = {
+    "code": -32602,
+    "message": f"the block range from 1 to {HEAD} ({HEAD} blocks) is longer than the limit of {LIMIT}",
+}
+UNAVAILABLE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "unavailable"}}
+
+# Each kind is a server of its own. $pid names the worker that sends the response.
+HTTP = """
+sszip on;
+sszip_cache on;
+sszip_cache_path @prefix@/cache max_size=64m memory=32m;
+sszip_cache_memory 16m;
+sszip_cache_valid immutable 1h;
+sszip_cache_valid unfinalized 1h;
+sszip_cache_valid tip 1h;
+# longer than any request of these tests waits
+sszip_cache_lock_timeout 60s;
+sszip_cache_namespace main;
+sszip_cache_head http://@chain@ api=execution interval=100ms;
+sszip_logs_split @split@;
+sszip_logs_from_receipts on;
+sszip_logs_max_range @limit@;
+sszip_query on;
+
+gzip on;
+gzip_vary on;
+gzip_proxied any;
+gzip_types application/json;
+brotli on;
+brotli_types *;
+brotli_min_length 1;
+more_set_headers 'X-Served-By: rpc';
+proxy_http_version 1.1;
+add_header X-Worker $pid always;
+
+map $http_origin $allowed_origin { default ""; ~^https://[a-z]+[.]dapp[.]test$ $http_origin; }
+map $http_x_chain $chain { default ""; main main; other other; }
+map $chain $chain_node { default node; other other_node; }
+limit_req_zone $http_x_user zone=users:1m rate=1r/m;
+limit_conn_zone $http_x_user zone=clients:1m;
+split_clients $http_x_user $half { 50% left; * right; }
+
+upstream node { server @origin@; }
+upstream left { server @origin@; }
+upstream right { server @origin_unix@; }
+upstream other_node { server @origin_unix@; }
+upstream pool {
+    least_conn;
+    server 127.0.0.1:@port_closed@ max_fails=0;
+    server @origin@ max_fails=0;
+}
+
+# CORS of nginx's own in place of the node's
+server {
+    listen 127.0.0.1:@port_cors@ reuseport;
+    location / {
+        if ($request_method = OPTIONS) {
+            add_header Access-Control-Allow-Origin $allowed_origin always;
+            add_header Access-Control-Allow-Methods "GET, POST, QUERY, OPTIONS" always;
+            return 204;
+        }
+        proxy_hide_header Access-Control-Allow-Origin;
+        proxy_hide_header Vary;
+        add_header Access-Control-Allow-Origin $allowed_origin always;
+        add_header Vary Origin always;
+        add_header X-Worker $pid always;
+        proxy_pass http://node;
+    }
+}
+
+# the node's own CORS
+server {
+    listen 127.0.0.1:@port_plain@ reuseport;
+    location / { proxy_pass http://node; }
+}
+
+# a password, which the node does not receive
+server {
+    listen 127.0.0.1:@port_basic@ reuseport;
+    auth_basic "node";
+    auth_basic_user_file @prefix@/passwords;
+    sszip_cache_credentials ignore;
+    location / { proxy_set_header Authorization ""; proxy_pass http://node; }
+}
+
+# a password that the node checks
+server {
+    listen 127.0.0.1:@port_forwarded@ reuseport;
+    location / { proxy_pass http://node; }
+    location /keyed { sszip_cache_credentials key Authorization; proxy_pass http://node; }
+}
+
+# keys that an authorization service checks
+server {
+    listen 127.0.0.1:@port_authorized@ reuseport;
+    location / { auth_request /judge; proxy_pass http://node; }
+    location = /judge {
+        internal;
+        sszip off;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_pass http://@origin@/judge;
+    }
+}
+
+# limits for each user
+server {
+    listen 127.0.0.1:@port_limited@ reuseport;
+    location / {
+        limit_req zone=users;
+        limit_req_status 429;
+        limit_conn clients 1;
+        limit_conn_status 429;
+        proxy_pass http://node;
+    }
+}
+
+# one of two nodes for each half of the users
+server {
+    listen 127.0.0.1:@port_halves@ reuseport;
+    location / {
+        proxy_set_header X-Half $half;
+        add_header X-Half $half;
+        add_header X-Worker $pid always;
+        proxy_pass http://$half;
+    }
+}
+
+# chains by a header
+server {
+    listen 127.0.0.1:@port_chains@ reuseport;
+    location / {
+        if ($chain = "") { return 404; }
+        sszip_cache_namespace $chain;
+        sszip_cache_head http://@other@ api=execution interval=100ms namespace=other;
+        proxy_set_header X-Chain $chain;
+        proxy_pass http://$chain_node;
+    }
+}
+
+# calls and a page in one location
+server {
+    listen 127.0.0.1:@port_if@ reuseport;
+    root @prefix@/www;
+    location / {
+        if ($request_method = POST) { proxy_pass http://node; }
+        index index.html;
+    }
+}
+
+# two nodes of which one is down, and an error page
+server {
+    listen 127.0.0.1:@port_pool@ reuseport;
+    location / {
+        proxy_next_upstream error timeout http_502 http_503 non_idempotent;
+        proxy_next_upstream_tries 3;
+        proxy_intercept_errors on;
+        error_page 500 502 503 504 = @sorry;
+        proxy_pass http://pool;
+    }
+    location @sorry { default_type application/json; return 503 '@unavailable@'; }
+}
+
+server {
+    listen 127.0.0.1:@port_tls@ ssl http2 reuseport;
+    ssl_certificate @prefix@/chain.pem;
+    ssl_certificate_key @prefix@/key.pem;
+    location / { proxy_pass http://node; }
+}
+"""
+
+PASSWORD = ("Authorization", "Basic " + base64.b64encode(b"me:secret").decode())
+WRONG_PASSWORD = ("Authorization", "Basic " + base64.b64encode(b"me:guess").decode())
+DAPP = ("Origin", "https://a.dapp.test")
+UNAUTHORIZED = b'{"error":"unauthorized"}'
+_numbers = itertools.count(1)
+
+
+class GuardedNode(RelayNode):
+    """A node that requires a password."""
+
+    def __call__(self, request):
+        if request.header("Authorization") != PASSWORD[1]:
+            return answer(UNAUTHORIZED, status=401, headers=[("WWW-Authenticate", "Basic")])
+        return super().__call__(request)
+
+
+class Site:
+    """nginx with all servers, and the two chains behind it."""
+
+    def __init__(self, order, origin, files):
+        self.chain = Chain(*CHAIN)
+        self.other = Chain(*CHAIN, "--seed", 7, "--chain-id", 2)
+        self.node = None
+        values = {
+            "@chain@": self.chain.address,
+            "@other@": self.other.address,
+            "@split@": f"{PIECE} concurrent={CONCURRENT}",
+            "@limit@": str(LIMIT),
+            "@unavailable@": json.dumps(UNAVAILABLE),
+        }
+        http = HTTP
+        for name, value in values.items():
+            http = http.replace(name, value)
+        if order == "before":
+            loaded = {"main": modules(*NAMES)}
+        else:
+            ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
+            loaded = {"main": modules(*NAMES[1:]) + ours, "module": FOLDER / f"{NAMES[0]}.so"}
+        self.nginx = Nginx(http, origin=origin, workers=WORKERS, files=files, **loaded)
+
+    def __enter__(self):
+        try:
+            for chain in (self.chain, self.other):
+                chain.do({"finalize": FINAL})
+            self.nginx.start()
+            wait_until_linked(self.nginx)
+            wait_until_followed(self.nginx, {"main": self.chain, "other": self.other})
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.nginx.stop()
+        finally:
+            for chain in (self.chain, self.other):
+                chain.stop()
+
+    def post(self, server, body, *headers, path="/", method="POST"):
+        port = self.nginx.ports[f"port_{server}"]
+        request = {"method": method, "headers": [*JSON, *headers], "body": body}
+        if server != "tls":
+            return fetch(port, path, **request)
+        with Tls(port, "rpc.example.org") as connection:
+            return connection.exchange(path, **request)
+
+    def warm_up(self, server, *headers, path="/"):
+        """Sends calls that no response is stored for until each worker has sent one: it has seen
+        then that no other filter changes bodies here, and the headers that responses depend on."""
+        workers = set()
+
+        def have_all_responded():
+            address = f"0x{next(_numbers):040x}"
+            body = call("eth_getBalance", f'["{address}","latest"]')
+            response = self.post(server, body, *headers, path=path)
+            assert response.status == 200, response.body
+            workers.add(int(response.header("X-Worker")))
+            return workers == set(self.nginx.workers())
+
+        self.nginx.wait_for(have_all_responded, "responses of all workers")
+        self.node.bodies.clear()
+
+    def assert_right(self, response, body, chain=None):
+        """Compares the response with the node's own."""
+        assert response.status == 200, response.body
+        assert decoded(response).rstrip() == direct_response(chain or self.chain, body).rstrip(), body
+
+    def assert_fetched_in_pieces(self, ranges=RANGES, since=0):
+        """Asserts that the node has received these pieces once each, and no other request."""
+        assert sorted(self.node.ranges(since)) == sorted(ranges)
+        assert self.node.single_calls(since) == []
+
+
+@pytest.fixture(scope="module", params=["before", "after"])
+def started(request, session_origin, tmp_path_factory):
+    """nginx with sszip loaded before the other modules, or after them."""
+    chain, key = certificate(tmp_path_factory.mktemp("certificate"))
+    files = {
+        "chain.pem": chain,
+        "key.pem": key,
+        "passwords": b"me:{PLAIN}secret\n",
+        "www/index.html": b"<html>a page</html>",
+    }
+    with Site(request.param, session_origin, files) as site:
+        yield site
+
+
+@pytest.fixture
+def site(started, origin):
+    started.node = RelayNode(started.chain)
+    origin.answers(started.node)
+    yield started
+    started.nginx.check()
+
+
+@pytest.fixture
+def members(site):
+    """Members of a filter that no other test has."""
+    return new_filter(site.chain)
+
+
+def wide(members):
+    return logs(FIRST, '"latest"', members)
+
+
+def too_wide(members):
+    return logs(1, HEAD, members)
+
+
+def error_of(response):
+    assert response.status == 200, response.body
+    return json.loads(decoded(response))["error"]
+
+
+def varies(response):
+    return {word.strip().lower() for word in ",".join(response.all("Vary")).split(",")}
+
+
+def geth_cors(request):
+    """Headers of a node that permits all origins."""
+    origin = request.header("Origin")
+    return [("Vary", "Origin"), *([("Access-Control-Allow-Origin", origin)] if origin else [])]
+
+
+@pytest.mark.parametrize("method", ["POST", "QUERY"])
+@pytest.mark.parametrize("name, allowed", [("https://a.dapp.test", True), ("https://example.test", False)])
+def test_assembled_responses_hits_and_errors_have_the_cors_headers_of_nginx_once(site, members, name, allowed, method):
+    site.node.headers = geth_cors
+    client = ("Origin", name)
+    expected = [name] if allowed else []
+    site.warm_up("cors", client)
+    for turn in range(2):
+        response = site.post("cors", wide(members), client, method=method)
+        site.assert_right(response, wide(members))
+        assert response.all("Access-Control-Allow-Origin") == expected, turn
+        assert "origin" in varies(response)
+        assert response.all("X-Served-By") == ["rpc"]
+        refused = site.post("cors", too_wide(members), client, method=method)
+        assert error_of(refused) == TOO_WIDE
+        assert refused.all("Access-Control-Allow-Origin") == expected
+        assert "origin" in varies(refused)
+    site.assert_fetched_in_pieces()
+
+
+def test_assembled_response_has_the_cors_headers_of_the_node_for_its_own_origin(site, members):
+    site.node.headers = geth_cors
+    for name in ("https://a.test", "https://b.test"):
+        site.warm_up("plain", ("Origin", name))
+        for _ in range(2):
+            response = site.post("plain", wide(members), ("Origin", name))
+            site.assert_right(response, wide(members))
+            assert response.all("Access-Control-Allow-Origin") == [name]
+            assert "origin" in varies(response)
+        # responses that name an origin are stored for it alone
+        site.assert_fetched_in_pieces()
+
+
+def test_query_for_a_wide_range_reaches_the_node_as_posts(site, members, origin):
+    site.warm_up("cors", DAPP)
+    origin.requests.clear()
+    response = site.post("cors", wide(members), DAPP, method="QUERY")
+    site.assert_right(response, wide(members))
+    assert response.header("Accept-Query") == "application/json"
+    site.assert_fetched_in_pieces()
+    assert {request.method for request in origin.received()} == {"POST"}
+    # the same call as a POST
+    hit = site.post("cors", wide(members), DAPP)
+    site.assert_right(hit, wide(members))
+    assert len(site.node.bodies) == len(RANGES)
+    refused = site.post("cors", too_wide(members), DAPP, method="QUERY")
+    assert error_of(refused) == TOO_WIDE
+    assert refused.header("Cache-Control") == "no-cache"
+    assert len(site.node.bodies) == len(RANGES)
+
+
+@pytest.mark.parametrize("method", ["POST", "QUERY"])
+def test_clients_without_the_password_get_no_logs_and_no_errors_of_the_range(site, members, origin, method):
+    site.warm_up("basic", PASSWORD)
+    origin.requests.clear()
+
+    def assert_rejected():
+        for body in (wide(members), too_wide(members)):
+            for credentials in ([], [WRONG_PASSWORD]):
+                rejected = site.post("basic", body, *credentials, method=method)
+                assert rejected.status == 401
+                assert b"jsonrpc" not in decoded(rejected)
+
+    assert_rejected()
+    assert not site.node.bodies
+    for _ in range(2):
+        site.assert_right(site.post("basic", wide(members), PASSWORD, method=method), wide(members))
+        assert error_of(site.post("basic", too_wide(members), PASSWORD, method=method)) == TOO_WIDE
+        assert_rejected()
+    site.assert_fetched_in_pieces()
+    assert [request.header("Authorization") for request in origin.received()] == [None] * len(RANGES)
+
+
+def test_call_with_credentials_for_the_node_is_not_split_unless_they_are_in_the_key(site, members, origin):
+    site.node = GuardedNode(site.chain)
+    origin.answers(site.node)
+    for path in ("/", "/keyed"):
+        site.warm_up("forwarded", PASSWORD, path=path)
+    site.assert_right(site.post("forwarded", wide(members), PASSWORD), wide(members))
+    (single,) = site.node.bodies
+    assert single == wide(members)
+    # the pieces have the credentials of the client
+    origin.requests.clear()
+    site.assert_right(site.post("forwarded", wide(members), PASSWORD, path="/keyed"), wide(members))
+    site.assert_fetched_in_pieces(since=1)
+    assert [request.header("Authorization") for request in origin.received()] == [PASSWORD[1]] * len(RANGES)
+    for credentials in ([], [WRONG_PASSWORD]):
+        for path in ("/", "/keyed"):
+            rejected = site.post("forwarded", wide(members), *credentials, path=path)
+            assert (rejected.status, decoded(rejected)) == (401, UNAUTHORIZED)
+    before = len(site.node.bodies)
+    site.assert_right(site.post("forwarded", wide(members), PASSWORD, path="/keyed"), wide(members))
+    assert len(site.node.bodies) == before
+
+
+def test_authorization_service_is_queried_once_for_a_split_call(site, members, origin):
+    def judge(request):
+        return answer(status=204 if request.header("X-Api-Key") == "right" else 403, type=None)
+
+    origin.answers(judge, "/judge")
+    key = ("X-Api-Key", "right")
+    site.warm_up("authorized", key)
+    before = len(origin.received("/judge"))
+    site.assert_right(site.post("authorized", wide(members), key), wide(members))
+    site.assert_fetched_in_pieces()
+    assert len(origin.received("/judge")) == before + 1
+    for headers in ([], [("X-Api-Key", "wrong")]):
+        for body in (wide(members), too_wide(members)):
+            rejected = site.post("authorized", body, *headers)
+            assert rejected.status == 403 and b"jsonrpc" not in decoded(rejected)
+    site.assert_right(site.post("authorized", wide(members), key), wide(members))
+    assert len(origin.received("/judge")) == before + 6
+    assert len(site.node.bodies) == len(RANGES)
+
+
+def test_split_call_counts_once_for_limits_of_requests_and_connections(site, members):
+    users = [("X-User", f"user-{next(_numbers)}") for _ in range(2)]
+    # a request without a user is not limited
+    site.warm_up("limited")
+    site.assert_right(site.post("limited", wide(members), users[0]), wide(members))
+    site.assert_fetched_in_pieces()
+    for body in (wide(members), too_wide(members)):
+        limited = site.post("limited", body, users[0])
+        assert limited.status == 429 and b"jsonrpc" not in decoded(limited)
+    site.assert_right(site.post("limited", wide(members), users[1]), wide(members))
+    assert len(site.node.bodies) == len(RANGES)
+
+
+CODINGS = ["gzip, deflate, br, zstd", "br", "gzip", "identity"]
+
+
+@pytest.mark.parametrize("accept", CODINGS)
+def test_clients_receive_the_assembled_logs_in_a_coding_that_they_accept(site, members, accept):
+    site.warm_up("plain")
+    site.assert_right(site.post("plain", wide(members), ("Accept-Encoding", accept)), wide(members))
+    site.assert_fetched_in_pieces()
+    # hits of the entry and of a piece
+    for other in CODINGS:
+        for body in (wide(members), logs(PIECE * 2, PIECE * 3 - 1, members)):
+            response = site.post("plain", body, ("Accept-Encoding", other))
+            site.assert_right(response, body)
+            coding = response.header("Content-Encoding")
+            assert coding is None or coding in other
+        error = site.post("plain", too_wide(members), ("Accept-Encoding", other))
+        assert error_of(error) == TOO_WIDE
+
+
+def requires_no_node(site, server, members, *headers):
+    """Sends calls for other ranges of final blocks, and returns whether one was assembled without
+    the node: a worker stores pieces at the owner in the background."""
+
+    def is_assembled(first, last):
+        body = logs(first, last, members)
+        before = len(site.node.bodies)
+        site.assert_right(site.post(server, body, *headers), body)
+        return len(site.node.bodies) == before
+
+    return any(is_assembled(first, last) for first, last in FINAL_RANGES)
+
+
+def test_pieces_come_from_the_node_of_the_user_and_are_shared_by_both_halves(site, members, origin):
+    halves = {}
+    site.warm_up("halves")
+    for number in range(64):
+        user = ("X-User", str(number))
+        halves[site.post("halves", call("eth_chainId"), user).header("X-Half")] = user
+    assert halves.keys() == {"left", "right"}
+    site.node.bodies.clear()
+    for half, filter_members in (("left", members), ("right", new_filter(site.chain))):
+        origin.requests.clear()
+        since = len(site.node.bodies)
+        body = wide(filter_members)
+        site.assert_right(site.post("halves", body, halves[half]), body)
+        site.assert_fetched_in_pieces(since=since)
+        assert {request.header("X-Half") for request in origin.received()} == {half}
+    assert requires_no_node(site, "halves", members, halves["right"])
+
+
+def test_chains_that_a_header_selects_have_pieces_of_their_own(site, members, origin):
+    nodes = {"main": site.node, "other": RelayNode(site.other)}
+    origin.answers(lambda request: nodes[request.header("X-Chain")](request))
+    origin_of = {"main": site.chain, "other": site.other}
+    for name in nodes:
+        site.warm_up("chains", ("X-Chain", name))
+    for name in ("main", "other", "main", "other"):
+        for body in (wide(members), logs(FIRST + 1, '"latest"', members)):
+            response = site.post("chains", body, ("X-Chain", name))
+            site.assert_right(response, body, origin_of[name])
+    for node in nodes.values():
+        assert node.single_calls() == []
+        assert set(RANGES) <= set(node.ranges())
+    assert site.post("chains", wide(members)).status == 404
+    assert site.post("chains", wide(members), ("X-Chain", "unknown")).status == 404
+
+
+def test_call_is_split_where_a_condition_proxies_it(site, members):
+    site.warm_up("if")
+    site.assert_right(site.post("if", wide(members)), wide(members))
+    assert error_of(site.post("if", too_wide(members))) == TOO_WIDE
+    site.assert_fetched_in_pieces()
+    page = fetch(site.nginx.ports["port_if"], "/")
+    assert page.status == 200 and decoded(page) == b"<html>a page</html>"
+
+
+def test_pieces_come_from_the_next_node_when_one_is_down(site, members):
+    site.warm_up("pool")
+    site.assert_right(site.post("pool", wide(members)), wide(members))
+    site.assert_fetched_in_pieces()
+
+
+def test_client_receives_the_error_page_when_all_nodes_fail(site, members, origin):
+    site.warm_up("pool")
+    origin.answers(answer(b"failed", status=503, type="text/plain"))
+    failed = site.post("pool", wide(members))
+    assert (failed.status, json.loads(decoded(failed))) == (503, UNAVAILABLE)
+    origin.answers(site.node)
+    site.assert_right(site.post("pool", wide(members)), wide(members))
+
+
+def curl(site, body, *options, count=4):
+    """The decoded bodies of concurrent responses over TLS and HTTP/2."""
+    url = f"https://127.0.0.1:{site.nginx.ports['port_tls']}/"
+    files = [site.nginx.prefix / f"out{number}" for number in range(count)]
+    command = ["curl", "-sSk", "--fail", "--http2", "--parallel", "--compressed", "-H", "Content-Type: application/json"]
+    command += ["-w", "%{http_version}\n", *options, "-d", body.decode()]
+    for file in files:
+        command += [url, "-o", str(file)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["2"] * count
+    return [file.read_bytes() for file in files]
+
+
+@pytest.mark.parametrize("options", [(), ("-X", "QUERY")], ids=["POST", "QUERY"])
+def test_range_is_assembled_once_for_concurrent_streams_over_tls(site, members, options):
+    site.warm_up("tls")
+    expected = direct_response(site.chain, wide(members)).rstrip()
+    assert [body.rstrip() for body in curl(site, wide(members), *options)] == [expected] * 4
+    for body in curl(site, too_wide(members), *options):
+        assert json.loads(body)["error"] == TOO_WIDE
+    site.assert_fetched_in_pieces()
+
+
+def test_coalesced_clients_of_all_workers_receive_the_response_of_one_split(site, members):
+    site.warm_up("plain")
+    bodies = [wide(members).replace(b'"id":1', b'"id":%d' % number) for number in range(1, 4 * WORKERS + 1)]
+    responses = {}
+
+    def send(body):
+        responses[body] = site.post("plain", body)
+
+    with closed_gate(site.node) as gate:
+        senders = [threading.Thread(target=send, args=(body,)) for body in bodies]
+        for sender in senders:
+            sender.start()
+        site.nginx.wait_for(lambda: site.node.in_flight == CONCURRENT, "the first pieces at the node")
+        pause_for_unexpected_requests()
+        assert len(site.node.bodies) == CONCURRENT
+        gate.set()
+        for sender in senders:
+            sender.join()
+    assert len(responses) == len(bodies)
+    for body, response in responses.items():
+        site.assert_right(response, body)
+    assert len({response.header("X-Worker") for response in responses.values()}) > 1
+    site.assert_fetched_in_pieces()
+
+
+def test_workers_share_the_pieces_of_different_ranges(site, members):
+    site.warm_up("plain")
+    workers = set()
+    for first, last in FINAL_RANGES:
+        body = logs(first, last, members)
+        response = site.post("plain", body)
+        site.assert_right(response, body)
+        workers.add(response.header("X-Worker"))
+    assert len(workers) > 1 and site.node.single_calls() == []
+    # a worker may need a piece that another one is just storing at the owner
+    assert len(site.node.ranges()) < 2 * len(set(site.node.ranges()))
+
+
+def blocks_with_logs(chain):
+    """The hashes of blocks, each with the first topic of one of its logs."""
+    numbers = range(FIRST, FINAL)
+    calls = [call("eth_getBlockByNumber", f'["0x{number:x}",false]') for number in numbers]
+    hashes = [block["hash"] for block in chain.honest(*calls)]
+    bodies = [call("eth_getLogs", f'[{{"blockHash":"{block}"}}]') for block in hashes]
+    found = zip(hashes, chain.honest(*bodies), strict=True)
+    topics = ((block, [log["topics"][0] for log in block_logs if log["topics"]]) for block, block_logs in found)
+    return [(block, of_block[0]) for block, of_block in topics if of_block]
+
+
+def test_workers_derive_logs_from_receipts_after_comparisons_of_their_own(site):
+    site.node.change = lambda request, body: permissive_blooms(body)
+    site.warm_up("cors", DAPP)
+    blocks = blocks_with_logs(site.chain)[:30]
+    for block, _ in blocks:
+        stored = site.post("cors", call("eth_getBlockReceipts", f'["{block}"]'), DAPP)
+        assert stored.status == 200
+    calls = itertools.cycle(blocks)
+    trusting = set()
+
+    def is_derived(*headers):
+        """Whether the response to a new call for logs comes from the receipts."""
+        block, topic = next(calls)
+        topics = json.dumps([[topic, f"0x{next(_numbers):064x}"]])
+        body = call("eth_getLogs", f'[{{"blockHash":"{block}","topics":{topics}}}]')
+        before = len(site.node.bodies)
+        response = site.post("cors", body, DAPP, *headers)
+        site.assert_right(response, body)
+        assert response.all("Access-Control-Allow-Origin") == [DAPP[1]]
+        if len(site.node.bodies) > before:
+            return False
+        trusting.add(int(response.header("X-Worker")))
+        return True
+
+    site.nginx.wait_for(lambda: is_derived() and trusting == set(site.nginx.workers()), "derived logs of all workers")
+    for accept in CODINGS:
+        # one call of 256 is still compared
+        assert any(is_derived(("Accept-Encoding", accept)) for _ in range(4))
