@@ -1,0 +1,246 @@
+//! The state of the lookup of a batch.
+
+use std::sync::Arc;
+
+use crate::cache::class::LifetimeClass;
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::ProcessCacheState;
+use crate::cache::reason::Reason;
+use crate::cache::CacheKey;
+use crate::config::{CallAccessPolicy, RouteConfig};
+use crate::exchange::cache::batch::split::BatchElementSource;
+use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::waiting::AwaitedBatchResponses;
+use crate::exchange::machine::Exchange;
+use crate::jsonrpc::request::JsonRpcCall;
+
+/// The state of a batch's lookup: its calls, the keys of their responses, and the entries that were
+/// found.
+#[derive(Debug)]
+pub(super) struct BatchLookup<'a> {
+    pub(super) calls: Vec<JsonRpcCall<'a>>,
+    pub(super) places: Vec<Option<CallKeyAndLifetime>>,
+    /// Whether each call is denied, empty if none is; the entry of a denied call is its error.
+    pub(super) denied: Vec<bool>,
+    pub(super) found: Vec<Option<Arc<CacheEntry>>>,
+}
+
+impl BatchLookup<'_> {
+    /// Sets the errors of denied calls as their entries, and removes denied notifications.
+    pub(super) fn insert_denied_errors(&mut self, denial_errors: &[Option<Arc<CacheEntry>>]) {
+        let calls = std::mem::take(&mut self.calls);
+        let places = std::mem::take(&mut self.places);
+        for ((call, place), denied) in calls.into_iter().zip(places).zip(denial_errors) {
+            let is_denied = denied.is_some();
+            if is_denied && call.id.is_none() {
+                continue;
+            }
+            self.found.push(denied.clone());
+            self.places.push(place.filter(|_| !is_denied));
+            self.calls.push(call);
+            self.denied.push(is_denied);
+        }
+    }
+
+    /// Whether the policy denies the call with this index.
+    fn is_call_denied(&self, call: usize) -> bool {
+        self.denied.get(call) == Some(&true)
+    }
+
+    /// Iterates over the entries of the calls that are not denied.
+    pub(super) fn stored_batch_entries(&self) -> impl Iterator<Item = &Arc<CacheEntry>> {
+        let found = self.found.iter().enumerate();
+        found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_call_denied(call)))
+    }
+
+    /// Whether the call with this index is a cache hit; a denied call is none.
+    pub(super) fn has_stored_response(&self, call: usize) -> bool {
+        let found = self.found.get(call).is_some_and(Option::is_some);
+        found && !self.is_call_denied(call)
+    }
+
+    /// Number of calls with a stored response.
+    pub(super) fn batch_hit_count(&self) -> usize {
+        self.stored_batch_entries().count()
+    }
+
+    /// Searches the hot tier, the responses that were just fetched, and the owner's entries.
+    pub(super) fn find_batch_entries(
+        &mut self,
+        shared: &ProcessCacheState,
+        judge: &CallKeyReader<'_>,
+        lookup: &LookupRequest<'_>,
+        wakeup: &AwaitedBatchResponses,
+    ) {
+        let looks = !lookup.bypass && shared.may_send_from_memory(lookup.now);
+        let owned = match &wakeup.of_owner {
+            Some(has) if has.generation == shared.purge_generation() => &has.entries[..],
+            _ => &[],
+        };
+        self.found.resize(self.calls.len(), None);
+        let find = |call: &JsonRpcCall<'_>, place: &Option<CallKeyAndLifetime>| {
+            let place = place.as_ref()?;
+            let is_it = |(key, _): &&(CacheKey, Arc<CacheEntry>)| *key == place.key;
+            let in_hand = || {
+                let fetched = wakeup.flight_responses.iter().flatten().find(is_it);
+                let owned = || owned.iter().find(is_it);
+                let owned = || owned().filter(|(_, entry)| entry.is_fresh(lookup.now));
+                Some(fetched.or_else(owned)?.1.clone())
+            };
+            if !looks {
+                return None;
+            }
+            let hot = shared.hot_tier();
+            let entry = hot.and_then(|hot| hot.get(&place.key, lookup.now));
+            let entry = entry.or_else(in_hand)?;
+            judge.add_to_key_cache(call, place);
+            Some(entry)
+        };
+        let places = self.calls.iter().zip(&self.places);
+        for (found, (call, place)) in self.found.iter_mut().zip(places) {
+            if found.is_none() {
+                *found = find(call, place);
+            }
+        }
+    }
+
+    /// Discards entries that exceed the response limit of their method.
+    pub(super) fn discard_overlong_entries(&mut self, policy: Option<&Arc<CallAccessPolicy>>) {
+        let Some(policy) = policy else {
+            return;
+        };
+        for (at, call) in self.calls.iter().enumerate() {
+            let (false, Some(most)) = (
+                self.is_call_denied(at),
+                policy.method_response_limit(call.method),
+            ) else {
+                continue;
+            };
+            let id = call.id.unwrap_or_default();
+            if let Some(found) = self.found.get_mut(at) {
+                found.take_if(|entry| entry.response_length(id) > most);
+            }
+        }
+    }
+
+    /// Discards entries that depend on the head if the node is queried for a call that may show
+    /// a newer head: all responses of a batch belong to one head.
+    pub(super) fn discard_head_dependent_entries(&mut self) {
+        let calls = self.calls.iter().zip(&self.places).zip(&self.found);
+        let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
+            found.is_none() && call.id.is_some() && !self.is_call_denied(*at)
+        });
+        let moves = |place: &Option<CallKeyAndLifetime>| {
+            let prospect = place.as_ref().map(|place| place.prospect);
+            prospect.is_none_or(|prospect| prospect.depends_on_head())
+        };
+        if fetched.any(|(_, ((_, place), _))| moves(place)) {
+            for found in &mut self.found {
+                found.take_if(|entry| {
+                    matches!(
+                        entry.response_metadata().class,
+                        LifetimeClass::Tip | LifetimeClass::Nothing
+                    )
+                });
+            }
+        }
+    }
+
+    /// Iterates over the places of the calls without an entry.
+    pub(super) fn missing_call_keys(&self) -> impl Iterator<Item = &Option<CallKeyAndLifetime>> {
+        let places = self.places.iter().zip(&self.found);
+        places.filter_map(|(place, found)| found.is_none().then_some(place))
+    }
+
+    /// Whether there are entries and all have the same headers: they are sent under one head.
+    pub(super) fn have_equal_stored_headers(&self) -> bool {
+        let mut stored = self.stored_batch_entries();
+        let first = stored.next();
+        first.is_some_and(|first| {
+            stored.all(|other| other.response_metadata().fields == first.response_metadata().fields)
+        })
+    }
+
+    /// Whether all calls have entries that can be sent together.
+    pub(super) fn is_batch_fully_stored(&self) -> bool {
+        self.found.iter().all(Option::is_some) && self.have_equal_stored_headers()
+    }
+
+    /// Checks the unchecked entries, `most` bytes of them at most, the limit of a single
+    /// response, and discards those that are damaged or exceed it. Returns whether all entries
+    /// remain.
+    pub(super) fn discard_damaged_entries(
+        &mut self,
+        config: &RouteConfig,
+        most: u64,
+    ) -> bool {
+        let hot = config.process.shared.hot_tier();
+        let budget = &config.process.budget;
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        let mut all = 0;
+        let mut all_remain = true;
+        for (place, found) in self.places.iter().zip(&mut self.found) {
+            let (Some(place), Some(entry)) = (place, &found) else {
+                continue;
+            };
+            all += bytes_to_check_strictly(entry);
+            if all > most && entry.needs_strict_check() {
+                *found = None;
+                all_remain = false;
+                continue;
+            }
+            let Err(reason) = entry.check_strictly_within_budget(budget, limit) else {
+                continue;
+            };
+            if let (Some(hot), true) = (hot, reason != Reason::Memory) {
+                hot.remove_same_entry(&place.key, entry);
+            }
+            *found = None;
+            all_remain = false;
+        }
+        all_remain
+    }
+
+    /// Returns the sources of the response, and the batch of the missing calls, notifications
+    /// included.
+    pub(super) fn split_missing_calls(
+        &self,
+        body: &[u8],
+        policy: Option<&Arc<CallAccessPolicy>>,
+    ) -> (Vec<BatchElementSource>, Vec<u8>) {
+        let mut places = Vec::with_capacity(self.calls.len());
+        let mut request = vec![b'['];
+        for (at, (call, found)) in self.calls.iter().zip(&self.found).enumerate() {
+            match (found, call.id) {
+                (Some(entry), Some(id)) => {
+                    let (entry, id) = (Arc::clone(entry), id.to_vec());
+                    places.push(match self.is_call_denied(at) {
+                        true => BatchElementSource::Denied(entry, id),
+                        false => BatchElementSource::Stored(entry, id),
+                    });
+                    continue;
+                }
+                (_, Some(id)) => {
+                    let most = Exchange::batch_call_response_limit(policy, call.method);
+                    places.push(BatchElementSource::Forwarded(id.to_vec(), most));
+                }
+                (_, None) => {}
+            }
+            if request.len() > 1 {
+                request.push(b',');
+            }
+            request.extend_from_slice(&body[call.span.clone()]);
+        }
+        request.push(b']');
+        (places, request)
+    }
+}
+
+/// Number of bytes that must be checked before the entry is sent.
+pub(super) fn bytes_to_check_strictly(entry: &CacheEntry) -> u64 {
+    match entry.needs_strict_check() {
+        true => entry.response_length(b""),
+        false => 0,
+    }
+}

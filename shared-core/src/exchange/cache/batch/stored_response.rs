@@ -1,0 +1,216 @@
+//! The response to a batch from stored entries alone, and its memory.
+
+use std::sync::Arc;
+
+use super::lookup_state::{bytes_to_check_strictly, BatchLookup};
+use crate::cache::entry::batch::{
+    assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch, batch_coding_work,
+    BatchResponseElement,
+};
+use crate::cache::entry::CacheEntry;
+use crate::cache::reason::Reason;
+use crate::cache::CacheKey;
+use crate::exchange::cache::lookup::request::LookupRequest;
+use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::machine::Exchange;
+use crate::exchange::response::pipeline::{EntryReservations, SentEntryReservation};
+use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
+use crate::gzip::oneshot::off_loop_min_length;
+use crate::gzip::splice::SlicedBody;
+
+/// Bytes of a long entry in identity that are copied into the batch at most; a total below
+/// this is not reserved.
+const MAX_COPIED_BYTES: u64 = 64 << 10;
+
+impl Exchange {
+    /// Responds from the cache if the whole batch is stored; otherwise returns its memory.
+    pub(super) fn respond_to_stored_batch(
+        &mut self,
+        batch: &mut BatchLookup<'_>,
+        gzip: bool,
+        borrowed: EntryReservations,
+        lookup: &LookupRequest<'_>,
+    ) -> Result<LookupResult, EntryReservations> {
+        let most = off_loop_min_length(self.route_config.comp_level) as u64;
+        let is_stored = batch.is_batch_fully_stored();
+        if is_stored {
+            let entries = || batch.found.iter().flatten().map(|it| &**it);
+            let work = entries().map(bytes_to_check_strictly).sum::<u64>()
+                + batch_coding_work(entries(), gzip);
+            if work > most {
+                let hits = batch.batch_hit_count();
+                self.record_batch_metrics(batch);
+                let found = std::mem::take(&mut batch.found);
+                let answers = batch.calls.iter().zip(&batch.places).zip(found);
+                let answers = answers.filter_map(|((call, place), entry)| {
+                    let key = place.as_ref().map(|place| place.key);
+                    Some((key, entry?, call.id?.to_vec()))
+                });
+                self.lookup_findings.batch_hits = hits;
+                return Ok(LookupResult::HitToDecode(Box::new(
+                    StoredResponseToDecode::Batch {
+                        answers: answers.collect(),
+                        gzip,
+                        borrowed,
+                    },
+                )));
+            }
+        }
+        let all_remain = batch.discard_damaged_entries(&self.route_config, most);
+        let (Some(first), true) = (batch.stored_batch_entries().next(), is_stored && all_remain)
+        else {
+            return Err(borrowed);
+        };
+        let ids = batch.calls.iter().filter_map(|call| call.id);
+        let entries = batch.found.iter().flatten().zip(ids);
+        let mut elements: Vec<BatchResponseElement<'_>> = Vec::with_capacity(batch.calls.len());
+        elements.extend(entries.map(|(entry, id)| BatchResponseElement::Stored(entry, id)));
+        let weight = total_decodable_weight(batch.found.iter().flatten(), gzip);
+        let Some(body) = self.assemble_batch_body(&elements, gzip) else {
+            return Err(borrowed);
+        };
+        if total_decodable_weight(batch.found.iter().flatten(), gzip) != weight {
+            let places = batch.places.iter().zip(&batch.found);
+            self.update_entry_weights(
+                places.filter_map(|(place, entry)| Some((&place.as_ref()?.key, entry.as_ref()?))),
+            );
+        }
+        self.lookup_findings.batch_hits = batch.batch_hit_count();
+        self.record_batch_metrics(batch);
+        Ok(LookupResult::Hit(self.respond_with_entry_body(
+            first,
+            Some(body),
+            lookup,
+            borrowed,
+        )))
+    }
+
+    /// Reserves the memory for the response to a batch of these entries. Returns whether the
+    /// response is to be gzip, or `None` if there is not enough memory for either form.
+    pub(super) fn reserve_batch_memory(
+        &self,
+        found: &[Option<Arc<CacheEntry>>],
+        lookup: &LookupRequest<'_>,
+    ) -> Option<(bool, EntryReservations)> {
+        let first = self.client_prefers_gzip(lookup);
+        // the coding that the client also accepts
+        let second = (!first && self.client_accepts_gzip(lookup)).then_some(true);
+        let ways = [Some(first), second].into_iter().flatten();
+        ways.filter_map(|gzip| Some((gzip, self.reserve_batch_decode_memory(found, gzip)?)))
+            .next()
+    }
+
+    /// Reserves memory for the entries that are decoded or copied for a batch; `None` if there is
+    /// not enough.
+    fn reserve_batch_decode_memory(
+        &self,
+        found: &[Option<Arc<CacheEntry>>],
+        gzip: bool,
+    ) -> Option<EntryReservations> {
+        let mut borrowed = EntryReservations::default();
+        let mut copied: u64 = 0;
+        for entry in found.iter().flatten() {
+            // the bytes of longer compressed entries are shared
+            copied += match (gzip, entry.is_compressed() && !entry.may_be_inlined()) {
+                (true, true) => 0,
+                (true, false) => entry.response_length(b""),
+                (false, _) if !self.reserve_entry_decode(entry, &mut borrowed) => return None,
+                (false, _) => entry.response_length(b"").min(MAX_COPIED_BYTES),
+            };
+        }
+        if copied >= MAX_COPIED_BYTES {
+            let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+            let copied = usize::try_from(copied).unwrap_or(usize::MAX);
+            let _memory = self
+                .route_config
+                .process
+                .budget
+                .reserve_bytes(copied, limit)?;
+            borrowed.push(SentEntryReservation::Assembled { _memory });
+        }
+        Some(borrowed)
+    }
+
+    /// Assembles a batch whose entries were set aside for a thread that serves no connections;
+    /// `None` if an entry is damaged or memory is short.
+    pub(in crate::exchange) fn assemble_stored_batch(
+        &mut self,
+        answers: &[(Option<CacheKey>, Arc<CacheEntry>, Vec<u8>)],
+        gzip: bool,
+        lookup: &LookupRequest<'_>,
+        borrowed: EntryReservations,
+    ) -> Option<Box<ReadyResponse>> {
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+        let mut stand = true;
+        for (key, entry, _) in answers {
+            let Err(reason) =
+                entry.check_strictly_within_budget(&self.route_config.process.budget, limit)
+            else {
+                continue;
+            };
+            stand = false;
+            if let (Some(hot), Some(key)) = (shared.hot_tier(), key) {
+                if reason != Reason::Memory {
+                    hot.remove_same_entry(key, entry);
+                }
+            }
+        }
+        if !stand {
+            return None;
+        }
+        let elements: Vec<BatchResponseElement<'_>> = answers
+            .iter()
+            .map(|(_, entry, id)| BatchResponseElement::Stored(entry, id))
+            .collect();
+        let body = self.assemble_batch_body(&elements, gzip)?;
+        self.update_entry_weights(
+            answers
+                .iter()
+                .filter_map(|(key, entry, _)| Some((key.as_ref()?, entry))),
+        );
+        // the error of a denied call has no key
+        let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
+        Some(self.respond_with_entry_body(first, Some(body), lookup, borrowed))
+    }
+
+    /// Updates the weights of entries in the hot tier, as some may have both codings from now on.
+    fn update_entry_weights<'a>(
+        &self,
+        entries: impl Iterator<Item = (&'a CacheKey, &'a Arc<CacheEntry>)>,
+    ) {
+        if let Some(hot) = self.route_config.process.shared.hot_tier() {
+            entries.for_each(|(key, entry)| hot.update_entry_weight(key, entry));
+        }
+    }
+
+    /// Assembles the elements of a batch into one body, gzip or identity; `None` if that fails.
+    pub(in crate::exchange) fn assemble_batch_body(
+        &self,
+        elements: &[BatchResponseElement<'_>],
+        gzip: bool,
+    ) -> Option<SlicedBody> {
+        if gzip {
+            match self.request.accept_encoding.refuses_identity() {
+                true => assemble_batch_for_gzip_only(elements, self.compression_gate()),
+                false => assemble_gzip_batch(elements, self.compression_gate()),
+            }
+        } else {
+            assemble_identity_batch(elements)
+        }
+    }
+}
+
+/// Total weight of the entries that a batch may decode: it grows if it does.
+fn total_decodable_weight<'a>(
+    entries: impl Iterator<Item = &'a Arc<CacheEntry>>,
+    gzip: bool,
+) -> u64 {
+    entries
+        .filter(|entry| match gzip {
+            true => entry.may_be_inlined(),
+            false => entry.is_compressed(),
+        })
+        .map(|entry| entry.memory_weight())
+        .sum()
+}
