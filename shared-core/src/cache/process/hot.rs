@@ -712,25 +712,6 @@ mod tests {
     }
 
     #[test]
-    fn body_stays_readable_after_its_entry_is_removed() {
-        let hot = HotTier::new(1 << 20, 300_000, 1);
-        hot.insert(key(1), compressed(200_000));
-        let bodies = {
-            let entry = hot.get(&key(1), 0).unwrap();
-            [
-                entry.response_for_gzip_client(b"").unwrap(),
-                entry.response_for_identity_client(b"").unwrap(),
-            ]
-        };
-        hot.remove(&key(1));
-        let [gzip, identity] = bodies;
-        assert_eq!(
-            crate::gzip::inflate::gunzip_reserved(&gzip.to_vec(), 200_000).unwrap(),
-            identity.to_vec()
-        );
-    }
-
-    #[test]
     fn capacity_is_never_exceeded_by_concurrent_threads() {
         let capacity = 1 << 22;
         let hot = HotTier::new(capacity, 1 << 18, 4);
