@@ -299,8 +299,15 @@ impl LinkTestHost {
         }
     }
 
-    /// Passes bytes of the owner to the link, few at a time.
-    fn receive(&mut self, mut bytes: &[u8]) {
+    /// Passes bytes of the owner to the link, and performs its actions.
+    fn receive(&mut self, bytes: &[u8]) {
+        self.pass_bytes_to_link(bytes);
+        self.run();
+    }
+
+    /// Passes bytes of the owner to the link, few at a time. Returns `false` if the connection has to
+    /// be closed.
+    fn pass_bytes_to_link(&self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let mut taken = 0;
             let is_open = self.link().pass_read_buffer(|room| {
@@ -308,12 +315,12 @@ impl LinkTestHost {
                 room[..taken].copy_from_slice(&bytes[..taken]);
             });
             if !is_open {
-                break;
+                return false;
             }
             self.link().report_read_bytes(&self.shared, taken, self.now);
             bytes = &bytes[taken..];
         }
-        self.run();
+        true
     }
 
     fn send(&mut self, message: OwnerMessage) {

@@ -276,20 +276,17 @@ fn lease_is_not_requested_if_the_fetch_of_another_process_is_of_no_use() {
 
 #[test]
 fn direct_lookup_of_a_shareable_response_has_the_lookup_timeout_as_its_wait() {
-    for (timeout, expected) in [(20, 20), (70_000, u16::MAX)] {
-        let (host, owner) = connected_host_and_owner();
-        host.link().set_lookup_timeout(timeout);
-        let token = lead_with_follower(&host, 1);
-        owner.reply(DirectReply::Missing(LeaseReply::NoLease));
-        let options = OwnerLookupOptions {
-            is_shareable: true,
-            ..OwnerLookupOptions::default()
-        };
-        let lookup = look_up_with_options(&host, token, options);
-        assert!(matches!(lookup, OwnerLookup::Missing(_)));
-        let call = DirectCall::Lookup(SESSION, KEY, None, expected);
-        assert_eq!(owner.take_calls(), [call]);
-    }
+    let (host, owner) = connected_host_and_owner();
+    let token = lead_with_follower(&host, 1);
+    owner.reply(DirectReply::Missing(LeaseReply::NoLease));
+    let options = OwnerLookupOptions {
+        is_shareable: true,
+        ..OwnerLookupOptions::default()
+    };
+    let lookup = look_up_with_options(&host, token, options);
+    assert!(matches!(lookup, OwnerLookup::Missing(_)));
+    let call = DirectCall::Lookup(SESSION, KEY, None, 20);
+    assert_eq!(owner.take_calls(), [call]);
 }
 
 #[test]

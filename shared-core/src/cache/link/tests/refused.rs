@@ -31,20 +31,8 @@ fn found_entry_without_memory_is_a_miss() {
         let id = host.take_id();
         let bytes = host.frame_of(&[found_under(id, 0, &long)]);
         let refusals = step(&mut || {
-            let mut rest = &bytes[..];
-            while !rest.is_empty() {
-                let mut taken = 0;
-                let is_open = host.link().pass_read_buffer(|room| {
-                    taken = room.len().min(rest.len());
-                    room[..taken].copy_from_slice(&rest[..taken]);
-                });
-                if !is_open {
-                    // the host closes it
-                    host.link().handle_connection_closed(&host.shared, host.now);
-                    return;
-                }
-                host.link().report_read_bytes(&host.shared, taken, host.now);
-                rest = &rest[taken..];
+            if !host.pass_bytes_to_link(&bytes) {
+                host.link().handle_connection_closed(&host.shared, host.now);
             }
         });
         assert_eq!(host.woken(), [1]);
