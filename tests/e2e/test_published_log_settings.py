@@ -6,211 +6,30 @@ gzip, brotli and headers-more, in either load order. The responses are the node'
 import base64
 import itertools
 import json
-import pathlib
 import subprocess
 import threading
 
 import pytest
 
-from harness.chain import Chain
 from harness.client import fetch
-from harness.copied_configs import Tls, certificate
+from harness.copied_configs import certificate
 from harness.log_ranges import (
-    CHAIN, CONCURRENT, FINAL, HEAD, JSON, PIECE, RelayNode, closed_gate, direct_response, hex_ranges, logs, new_filter,
-    pause_for_unexpected_requests, permissive_blooms, wait_until_followed,
+    CONCURRENT, FINAL, PIECE, RelayNode, closed_gate, direct_response, logs, new_filter, pause_for_unexpected_requests,
+    permissive_blooms,
 )  # fmt: skip
-from harness.nginx import MODULE, Nginx
+from harness.log_sites import (
+    FIRST, RANGES, REST, TOO_WIDE, UNAVAILABLE, WORKERS, Site, error_of, too_wide, vary_names, wide,
+)  # fmt: skip
 from harness.origin import answer
-from harness.owner import wait_until_linked
 from harness.rpc import call
-from test_third_party_modules import FOLDER, decoded, modules
+from harness.third_party import decoded
 
 pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx; test_log_ranges runs on each")
 
-NAMES = ["ngx_http_headers_more_filter_module", "ngx_http_brotli_filter_module"]
-WORKERS = 5
-# the widest range that is permitted
-LIMIT = 190
-FIRST = 20
-# the first block that is in no complete piece of final blocks
-REST = (FINAL + 1) // PIECE * PIECE
-# the pieces of the range from FIRST to the head
-RANGES = [*hex_ranges(FIRST, REST - 1), (f"0x{REST:x}", "latest")]
 # ranges of at least two complete pieces of final blocks
 FINAL_RANGES = [
     (first, end - 1) for first in range(32, REST, PIECE) for end in range(first + 2 * PIECE, REST + 1, PIECE)
 ]
-TOO_WIDE = {
-    "code": -32602,
-    "message": f"the block range from 1 to {HEAD} ({HEAD} blocks) is longer than the limit of {LIMIT}",
-}
-UNAVAILABLE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "unavailable"}}
-
-# Each kind is a server of its own. $pid names the worker that sends the response.
-HTTP = """
-sszip on;
-sszip_cache on;
-sszip_cache_path @prefix@/cache max_size=64m memory=32m;
-sszip_cache_memory 16m;
-sszip_cache_valid immutable 1h;
-sszip_cache_valid unfinalized 1h;
-sszip_cache_valid tip 1h;
-# longer than any request of these tests waits
-sszip_cache_lock_timeout 60s;
-sszip_cache_namespace main;
-sszip_cache_head http://@chain@ api=execution interval=100ms;
-sszip_logs_split @split@;
-sszip_logs_from_receipts on;
-sszip_logs_max_range @limit@;
-sszip_query on;
-
-gzip on;
-gzip_vary on;
-gzip_proxied any;
-gzip_types application/json;
-brotli on;
-brotli_types *;
-brotli_min_length 1;
-more_set_headers 'X-Served-By: rpc';
-proxy_http_version 1.1;
-add_header X-Worker $pid always;
-
-map $http_origin $allowed_origin { default ""; ~^https://[a-z]+[.]dapp[.]test$ $http_origin; }
-map $http_x_chain $chain { default ""; main main; other other; }
-map $chain $chain_node { default node; other other_node; }
-limit_req_zone $http_x_user zone=users:1m rate=1r/m;
-limit_conn_zone $http_x_user zone=clients:1m;
-split_clients $http_x_user $half { 50% left; * right; }
-
-upstream node { server @origin@; }
-upstream left { server @origin@; }
-upstream right { server @origin_unix@; }
-upstream other_node { server @origin_unix@; }
-upstream pool {
-    least_conn;
-    server 127.0.0.1:@port_closed@ max_fails=0;
-    server @origin@ max_fails=0;
-}
-
-# CORS of nginx's own in place of the node's
-server {
-    listen 127.0.0.1:@port_cors@ reuseport;
-    location / {
-        if ($request_method = OPTIONS) {
-            add_header Access-Control-Allow-Origin $allowed_origin always;
-            add_header Access-Control-Allow-Methods "GET, POST, QUERY, OPTIONS" always;
-            return 204;
-        }
-        proxy_hide_header Access-Control-Allow-Origin;
-        proxy_hide_header Vary;
-        add_header Access-Control-Allow-Origin $allowed_origin always;
-        add_header Vary Origin always;
-        add_header X-Worker $pid always;
-        proxy_pass http://node;
-    }
-}
-
-# the node's own CORS
-server {
-    listen 127.0.0.1:@port_plain@ reuseport;
-    location / { proxy_pass http://node; }
-}
-
-# a password, which the node does not receive
-server {
-    listen 127.0.0.1:@port_basic@ reuseport;
-    auth_basic "node";
-    auth_basic_user_file @prefix@/passwords;
-    sszip_cache_credentials ignore;
-    location / { proxy_set_header Authorization ""; proxy_pass http://node; }
-}
-
-# a password that the node checks
-server {
-    listen 127.0.0.1:@port_forwarded@ reuseport;
-    location / { proxy_pass http://node; }
-    location /keyed { sszip_cache_credentials key Authorization; proxy_pass http://node; }
-}
-
-# keys that an authorization service checks
-server {
-    listen 127.0.0.1:@port_authorized@ reuseport;
-    location / { auth_request /judge; proxy_pass http://node; }
-    location = /judge {
-        internal;
-        sszip off;
-        proxy_pass_request_body off;
-        proxy_set_header Content-Length "";
-        proxy_pass http://@origin@/judge;
-    }
-}
-
-# limits for each user
-server {
-    listen 127.0.0.1:@port_limited@ reuseport;
-    location / {
-        limit_req zone=users;
-        limit_req_status 429;
-        limit_conn clients 1;
-        limit_conn_status 429;
-        proxy_pass http://node;
-    }
-}
-
-# one of two nodes for each half of the users
-server {
-    listen 127.0.0.1:@port_halves@ reuseport;
-    location / {
-        proxy_set_header X-Half $half;
-        add_header X-Half $half;
-        add_header X-Worker $pid always;
-        proxy_pass http://$half;
-    }
-}
-
-# chains by a header
-server {
-    listen 127.0.0.1:@port_chains@ reuseport;
-    location / {
-        if ($chain = "") { return 404; }
-        sszip_cache_namespace $chain;
-        sszip_cache_head http://@other@ api=execution interval=100ms namespace=other;
-        proxy_set_header X-Chain $chain;
-        proxy_pass http://$chain_node;
-    }
-}
-
-# calls and a page in one location
-server {
-    listen 127.0.0.1:@port_if@ reuseport;
-    root @prefix@/www;
-    location / {
-        if ($request_method = POST) { proxy_pass http://node; }
-        index index.html;
-    }
-}
-
-# two nodes of which one is down, and an error page
-server {
-    listen 127.0.0.1:@port_pool@ reuseport;
-    location / {
-        proxy_next_upstream error timeout http_502 http_503 non_idempotent;
-        proxy_next_upstream_tries 3;
-        proxy_intercept_errors on;
-        error_page 500 502 503 504 = @sorry;
-        proxy_pass http://pool;
-    }
-    location @sorry { default_type application/json; return 503 '@unavailable@'; }
-}
-
-server {
-    listen 127.0.0.1:@port_tls@ ssl http2 reuseport;
-    ssl_certificate @prefix@/chain.pem;
-    ssl_certificate_key @prefix@/key.pem;
-    location / { proxy_pass http://node; }
-}
-"""
-
 PASSWORD = ("Authorization", "Basic " + base64.b64encode(b"me:secret").decode())
 WRONG_PASSWORD = ("Authorization", "Basic " + base64.b64encode(b"me:guess").decode())
 DAPP = ("Origin", "https://a.dapp.test")
@@ -225,84 +44,6 @@ class GuardedNode(RelayNode):
         if request.header("Authorization") != PASSWORD[1]:
             return answer(UNAUTHORIZED, status=401, headers=[("WWW-Authenticate", "Basic")])
         return super().__call__(request)
-
-
-class Site:
-    """nginx with all servers, and the two chains behind it."""
-
-    def __init__(self, order, origin, files):
-        self.chain = Chain(*CHAIN)
-        self.other = Chain(*CHAIN, "--seed", 7, "--chain-id", 2)
-        self.node = None
-        values = {
-            "@chain@": self.chain.address,
-            "@other@": self.other.address,
-            "@split@": f"{PIECE} concurrent={CONCURRENT}",
-            "@limit@": str(LIMIT),
-            "@unavailable@": json.dumps(UNAVAILABLE),
-        }
-        http = HTTP
-        for name, value in values.items():
-            http = http.replace(name, value)
-        if order == "before":
-            loaded = {"main": modules(*NAMES)}
-        else:
-            ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
-            loaded = {"main": modules(*NAMES[1:]) + ours, "module": FOLDER / f"{NAMES[0]}.so"}
-        self.nginx = Nginx(http, origin=origin, workers=WORKERS, files=files, **loaded)
-
-    def __enter__(self):
-        try:
-            for chain in (self.chain, self.other):
-                chain.do({"finalize": FINAL})
-            self.nginx.start()
-            wait_until_linked(self.nginx)
-            wait_until_followed(self.nginx, {"main": self.chain, "other": self.other})
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        try:
-            self.nginx.stop()
-        finally:
-            for chain in (self.chain, self.other):
-                chain.stop()
-
-    def post(self, server, body, *headers, path="/", method="POST"):
-        port = self.nginx.ports[f"port_{server}"]
-        request = {"method": method, "headers": [*JSON, *headers], "body": body}
-        if server != "tls":
-            return fetch(port, path, **request)
-        with Tls(port, "rpc.example.org") as connection:
-            return connection.exchange(path, **request)
-
-    def warm_up(self, server, *headers, path="/"):
-        """Sends calls that no response is stored for until each worker has sent one: it has seen
-        then that no other filter changes bodies here, and the headers that responses depend on."""
-        workers = set()
-
-        def have_all_responded():
-            address = f"0x{next(_numbers):040x}"
-            body = call("eth_getBalance", f'["{address}","latest"]')
-            response = self.post(server, body, *headers, path=path)
-            assert response.status == 200, response.body
-            workers.add(int(response.header("X-Worker")))
-            return workers == set(self.nginx.workers())
-
-        self.nginx.wait_for(have_all_responded, "responses of all workers")
-        self.node.bodies.clear()
-
-    def assert_right(self, response, body, chain=None):
-        """Compares the response with the node's own."""
-        assert response.status == 200, response.body
-        assert decoded(response).rstrip() == direct_response(chain or self.chain, body).rstrip(), body
-
-    def assert_fetched_in_pieces(self, ranges=RANGES, since=0):
-        """Asserts that the node has received these pieces once each, and no other request."""
-        assert sorted(self.node.ranges(since)) == sorted(ranges)
-        assert self.node.single_calls(since) == []
 
 
 @pytest.fixture(scope="module", params=["before", "after"])
@@ -333,23 +74,6 @@ def members(site):
     return new_filter(site.chain)
 
 
-def wide(members):
-    return logs(FIRST, '"latest"', members)
-
-
-def too_wide(members):
-    return logs(1, HEAD, members)
-
-
-def error_of(response):
-    assert response.status == 200, response.body
-    return json.loads(decoded(response))["error"]
-
-
-def varies(response):
-    return {word.strip().lower() for word in ",".join(response.all("Vary")).split(",")}
-
-
 def geth_cors(request):
     """Headers of a node that permits all origins."""
     origin = request.header("Origin")
@@ -367,12 +91,12 @@ def test_assembled_responses_hits_and_errors_have_the_cors_headers_of_nginx_once
         response = site.post("cors", wide(members), client, method=method)
         site.assert_right(response, wide(members))
         assert response.all("Access-Control-Allow-Origin") == expected, turn
-        assert "origin" in varies(response)
+        assert "origin" in vary_names(response)
         assert response.all("X-Served-By") == ["rpc"]
         refused = site.post("cors", too_wide(members), client, method=method)
         assert error_of(refused) == TOO_WIDE
         assert refused.all("Access-Control-Allow-Origin") == expected
-        assert "origin" in varies(refused)
+        assert "origin" in vary_names(refused)
     site.assert_fetched_in_pieces()
 
 
@@ -384,7 +108,7 @@ def test_assembled_response_has_the_cors_headers_of_the_node_for_its_own_origin(
             response = site.post("plain", wide(members), ("Origin", name))
             site.assert_right(response, wide(members))
             assert response.all("Access-Control-Allow-Origin") == [name]
-            assert "origin" in varies(response)
+            assert "origin" in vary_names(response)
         # responses that name an origin are stored for it alone
         site.assert_fetched_in_pieces()
 
@@ -540,6 +264,8 @@ def test_chains_that_a_header_selects_have_pieces_of_their_own(site, members, or
     origin_of = {"main": site.chain, "other": site.other}
     for name in nodes:
         site.warm_up("chains", ("X-Chain", name))
+    for node in nodes.values():
+        node.bodies.clear()
     for name in ("main", "other", "main", "other"):
         for body in (wide(members), logs(FIRST + 1, '"latest"', members)):
             response = site.post("chains", body, ("X-Chain", name))

@@ -3,16 +3,15 @@ Debian."""
 
 import json
 import pathlib
-import subprocess
 
 import pytest
 
-from harness.client import fetch, gunzip
+from harness.client import fetch
 from harness.nginx import MODULE
 from harness.origin import answer
 from harness.rpc import Node, call
+from harness.third_party import FOLDER, decoded, modules
 
-FOLDER = pathlib.Path("/usr/lib/nginx/modules")
 BODY = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"ab" * 20000 + b'"}'
 BLOCK = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",true]')
 JSON = ("Content-Type", "application/json")
@@ -31,10 +30,6 @@ server {
 """
 
 
-def modules(*names):
-    return "".join(f"load_module {FOLDER / name}.so;\n" for name in names)
-
-
 SVG = "location /svg { brotli on; brotli_types *; proxy_pass http://@origin@; }"
 
 
@@ -45,14 +40,6 @@ def start(start_nginx, order, names, inside, locations=""):
         return start_nginx(http, main=modules(*names))
     ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
     return start_nginx(http, main=modules(*names[1:]) + ours, module=FOLDER / f"{names[0]}.so")
-
-
-def decoded(response):
-    coding = response.header("Content-Encoding")
-    if coding == "br":
-        script = "process.stdout.write(require('zlib').brotliDecompressSync(require('fs').readFileSync(0)))"
-        return subprocess.run(["node", "-e", script], input=response.body, capture_output=True, check=True).stdout
-    return gunzip(response.body) if coding == "gzip" else response.body
 
 
 def post(nginx, accept):
