@@ -4,6 +4,7 @@
 use crate::cache::chain::{DispatchMark, HeightUnit};
 use crate::cache::class::LifetimeClass;
 use crate::cache::freshness::{CacheLifetimes, ResponseClassification};
+use crate::cache::owner_protocol::call_kind::{resource_kind, NO_CALL_KIND};
 use crate::jsonrpc::response::{classify_result_content, find_object_member, ResultEmptiness};
 use crate::jsonrpc::scan;
 use crate::ssz::EnvelopeFlags;
@@ -52,6 +53,22 @@ const ROUTE_GROUPS: [&[u8]; 7] = [
 pub fn is_beacon_route(target: &[u8]) -> bool {
     let part = split_api_path(target).and_then(|(_, mut segments)| segments.next());
     part.is_some_and(|part| ROUTE_GROUPS.contains(&part))
+}
+
+/// Returns the kind of the requests of a target (path and query), by which the owner knows how long
+/// they take the node: the route without identifiers, and whether there is a query.
+/// [`NO_CALL_KIND`] for other targets.
+pub fn beacon_request_kind(target: &[u8]) -> u32 {
+    let Some((version, segments)) = split_api_path(target) else {
+        return NO_CALL_KIND;
+    };
+    let is_name = |segment: &&[u8]| {
+        let mut bytes = segment.iter();
+        bytes.all(|byte| byte.is_ascii_lowercase() || *byte == b'_')
+    };
+    let query = target.contains(&b'?').then_some(&b"?"[..]);
+    let names = std::iter::once(version).chain(segments.filter(is_name));
+    resource_kind(names.chain(query))
 }
 
 /// Returns the version of a path of the Beacon API (`v1`), and the segments after it. A prefix
@@ -296,7 +313,10 @@ fn route_kind_of_block_id(id: &[u8]) -> BeaconRouteLifetimeKind {
 
 #[cfg(test)]
 mod tests {
-    use super::{BeaconRouteLifetimeKind, CacheLifetimes, HeightUnit, LifetimeClass};
+    use super::{
+        beacon_request_kind, BeaconRouteLifetimeKind, CacheLifetimes, HeightUnit, LifetimeClass,
+        NO_CALL_KIND,
+    };
     use crate::cache::chain::{ChainChange, ChainState, NamespaceChain};
 
     #[test]
@@ -334,6 +354,29 @@ mod tests {
         BeaconRouteLifetimeKind::classify_beacon_target(target.as_bytes())
             .classify_beacon_response(body.as_bytes(), &CacheLifetimes::default(), None)
             .map(|classified| classified.class)
+    }
+
+    #[test]
+    fn request_kind_is_of_the_route_and_not_of_its_identifiers() {
+        let kind = |target: &str| beacon_request_kind(target.as_bytes());
+        let validators = kind("/eth/v1/beacon/states/7/validators");
+        for same in [
+            "/eth/v1/beacon/states/123/validators".to_owned(),
+            format!("/eth/v1/beacon/states/{API_PATH_ROOT}/validators"),
+            "/prefix/eth/v1/beacon/states/8/validators".to_owned(),
+        ] {
+            assert_eq!(kind(&same), validators, "{same}");
+        }
+        for other in [
+            "/eth/v2/beacon/states/7/validators",
+            "/eth/v1/beacon/states/7/validators?id=1",
+            "/eth/v1/beacon/states/7/committees",
+            "/eth/v1/beacon/blob_sidecars/7",
+            "/eth/v1/beacon/rewards/blocks/7",
+        ] {
+            assert!(kind(other) != validators && kind(other) != NO_CALL_KIND);
+        }
+        assert_eq!(kind("/beacon/states/7/validators"), NO_CALL_KIND);
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! The leases that an owner has in the fleet, and the node times that decide about new ones.
+//!
+//! The node times of calls are recorded by the method of the stored entry. An entry of the Beacon API
+//! has none: its kind is remembered from the lookup until the response is stored.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +18,16 @@ use crate::clock::read_clocks;
 /// Maximum number of keys for which the owner waits at a time.
 const MAX_WAITS: usize = 64;
 
-/// Maximum number of leases that the owner has at a time, and of keys whose waits have ended
-/// without a value.
+/// Maximum number of leases that the owner has at a time, of keys whose waits have ended without a
+/// value, and of requests of the Beacon API whose kinds are remembered.
 const MAX_LEASES: usize = 1_024;
+
+/// A request of the Beacon API that a process of this machine sends to its node.
+struct ResourceFetch {
+    kind: u32,
+    /// End of the process' lease, in monotonic milliseconds.
+    end: u64,
+}
 
 /// The leases and the node times of an owner.
 pub(crate) struct FleetLeases {
@@ -28,6 +38,7 @@ pub(crate) struct FleetLeases {
     /// Keys whose wait has ended without a value, and the time until which the owner does not wait
     /// for them again, in monotonic milliseconds.
     abandoned: Mutex<HashMap<CacheKey, u64>>,
+    resources: Mutex<HashMap<CacheKey, ResourceFetch>>,
     pub(super) waits: Arc<Semaphore>,
     pub(super) counters: LeaseCounters,
 }
@@ -53,6 +64,7 @@ impl FleetLeases {
             node_times: Mutex::default(),
             leased: Mutex::default(),
             abandoned: Mutex::default(),
+            resources: Mutex::default(),
             waits: Arc::new(Semaphore::new(MAX_WAITS)),
             counters: LeaseCounters::default(),
         }
@@ -65,7 +77,24 @@ impl FleetLeases {
 
     /// Whether another lease can be taken.
     pub(super) fn has_room_for_lease(&self) -> bool {
-        has_room_for_key(&mut lock_ignoring_poison(&self.leased))
+        has_room_for_key(&mut lock_ignoring_poison(&self.leased), |end| *end)
+    }
+
+    /// Remembers the kind of a request of the Beacon API that a process sends under its lease, which
+    /// lasts for `lease_ms`.
+    pub(super) fn record_resource_fetch(&self, key: &CacheKey, kind: u32, lease_ms: u64) {
+        let end = read_clocks().monotonic.saturating_add(lease_ms);
+        let mut resources = lock_ignoring_poison(&self.resources);
+        // without room its node time is not recorded
+        if has_room_for_key(&mut resources, |fetch| fetch.end) {
+            resources.insert(*key, ResourceFetch { kind, end });
+        }
+    }
+
+    /// Returns the remembered kind of the request whose response was stored, and forgets it.
+    pub(super) fn take_resource_kind(&self, key: &CacheKey) -> Option<u32> {
+        let fetch = lock_ignoring_poison(&self.resources).remove(key);
+        fetch.map(|fetch| fetch.kind)
     }
 
     /// Records a lease that this owner has taken.
@@ -87,7 +116,7 @@ impl FleetLeases {
         let end = read_clocks().monotonic.saturating_add(pause_ms);
         let mut abandoned = lock_ignoring_poison(&self.abandoned);
         // without room it may wait again: each process limits its own wait
-        if has_room_for_key(&mut abandoned) {
+        if has_room_for_key(&mut abandoned, |end| *end) {
             abandoned.insert(*key, end);
         }
     }
@@ -99,12 +128,12 @@ impl FleetLeases {
     }
 }
 
-/// Whether a table of keys, each with the time at which it ends, has room for another key. Keys
-/// that have ended are removed when it is full.
-fn has_room_for_key(table: &mut HashMap<CacheKey, u64>) -> bool {
+/// Whether a table of keys, each of which ends at a time, has room for another key. Keys that have
+/// ended are removed when it is full.
+fn has_room_for_key<T>(table: &mut HashMap<CacheKey, T>, end: impl Fn(&T) -> u64) -> bool {
     if table.len() >= MAX_LEASES {
         let now = read_clocks().monotonic;
-        table.retain(|_, end| *end > now);
+        table.retain(|_, one| end(one) > now);
     }
     table.len() < MAX_LEASES && table.try_reserve(1).is_ok()
 }
@@ -123,6 +152,18 @@ mod tests {
         assert!(leases.may_wait_for(&key(2)) && leases.may_wait_for(&key(3)));
         leases.remove_lease(&key(1));
         assert!(leases.may_wait_for(&key(1)));
+    }
+
+    #[test]
+    fn kind_of_a_resource_is_remembered_until_its_response_is_stored() {
+        let leases = FleetLeases::new();
+        let key = |number| [number; 32];
+        leases.record_resource_fetch(&key(1), 7, 60_000);
+        leases.record_resource_fetch(&key(2), 8, 60_000);
+        assert_eq!(leases.take_resource_kind(&key(1)), Some(7));
+        assert_eq!(leases.take_resource_kind(&key(1)), None);
+        assert_eq!(leases.take_resource_kind(&key(2)), Some(8));
+        assert_eq!(leases.take_resource_kind(&key(3)), None);
     }
 
     #[test]

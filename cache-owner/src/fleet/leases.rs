@@ -16,7 +16,7 @@ use sszip_core::cache::fleet::sharing::ServableValue;
 use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use sszip_core::cache::owner::processes::OwnerClientName;
 use sszip_core::cache::owner::session_tasks::{FleetLookup, SessionLookup};
-use sszip_core::cache::owner_protocol::call_kind::{call_kind, NO_CALL_KIND};
+use sszip_core::cache::owner_protocol::call_kind::{call_kind, is_resource_kind, NO_CALL_KIND};
 use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::time::{sleep, Instant};
@@ -59,13 +59,16 @@ impl FleetTier {
             return false;
         }
         let is_admitted = self.admits_first_fill(entry, node_time_ms);
-        if let Some(method) = &entry.entry_store_attributes().method {
+        let kind = match &entry.entry_store_attributes().method {
+            Some(method) => Some(call_kind(method.as_bytes())),
+            None => self.leases.take_resource_kind(key),
+        };
+        if let Some(kind) = kind {
             let is_shared =
                 is_admitted && entry.encoded_bytes().len() as u64 <= self.settings.max_entry;
             // a lease for a response that is not shared delays other machines for nothing
             let node_time_ms = if is_shared { node_time_ms } else { 0 };
-            lock_ignoring_poison(&self.leases.node_times)
-                .record(call_kind(method.as_bytes()), node_time_ms);
+            lock_ignoring_poison(&self.leases.node_times).record(kind, node_time_ms);
         }
         let is_leased = self.leases.remove_lease(key);
         is_admitted || is_leased
@@ -85,12 +88,18 @@ impl FleetTier {
         if is_off || !fleet_lookup.has_lease() {
             return;
         }
+        let lookup = fleet_lookup.lookup;
+        if is_resource_kind(lookup.call_kind) {
+            let lease_ms = lookup.lease.unwrap_or(0);
+            self.leases
+                .record_resource_fetch(&lookup.key, lookup.call_kind, lease_ms);
+        }
         let other_has_lease = match queried {
             QueriedKey::Leased { is_own } => !is_own,
-            QueriedKey::Absent => self.take_lease(&fleet_lookup.lookup).await == Some(false),
+            QueriedKey::Absent => self.take_lease(&lookup).await == Some(false),
             QueriedKey::Servable(_) | QueriedKey::Unusable | QueriedKey::NoReply => false,
         };
-        let key = fleet_lookup.lookup.key;
+        let key = lookup.key;
         if !other_has_lease || !self.leases.may_wait_for(&key) {
             return;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::beacon::beacon_request_kind;
 use crate::cache::entry::CacheEntry;
 use crate::cache::owner_protocol::call_kind::{call_kind, NO_CALL_KIND};
 use crate::cache::process::flights::{
@@ -155,13 +156,16 @@ impl Exchange {
         };
         let is_shareable =
             target.may_be_immutable && self.shares_with_machines(scope, since.mark.as_ref());
-        let shared_method = target.method.filter(|_| is_shareable);
+        let request_kind = || beacon_request_kind(&self.request.cache.target);
         let options = OwnerLookupOptions {
             leases: coalesces,
             // an uncacheable response is not stored by other processes either
             skips_wait: sharing.is_some(),
             is_shareable,
-            call_kind: shared_method.map_or(NO_CALL_KIND, call_kind),
+            call_kind: match is_shareable {
+                true => target.method.map_or_else(request_kind, call_kind),
+                false => NO_CALL_KIND,
+            },
         };
         let role = join_flight(shared, key, waiter, options, lookup.now);
         match role {
