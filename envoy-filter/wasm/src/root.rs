@@ -19,6 +19,7 @@ use crate::memory_share::SandboxRegistration;
 use crate::metrics::WasmFilterMetrics;
 use crate::probes::ProbeQueue;
 use crate::redirect;
+use crate::shared_floors;
 use crate::store::SandboxOwnerLink;
 use crate::timers::{RootTimerAction, RootTimers};
 
@@ -197,6 +198,7 @@ impl FilterRoot {
     /// one.
     pub fn begin_proxy_call(&self, is_hook: bool) {
         self.is_in_hook.set(is_hook);
+        shared_floors::expire_read_rows();
     }
 
     /// Makes the callouts to the owner that are due, and sends the probes. The SDK must have called
