@@ -30,14 +30,11 @@ struct StoreUsageRegistry {
     desired_owner: Option<StoreSettings>,
     /// Maximum length of an entry, in bytes.
     max_entry: u64,
-    /// Head sources that filters and routes claim, from the lowest to the
-    /// highest priority.
-    claims: Vec<HeadSourceClaim>,
+    /// Head sources and fleets that filters and routes claim, from the lowest
+    /// to the highest priority.
+    claims: Vec<OwnerSettingsClaim>,
     /// Head sources that are followed: the result of all claims.
     follows: Option<HeadSourcesByNamespace>,
-    /// Fleets that filters claim with their lifetimes, from the lowest to the
-    /// highest priority: the last one is used.
-    fleets: Vec<(u64, FleetSettings)>,
     library: Option<OwnerLibrary>,
     /// Number of filters that use the store of this process.
     users: usize,
@@ -52,14 +49,16 @@ pub struct OwnerUseGuard(ThreadId);
 #[derive(Debug)]
 pub struct ConfigLifetimeGuard(u64);
 
-/// Head sources that the owner must follow while all configurations in `of` exist: a filter, a
-/// route, or a route in a filter.
+/// Settings that the owner must have while all configurations in `of` exist: a filter, a route, or a
+/// route in a filter.
 #[derive(Debug)]
-struct HeadSourceClaim {
+struct OwnerSettingsClaim {
     /// Their lifetimes, the latest first. Claims have priority in this order,
     /// so that it does not depend on the order of requests.
     of: Vec<u64>,
     follows: HeadSourcesByNamespace,
+    /// Fleet of a filter; the last one is used.
+    fleet: Option<FleetSettings>,
 }
 
 /// Validates the store settings, also if Envoy only validates its
@@ -127,7 +126,6 @@ impl StoreUsageRegistry {
             max_entry: 0,
             claims: Vec::new(),
             follows: None,
-            fleets: Vec::new(),
             library: None,
             users: 0,
         }
@@ -175,7 +173,7 @@ impl StoreUsageRegistry {
         let Some(fleet) = &validated.fleet else {
             return Ok(());
         };
-        let mut others = self.fleets.iter().map(|(_, other)| other);
+        let mut others = self.claims.iter().filter_map(|claim| claim.fleet.as_ref());
         match others.find(|other| !other.has_same_values(fleet)) {
             None => Ok(()),
             Some(other) => Err(format!(
@@ -190,35 +188,32 @@ impl StoreUsageRegistry {
     /// Adds the head sources, the fleet and the entry limit of a configuration, for as long as all
     /// of `of` live.
     fn add_claim(&mut self, validated: &ValidatedConfig, of: &[&ConfigLifetimeGuard]) {
-        if validated.follows.iter().next().is_some() {
+        let former = self.used_fleet().cloned();
+        let follows = validated.follows.clone();
+        let fleet = validated.fleet.clone().filter(|_| of.len() == 1);
+        if follows.iter().next().is_some() || fleet.is_some() {
             let mut of: Vec<_> = of.iter().map(|lifetime| lifetime.0).collect();
             of.sort_unstable_by(|one, other| other.cmp(one));
             let at = self.claims.partition_point(|claim| claim.of <= of);
-            let follows = validated.follows.clone();
-            self.claims.insert(at, HeadSourceClaim { of, follows });
+            self.claims.insert(at, OwnerSettingsClaim { of, follows, fleet });
         }
         let is_longer = validated.largest_entry_limit() > self.max_entry;
         self.max_entry = self.max_entry.max(validated.largest_entry_limit());
-        let former = self.used_fleet().cloned();
-        if let (Some(fleet), [filter]) = (&validated.fleet, of) {
-            let at = self.fleets.partition_point(|(other, _)| *other <= filter.0);
-            self.fleets.insert(at, (filter.0, fleet.clone()));
-        }
         self.update_owner_settings(is_longer || self.used_fleet() != former.as_ref());
     }
 
     /// Drops the head sources and the fleet of a configuration that has ended; the entry limit
     /// never sinks.
     fn drop_claims(&mut self, lifetime: u64) {
-        self.claims.retain(|claim| !claim.of.contains(&lifetime));
         let former = self.used_fleet().cloned();
-        self.fleets.retain(|(filter, _)| *filter != lifetime);
+        self.claims.retain(|claim| !claim.of.contains(&lifetime));
         self.update_owner_settings(self.used_fleet() != former.as_ref());
     }
 
     /// Returns the fleet of the latest filter that has one.
     fn used_fleet(&self) -> Option<&FleetSettings> {
-        self.fleets.last().map(|(_, fleet)| fleet)
+        let mut claims = self.claims.iter().rev();
+        claims.find_map(|claim| claim.fleet.as_ref())
     }
 
     /// Merges the claims, and passes the settings to the owner if the head sources changed or
@@ -291,7 +286,7 @@ impl Drop for OwnerUseGuard {
 /// Stops the owner if no filter uses it. That takes time, during which workers must not wait for
 /// the lock of [`StoreUsageRegistry`].
 fn stop_unused_owner() {
-    owner::stop_owner_unless_used(|| lock_store_state().users > 0);
+    owner::stop_owner(false, || lock_store_state().users > 0);
 }
 
 fn lock_store_state() -> MutexGuard<'static, StoreUsageRegistry> {

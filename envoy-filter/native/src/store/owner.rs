@@ -49,11 +49,6 @@ pub fn queue_owner_settings(wanted: OwnerStartSettings) {
     IS_CHANGED.notify_one();
 }
 
-/// Stops the owner and stores the entries of its memory, unless a filter uses it again.
-pub fn stop_owner_unless_used(is_used: impl FnOnce() -> bool) {
-    stop_owner(false, is_used);
-}
-
 /// Runs the owner with the newest settings, step by step, until the process ends. It rests while no
 /// filter uses it.
 fn run_owner_thread(library: OwnerLibrary) {
@@ -102,8 +97,9 @@ extern "C" fn handle_process_exit() {
     let _ = std::panic::catch_unwind(|| stop_owner(true, || false));
 }
 
-/// Stops the owner, unless a filter uses it. `is_over`: the process ends as well.
-fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
+/// Stops the owner and stores the entries of its memory, unless a filter uses it. `is_over`: the
+/// process ends as well.
+pub fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
     let Some(library) = LIBRARY.get() else {
         return;
     };
