@@ -67,13 +67,19 @@ pub trait EnvoyHeaderMap {
 
     /// Applies edits. Of several edits of one header, the last one is its value.
     fn apply_edits(&self, edits: &[HeadEdit]) {
-        for (index, edit) in edits.iter().enumerate() {
-            let mut later = edits[index + 1..].iter();
-            if !later.any(|other| other.name.eq_ignore_ascii_case(&edit.name)) {
-                self.set_header(&edit.name, edit.value.as_deref());
-            }
+        for edit in effective_edits(edits) {
+            self.set_header(&edit.name, edit.value.as_deref());
         }
     }
+}
+
+/// Iterates over the edits of a head without those that a later edit of the same header replaces.
+pub fn effective_edits(edits: &[HeadEdit]) -> impl Iterator<Item = &HeadEdit> + Clone {
+    edits.iter().enumerate().filter_map(move |(index, edit)| {
+        let mut later = edits[index + 1..].iter();
+        let is_replaced = later.any(|other| other.name.eq_ignore_ascii_case(&edit.name));
+        (!is_replaced).then_some(edit)
+    })
 }
 
 /// Parses a decimal number.

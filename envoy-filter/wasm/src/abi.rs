@@ -31,6 +31,7 @@ extern "C" {
         length: usize,
     ) -> u32;
     fn proxy_get_header_map_pairs(kind: MapType, pairs: *mut *mut u8, length: *mut usize) -> u32;
+    fn proxy_get_header_map_size(kind: MapType, size: *mut usize) -> u32;
     fn proxy_replace_header_map_value(
         kind: MapType,
         name: *const u8,
@@ -341,6 +342,15 @@ impl SerializedMessageHead {
             }
         }
     }
+}
+
+/// Returns the number of bytes of all names and values of a head, pseudo-headers included. `None`:
+/// the proxy has no such head.
+pub fn header_map_bytes(kind: MapType) -> Option<usize> {
+    let mut size = 0;
+    // SAFETY: the result points at memory of its type.
+    let status = unsafe { proxy_get_header_map_size(kind, &raw mut size) };
+    (status == STATUS_OK).then_some(size)
 }
 
 impl HostMessageHead for SerializedMessageHead {

@@ -108,8 +108,8 @@ impl HttpContext for SdkStreamContext {
         self.run_hook(stream::StreamExchange::handle_request_trailers)
     }
 
-    fn on_http_response_headers(&mut self, _: usize, is_all: bool) -> Action {
-        self.run_hook(|exchange| exchange.handle_response_head(is_all))
+    fn on_http_response_headers(&mut self, count: usize, is_all: bool) -> Action {
+        self.run_hook(|exchange| exchange.handle_response_head(count, is_all))
     }
 
     fn on_http_response_body(&mut self, length: usize, is_last: bool) -> Action {

@@ -17,10 +17,13 @@ const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpResponseHea
 const UPSTREAM_DETAILS: &[u8] = b"via_upstream";
 
 impl StreamExchange {
-    /// Passes the response head to the driver, and performs the step that follows. `is_all`: the
-    /// response has no body.
-    pub fn handle_response_head(&mut self, is_all: bool) -> StreamAction {
+    /// Passes the response head to the driver, and performs the step that follows. `count`: the
+    /// number of headers; `is_all`: the response has no body.
+    pub fn handle_response_head(&mut self, count: usize, is_all: bool) -> StreamAction {
         self.is_complete = is_all;
+        if self.phase == StreamPhase::Responding && !is_all && self.is_sent_head_unchanged(count) {
+            return self.drop_misused_driver();
+        }
         let received = ReceivedResponseHead::read_response_head(&HEAD, is_all);
         match self.phase {
             StreamPhase::Forwarded => {}

@@ -8,14 +8,18 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::ExchangeDriver;
+use sszip_core::exchange::{Exchange, Header};
 use sszip_core::gzip::stream::FlushMode;
 use sszip_envoy_carrier::encode::append_encoded_piece;
-use sszip_envoy_carrier::head::{parse_decimal, EnvoyHeaderMap, HostMessageHead};
+use sszip_envoy_carrier::head::{effective_edits, parse_decimal, EnvoyHeaderMap, HostMessageHead};
 
 use super::{StreamAction, StreamExchange, StreamPhase, RESPONSE_BUFFER};
 use crate::abi::{self, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
 
 const HEAD: WasmContextHeaderMap = WasmContextHeaderMap(MapType::HttpResponseHeaders);
+
+/// Length of the name and the value of a response's status header.
+const STATUS_HEADER_BYTES: usize = ":status200".len();
 
 /// Delay between the deadlines of such a stream, in milliseconds.
 const PACING_MS: u64 = 1;
@@ -29,13 +33,28 @@ impl StreamExchange {
             .as_ref()
             .and_then(ExchangeDriver::available_exchange)
         {
-            let fields = exchange.head_edits().iter().filter_map(|edit| {
-                let value = edit.value.as_deref()?;
-                Some((edit.name.as_bytes(), value))
-            });
+            let fields = response_headers(exchange);
             abi::send_local_response(exchange.stored_response_status(), fields, &body, "");
         }
         self.enter_stream_phase(StreamPhase::Responding);
+    }
+
+    /// Whether a head of `count` headers consists of the status and the headers of the driver's
+    /// response, by its length: the proxy only adds headers and values to the head of a response with
+    /// a body.
+    pub(super) fn is_sent_head_unchanged(&self, count: usize) -> bool {
+        let exchange = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::available_exchange);
+        let Some(exchange) = exchange else {
+            return false;
+        };
+        let mut sent = (1, STATUS_HEADER_BYTES);
+        for (name, value) in response_headers(exchange) {
+            sent = (sent.0 + 1, sent.1 + name.len() + value.len());
+        }
+        count == sent.0 && abi::header_map_bytes(MapType::HttpResponseHeaders) == Some(sent.1)
     }
 
     /// Corrects the head of the driver's response after the proxy's changes. The proxy has inserted
@@ -47,7 +66,7 @@ impl StreamExchange {
             .driver
             .as_ref()
             .and_then(ExchangeDriver::available_exchange);
-        for edit in exchange.map_or(&[][..], |it| it.head_edits()) {
+        for edit in effective_edits(exchange.map_or(&[][..], |it| it.head_edits())) {
             let name = edit.name.to_ascii_lowercase();
             let lines = head
                 .regular_headers()
@@ -149,6 +168,14 @@ impl StreamExchange {
             false => StreamAction::Continue,
         }
     }
+}
+
+/// Iterates over the headers of the driver's response.
+fn response_headers(exchange: &Exchange) -> impl Iterator<Item = Header<'_>> + Clone {
+    effective_edits(exchange.head_edits()).filter_map(|edit| {
+        let value = edit.value.as_deref()?;
+        Some((edit.name.as_bytes(), value))
+    })
 }
 
 /// Sends a response that exceeds the proxy's buffer limit, bypassing the
