@@ -42,14 +42,9 @@ pub struct HitVerificationTracker {
 }
 
 impl HitVerificationTracker {
-    /// Whether one more hit has to be verified, at a rate of `rate` in a million. Due hits are
-    /// scattered, so that clients with a regular pattern do not evade verification.
-    pub fn is_hit_verification_due(&self, rate: u32) -> bool {
-        self.pick_hit_to_verify(1, rate).is_some()
-    }
-
-    /// Returns which of several hits that are sent together has to be verified; at most one, and
-    /// not always the first.
+    /// Returns which of `hits` hits that are sent together has to be verified, at a rate of `rate` in
+    /// a million; at most one, and not always the first. Due hits are scattered, so that clients with
+    /// a regular pattern do not evade verification.
     pub fn pick_hit_to_verify(&self, hits: usize, rate: u32) -> Option<usize> {
         let first = self.seen.fetch_add(hits as u64, Ordering::Relaxed);
         let due = (0..hits).filter_map(|hit| {
@@ -111,13 +106,14 @@ mod tests {
         ] {
             let verified = HitVerificationTracker::default();
             let due = (0..100_000)
-                .filter(|_| verified.is_hit_verification_due(rate))
+                .filter(|_| verified.pick_hit_to_verify(1, rate).is_some())
                 .count();
             assert!((least..=most).contains(&due), "{rate}: {due}");
         }
         // also among every tenth request
         let verified = HitVerificationTracker::default();
-        let due = (0..100_000).filter(|n| verified.is_hit_verification_due(100_000) && n % 10 == 3);
+        let is_due = || verified.pick_hit_to_verify(1, 100_000).is_some();
+        let due = (0..100_000).filter(|n| is_due() && n % 10 == 3);
         assert!((800..1200).contains(&due.count()));
     }
 

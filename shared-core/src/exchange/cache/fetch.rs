@@ -63,7 +63,7 @@ impl Exchange {
         let verified = &self.route_config.process.shared.verified;
         if !verify.is_verification_enabled()
             || lookup.no_background_update
-            || !verified.is_hit_verification_due(verify.rate)
+            || verified.pick_hit_to_verify(1, verify.rate).is_none()
         {
             return;
         }
