@@ -176,8 +176,8 @@ impl OwnerLink {
         Self::new(name, max_entry.saturating_add(64 << 10))
     }
 
-    /// Sets the timeout of later lookups in milliseconds. For a reply that has begun it is the timeout
-    /// of the next bytes.
+    /// Sets the timeout of later lookups in milliseconds. For a reply that has begun it is the
+    /// timeout of the next bytes.
     pub fn set_lookup_timeout(&self, deadline: u64) {
         self.lookup_deadline.store(deadline, Ordering::Relaxed);
     }

@@ -5,9 +5,9 @@
 //! rarely is: for a second no request waits for that key. (Varnish calls this hit-for-miss.) The
 //! memory costs or saves time and decides nothing else, so that few bits of a key suffice.
 //!
-//! A second table has the keys of entries that were stored unchecked and failed the strict check. The
-//! node's next response for such a key is checked strictly before it is stored, as it may be the
-//! same.
+//! A second table has the keys of entries that were stored unchecked and failed the strict check.
+//! The node's next response for such a key is checked strictly before it is stored, as it may be
+//! the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
