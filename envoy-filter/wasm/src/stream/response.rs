@@ -1,5 +1,7 @@
 //! Response hooks of a stream.
 
+use std::borrow::Cow;
+
 use proxy_wasm::types::MapType;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
@@ -174,7 +176,7 @@ impl StreamExchange {
             }
             Ok(HostStep::SendThenPass) => {
                 self.edit_response_head();
-                let mut all = self.copy_driver_body();
+                let mut all = self.contiguous_driver_body().into_owned();
                 all.extend_from_slice(piece);
                 let act = self.send_response_body(&all);
                 self.enter_stream_phase(StreamPhase::PassingBody);
@@ -191,17 +193,26 @@ impl StreamExchange {
         }
     }
 
-    /// Returns the driver's body in one piece.
-    pub(super) fn copy_driver_body(&self) -> Vec<u8> {
+    /// Returns the driver's body in one piece; a body of several slices is copied.
+    pub(super) fn contiguous_driver_body(&self) -> Cow<'_, [u8]> {
         let exchange = self
             .driver
             .as_ref()
             .and_then(ExchangeDriver::available_exchange);
-        let mut all = Vec::new();
-        for piece in exchange.into_iter().flat_map(|it| it.body_slices()) {
-            all.extend_from_slice(piece);
+        let Some(exchange) = exchange else {
+            return Cow::Borrowed(&[]);
+        };
+        let mut slices = exchange.body_slices();
+        let first = slices.next().unwrap_or_default();
+        if slices.next().is_none() {
+            return Cow::Borrowed(first);
         }
-        all
+        let length: usize = exchange.body_slices().map(<[u8]>::len).sum();
+        let mut all = Vec::with_capacity(length);
+        for slice in exchange.body_slices() {
+            all.extend_from_slice(slice);
+        }
+        Cow::Owned(all)
     }
 
     /// Ends a body whose head is withheld.
@@ -221,8 +232,7 @@ impl StreamExchange {
             },
             HostStep::Send => {
                 self.edit_response_head();
-                let body = self.copy_driver_body();
-                let act = self.send_response_body(&body);
+                let act = self.send_response_body(&self.contiguous_driver_body());
                 self.finish_sent_response(true);
                 act
             }
@@ -241,7 +251,7 @@ impl StreamExchange {
             Some(Ok(HostStep::Await)) => return,
             Some(Ok(HostStep::SendThenPass)) => {
                 self.edit_response_head();
-                let body = self.copy_driver_body();
+                let body = self.contiguous_driver_body().into_owned();
                 self.enter_stream_phase(StreamPhase::PassingBody);
                 self.is_paced = true;
                 self.collect_for_next_deadline(&body)

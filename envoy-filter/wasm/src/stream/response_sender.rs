@@ -27,13 +27,13 @@ const PACING_MS: u64 = 1;
 impl StreamExchange {
     /// Sends the driver's response in place of any other.
     pub(super) fn send_driver_response(&mut self) {
-        let body = self.copy_driver_body();
         if let Some(exchange) = self
             .driver
             .as_ref()
             .and_then(ExchangeDriver::available_exchange)
         {
             let fields = response_headers(exchange);
+            let body = self.contiguous_driver_body();
             abi::send_local_response(exchange.stored_response_status(), fields, &body, "");
         }
         self.enter_stream_phase(StreamPhase::Responding);
@@ -90,7 +90,7 @@ impl StreamExchange {
     /// Sends a body within the hook for its last piece, or before the rest of
     /// it. If there is no buffer for it, it bypasses the filters before this
     /// one.
-    pub(super) fn send_response_body(&mut self, body: &[u8]) -> StreamAction {
+    pub(super) fn send_response_body(&self, body: &[u8]) -> StreamAction {
         let limit = self
             .root
             .filter_settings()
