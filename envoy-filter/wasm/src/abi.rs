@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)] // the proxy's functions are foreign
 
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 use proxy_wasm::types::{BufferType, MapType};
@@ -157,9 +158,27 @@ pub fn write_proxy_log(level: LogLevel, text: &str) {
     unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
 }
 
-/// Reads the machine's monotonic clock, in milliseconds.
+thread_local! {
+    /// Time of the present call of the proxy in milliseconds of the monotonic clock; 0: it was not
+    /// read yet.
+    static CALL_TIME: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns the time of the present call of the proxy, in milliseconds of the machine's monotonic
+/// clock, which is read once.
 pub fn monotonic_ms() -> u64 {
-    read_clock(MONOTONIC) / 1_000_000
+    let known = CALL_TIME.get();
+    if known != 0 {
+        return known;
+    }
+    let now = read_clock(MONOTONIC) / 1_000_000;
+    CALL_TIME.set(now);
+    now
+}
+
+/// Has the clock read again when the time is needed: a call of the proxy begins, or a job has run.
+pub fn expire_call_time() {
+    CALL_TIME.set(0);
 }
 
 /// Reads the system clock, in seconds since 1970.

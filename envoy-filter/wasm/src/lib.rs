@@ -46,6 +46,7 @@ impl Context for root::SdkRootContext {
 
 impl RootContext for root::SdkRootContext {
     fn on_configure(&mut self, length: usize) -> bool {
+        self.0.begin_proxy_call(false);
         FilterRoot::read_configuration(&self.0, length)
     }
 

@@ -190,6 +190,7 @@ impl FilterRoot {
     pub fn run_job(&self, job: Option<OffLoopJob>) {
         if let Some(mut job) = job {
             job.run_job();
+            abi::expire_call_time();
             job.store_built_entry(abi::monotonic_ms());
         }
     }
@@ -199,6 +200,7 @@ impl FilterRoot {
     pub fn begin_proxy_call(&self, is_hook: bool) {
         self.is_in_hook.set(is_hook);
         shared_floors::expire_read_rows();
+        abi::expire_call_time();
     }
 
     /// Makes the callouts to the owner that are due, and sends the probes. The SDK must have called

@@ -255,6 +255,7 @@ impl StreamExchange {
     /// `None`: there is no driver.
     pub(super) fn run_job(&mut self, mut job: OffLoopJob) -> Option<HostStep> {
         job.run_job();
+        abi::expire_call_time();
         let driver = self.driver.as_mut();
         driver.map(|driver| driver.resume_after_job(job))
     }
