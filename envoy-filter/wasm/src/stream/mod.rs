@@ -271,10 +271,12 @@ impl StreamExchange {
     }
 
     /// Offers the driver of a forwarded request to the next stream: Envoy begins the stream of an
-    /// internal redirect before any other event.
+    /// internal redirect before any other event, with the properties that the request has now. The
+    /// property by which that stream recognizes the request is set here, because few requests need it.
     fn offer_driver_to_redirect(&mut self) {
         if self.phase == StreamPhase::Forwarded {
             if let Some(driver) = self.driver.take() {
+                abi::set_log_property(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
                 redirect::offer_redirected_driver(self.id, driver);
                 self.root
                     .add_root_context_deadline(RootTimerAction::OfferedDriver, 1);

@@ -87,14 +87,8 @@ impl StreamExchange {
             return false;
         }
         self.driver = Some(driver);
-        self.mark_request_forwarded();
         self.enter_stream_phase(StreamPhase::Forwarded);
         true
-    }
-
-    /// Marks the request as forwarded, so that the stream of a redirect recognizes it.
-    fn mark_request_forwarded(&self) {
-        abi::set_log_property(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
     }
 
     fn exceeds_body_limit(&mut self, length: u64, limit: u64) -> bool {
@@ -307,7 +301,6 @@ impl StreamExchange {
         {
             HEAD.apply_edits(exchange.upstream_edits());
         }
-        self.mark_request_forwarded();
         self.enter_stream_phase(StreamPhase::Forwarded);
         StreamAction::Continue
     }
