@@ -1,24 +1,16 @@
 //! Logs that are derived from stored receipts: the comparisons before, and the calls to which it
 //! applies.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use sszip_core::cache::chain::{ChainChange, ChainState, HeightUnit, NamespaceChains};
-use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
-use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::process::derived_logs::REQUIRED_EQUAL_RESPONSES;
-use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership};
-use sszip_core::cache::process::owner_client::{
-    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
-};
 use sszip_core::cache::process::wake::{WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::cache::vary_key::named_cache_namespace;
-use sszip_core::cache::CacheKey;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::{Exchange, LookupAction, LookupRequest, ResponseHeadAction};
 
+use crate::batch_owner::BatchOwner;
 use crate::setup::{body, config_of_process, posted, response_head, JSON};
 
 /// Number of blocks after which logs are derived.
@@ -29,88 +21,6 @@ const DIRECTIVES: &[&str] = &[
     "cache_namespace mainnet",
     "logs_from_receipts on",
 ];
-
-/// An owner that follows a chain, and returns its entries to batches only.
-#[derive(Debug, Default)]
-struct BatchOwner {
-    chains: NamespaceChains,
-    stored: Mutex<Vec<(CacheKey, Arc<CacheEntry>)>>,
-    requested: Mutex<Vec<CacheKey>>,
-}
-
-impl OwnerClient for BatchOwner {
-    fn is_owner_reachable(&self) -> bool {
-        true
-    }
-
-    fn lookup_at_owner(
-        &self,
-        _: &CoalescedFlights,
-        token: FlightLeadership,
-        _: WaitingRequestId,
-        _: OwnerLookupOptions,
-        _: u64,
-    ) -> OwnerLookup {
-        OwnerLookup::Missing(token)
-    }
-
-    fn lookup_batch_at_owner(
-        &self,
-        keys: Vec<CacheKey>,
-        _: usize,
-        _: WaitingRequestId,
-        _: u64,
-    ) -> bool {
-        *self.requested.lock().unwrap() = keys;
-        true
-    }
-
-    fn take_batch_entries(&self, _: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
-        let requested = std::mem::take(&mut *self.requested.lock().unwrap());
-        let stored = self.stored.lock().unwrap();
-        let found = stored.iter().filter(|(key, _)| requested.contains(key));
-        found.cloned().collect()
-    }
-
-    fn store_at_owner(
-        &self,
-        key: CacheKey,
-        entry: Arc<CacheEntry>,
-        _: StoredEntryAttributes,
-        _: OwnerStoreOptions,
-        _: u64,
-    ) {
-        self.stored.lock().unwrap().push((key, entry));
-    }
-
-    fn release_lease(&self, _: CacheKey) {}
-
-    fn permits_sending_from_memory(&self, _: u64) -> bool {
-        true
-    }
-
-    fn purge_generation(&self) -> u64 {
-        0
-    }
-
-    fn followed_chains(&self) -> &NamespaceChains {
-        &self.chains
-    }
-
-    fn purge_at_owner(
-        &self,
-        _: &[u8],
-        _: Option<&[u8]>,
-        _: WaitingRequestId,
-        _: u64,
-    ) -> Option<OwnerAdminReply> {
-        None
-    }
-
-    fn claim_admin_reply(&self, _: WaitingRequestId) -> Option<OwnerAdminReply> {
-        None
-    }
-}
 
 /// A process with a route, and the node behind it.
 struct Host {
@@ -135,13 +45,7 @@ impl Host {
 
     /// Creates a process that follows a chain whose block 900 is final.
     fn for_followed_chain() -> Self {
-        let owner = BatchOwner::default();
-        let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 0);
-        state.known = true;
-        state.apply_chain_change(ChainChange::Head(1_000));
-        state.apply_chain_change(ChainChange::Final(Some(900)));
-        let namespace = named_cache_namespace(b"mainnet");
-        owner.chains.get_or_add_chain(namespace, || state);
+        let owner = BatchOwner::following_chain("mainnet", 1_000, 900);
         Self::new(DIRECTIVES, Some(owner))
     }
 

@@ -4,6 +4,8 @@
 
 mod answer_memory;
 mod batch_off_loop;
+#[path = "../support/batch_owner.rs"]
+mod batch_owner;
 mod block_ranges;
 mod bodies;
 mod cached;

@@ -1,0 +1,111 @@
+//! An owner in this process that follows a chain, and returns its entries to batches only.
+
+use std::sync::{Arc, Mutex};
+
+use sszip_core::cache::chain::{ChainChange, ChainState, HeightUnit, NamespaceChains};
+use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
+use sszip_core::cache::entry::CacheEntry;
+use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership};
+use sszip_core::cache::process::owner_client::{
+    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+};
+use sszip_core::cache::process::wake::WaitingRequestId;
+use sszip_core::cache::vary_key::named_cache_namespace;
+use sszip_core::cache::CacheKey;
+
+/// An owner whose lookups of batches end at once.
+#[derive(Debug, Default)]
+pub struct BatchOwner {
+    chains: NamespaceChains,
+    stored: Mutex<Vec<(CacheKey, Arc<CacheEntry>)>>,
+    requested: Mutex<Vec<CacheKey>>,
+}
+
+impl BatchOwner {
+    /// Creates an owner that follows the chain of a namespace, with this head and this last final
+    /// block.
+    pub fn following_chain(namespace: &str, head: u64, last_final: u64) -> Self {
+        let owner = Self::default();
+        let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 0);
+        state.known = true;
+        state.apply_chain_change(ChainChange::Head(head));
+        state.apply_chain_change(ChainChange::Final(Some(last_final)));
+        let namespace = named_cache_namespace(namespace.as_bytes());
+        owner.chains.get_or_add_chain(namespace, || state);
+        owner
+    }
+}
+
+impl OwnerClient for BatchOwner {
+    fn is_owner_reachable(&self) -> bool {
+        true
+    }
+
+    fn lookup_at_owner(
+        &self,
+        _: &CoalescedFlights,
+        token: FlightLeadership,
+        _: WaitingRequestId,
+        _: OwnerLookupOptions,
+        _: u64,
+    ) -> OwnerLookup {
+        OwnerLookup::Missing(token)
+    }
+
+    fn lookup_batch_at_owner(
+        &self,
+        keys: Vec<CacheKey>,
+        _: usize,
+        _: WaitingRequestId,
+        _: u64,
+    ) -> bool {
+        *self.requested.lock().unwrap() = keys;
+        true
+    }
+
+    fn take_batch_entries(&self, _: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
+        let requested = std::mem::take(&mut *self.requested.lock().unwrap());
+        let stored = self.stored.lock().unwrap();
+        let found = stored.iter().filter(|(key, _)| requested.contains(key));
+        found.cloned().collect()
+    }
+
+    fn store_at_owner(
+        &self,
+        key: CacheKey,
+        entry: Arc<CacheEntry>,
+        _: StoredEntryAttributes,
+        _: OwnerStoreOptions,
+        _: u64,
+    ) {
+        self.stored.lock().unwrap().push((key, entry));
+    }
+
+    fn release_lease(&self, _: CacheKey) {}
+
+    fn permits_sending_from_memory(&self, _: u64) -> bool {
+        true
+    }
+
+    fn purge_generation(&self) -> u64 {
+        0
+    }
+
+    fn followed_chains(&self) -> &NamespaceChains {
+        &self.chains
+    }
+
+    fn purge_at_owner(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: WaitingRequestId,
+        _: u64,
+    ) -> Option<OwnerAdminReply> {
+        None
+    }
+
+    fn claim_admin_reply(&self, _: WaitingRequestId) -> Option<OwnerAdminReply> {
+        None
+    }
+}
