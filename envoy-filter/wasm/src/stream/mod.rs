@@ -204,11 +204,24 @@ impl StreamExchange {
 
     /// Reports a finished exchange to access logs and metrics.
     fn report_exchange(&mut self) {
-        let Some(driver) = &mut self.driver else {
-            return;
-        };
-        set_log_variables_as_properties(Some(driver));
-        self.count_exchange_tally();
+        if self.driver.is_some() {
+            self.set_log_variables();
+            self.count_exchange_tally();
+        }
+    }
+
+    /// Sets the log variables of the exchange as properties, which access logs print:
+    /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
+    fn set_log_variables(&self) {
+        let exchange = self
+            .driver
+            .as_ref()
+            .and_then(ExchangeDriver::available_exchange);
+        for variable in LogVariable::ALL {
+            if let Some(text) = variable.log_text(exchange) {
+                abi::set_log_property(log_property(variable), &text);
+            }
+        }
     }
 
     fn count_exchange_tally(&mut self) {
@@ -363,15 +376,18 @@ impl ResumableStream for StreamExchange {
     }
 }
 
-/// Sets the log variables of the exchange as properties, which access logs print:
-/// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
-fn set_log_variables_as_properties(driver: Option<&ExchangeDriver>) {
-    let exchange = driver.and_then(ExchangeDriver::available_exchange);
-    for variable in LogVariable::ALL {
-        if let Some(text) = variable.log_text(exchange) {
-            let name = variable.log_variable_name().replacen('_', ".", 1);
-            abi::set_log_property(&name, &text);
-        }
+/// Returns the name of the property that has a log variable.
+const fn log_property(variable: LogVariable) -> &'static str {
+    match variable {
+        LogVariable::Mode => "sszip.mode",
+        LogVariable::Ratio => "sszip.ratio",
+        LogVariable::CacheStatus => "sszip.cache_status",
+        LogVariable::CacheReason => "sszip.cache_reason",
+        LogVariable::CacheKey => "sszip.cache_key",
+        LogVariable::RpcMethod => "sszip.rpc_method",
+        LogVariable::BatchSize => "sszip.batch_size",
+        LogVariable::BatchHits => "sszip.batch_hits",
+        LogVariable::Denied => "sszip.denied",
     }
 }
 

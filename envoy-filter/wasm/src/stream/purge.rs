@@ -5,7 +5,7 @@ use sszip_core::exchange::drive::HostStep;
 use sszip_envoy_carrier::head::HostMessageHead;
 use sszip_envoy_carrier::purge::{create_purge_request_from_head, purge_result_line};
 
-use super::{set_log_variables_as_properties, StreamAction, StreamExchange, StreamPhase};
+use super::{StreamAction, StreamExchange, StreamPhase};
 use crate::abi::{self, LogLevel, SerializedMessageHead};
 
 impl StreamExchange {
@@ -37,7 +37,7 @@ impl StreamExchange {
                         };
                         abi::write_proxy_log(level, &line.text);
                     }
-                    set_log_variables_as_properties(Some(driver));
+                    self.set_log_variables();
                 }
                 self.respond_in_pipeline_order()
             }

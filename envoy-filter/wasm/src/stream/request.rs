@@ -12,9 +12,7 @@ use sszip_envoy_carrier::pipelining::PipelinePosition;
 use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::request_inputs::RequestInputs;
-use super::{
-    set_log_variables_as_properties, StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER,
-};
+use super::{StreamAction, StreamExchange, StreamPhase, REQUEST_BUFFER};
 use crate::abi::{self, SerializedMessageHead, StreamDirection, WasmContextHeaderMap};
 use crate::redirect;
 
@@ -37,7 +35,7 @@ impl StreamExchange {
         let settings = filter.settings_for_request();
         let settings = settings.filter(|it| it.may_handle_requests());
         let Some(settings) = settings else {
-            set_log_variables_as_properties(None);
+            self.set_log_variables();
             return StreamAction::Continue;
         };
         let Some(mut driver) = request::start_exchange(&settings.core, &head) else {
