@@ -7,9 +7,9 @@ use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::vary_key::named_cache_namespace;
 use sszip_core::exchange::drive::HostStep;
 
+use crate::batch_owner::BatchOwner;
 use crate::driver_host::body_to_send;
 use crate::setup::{config, config_of_process, look_up};
-use crate::shareable_lookups::LookupRecorder;
 
 /// Directives of a route with a limit of 100 blocks, in the namespace `mainnet`.
 const LIMITED: &[&str] = &["logs_max_range 100", "cache_namespace mainnet"];
@@ -17,7 +17,7 @@ const LIMITED: &[&str] = &["logs_max_range 100", "cache_namespace mainnet"];
 /// Returns a process that follows `mainnet`, if `changes` are its changes: `None` is a chain that is
 /// not followed.
 fn process(heights: HeightUnit, changes: Option<&[ChainChange]>) -> ProcessResources {
-    let owner = Arc::new(LookupRecorder::default());
+    let owner = Arc::new(BatchOwner::default());
     if let Some(changes) = changes {
         let mut state = ChainState::new_without_blocks(heights, 0);
         for change in changes {

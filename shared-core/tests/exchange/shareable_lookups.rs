@@ -1,120 +1,21 @@
 //! Lookups at the owner: the responses that may be shared between machines.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use sszip_core::cache::chain::{ChainState, HeightUnit, NamespaceChains};
-use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
-use sszip_core::cache::entry::CacheEntry;
-use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership};
-use sszip_core::cache::process::owner_client::{
-    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
-};
-use sszip_core::cache::process::wake::{WaitingRequestId, WokenRequestQueue};
+use sszip_core::cache::chain::{ChainState, HeightUnit};
+use sszip_core::cache::process::wake::WokenRequestQueue;
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::vary_key::named_cache_namespace;
 use sszip_core::cache::CacheKey;
 use sszip_core::exchange::{Exchange, Header, LookupAction, LookupRequest, RequestHead};
 
+use crate::batch_owner::{BatchOwner, RecordedLookup};
 use crate::setup::{config_of_process, JSON};
 
 const NAMESPACE: &str = "cache_namespace mainnet";
 
 const BLOCK: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["TAG",false]}"#;
-
-/// A lookup that the owner has received.
-#[derive(Debug, PartialEq)]
-pub enum RecordedLookup {
-    /// The key, and whether the response may be shared between machines.
-    Single(CacheKey, bool),
-    /// The keys, and the number of the first ones whose responses may be shared.
-    Batch(Vec<CacheKey>, usize),
-}
-
-/// An owner without entries that records the lookups.
-#[derive(Debug, Default)]
-pub struct LookupRecorder {
-    pub chains: NamespaceChains,
-    lookups: Mutex<Vec<RecordedLookup>>,
-}
-
-impl LookupRecorder {
-    fn record(&self, lookup: RecordedLookup) {
-        self.lookups.lock().unwrap().push(lookup);
-    }
-}
-
-impl OwnerClient for LookupRecorder {
-    fn is_owner_reachable(&self) -> bool {
-        true
-    }
-
-    fn lookup_at_owner(
-        &self,
-        _: &CoalescedFlights,
-        token: FlightLeadership,
-        _: WaitingRequestId,
-        options: OwnerLookupOptions,
-        _: u64,
-    ) -> OwnerLookup {
-        let key = *token.flight_key();
-        self.record(RecordedLookup::Single(key, options.is_shareable));
-        OwnerLookup::Missing(token)
-    }
-
-    fn lookup_batch_at_owner(
-        &self,
-        keys: Vec<CacheKey>,
-        shareable: usize,
-        _: WaitingRequestId,
-        _: u64,
-    ) -> bool {
-        self.record(RecordedLookup::Batch(keys, shareable));
-        false
-    }
-
-    fn take_batch_entries(&self, _: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
-        Vec::new()
-    }
-
-    fn store_at_owner(
-        &self,
-        _: CacheKey,
-        _: Arc<CacheEntry>,
-        _: StoredEntryAttributes,
-        _: OwnerStoreOptions,
-        _: u64,
-    ) {
-    }
-
-    fn release_lease(&self, _: CacheKey) {}
-
-    fn permits_sending_from_memory(&self, _: u64) -> bool {
-        true
-    }
-
-    fn purge_generation(&self) -> u64 {
-        0
-    }
-
-    fn followed_chains(&self) -> &NamespaceChains {
-        &self.chains
-    }
-
-    fn purge_at_owner(
-        &self,
-        _: &[u8],
-        _: Option<&[u8]>,
-        _: WaitingRequestId,
-        _: u64,
-    ) -> Option<OwnerAdminReply> {
-        None
-    }
-
-    fn claim_admin_reply(&self, _: WaitingRequestId) -> Option<OwnerAdminReply> {
-        None
-    }
-}
 
 /// A request, and the configuration of its route and its owner.
 #[derive(Clone, Copy)]
@@ -144,7 +45,7 @@ impl Default for TestRequest<'_> {
 impl TestRequest<'_> {
     /// Looks the request up in a new process, and returns the lookups at the owner.
     fn look_up(self) -> Vec<RecordedLookup> {
-        let owner = Arc::new(LookupRecorder::default());
+        let owner = Arc::new(BatchOwner::default());
         if let Some(is_known) = self.is_chain_known {
             let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 0);
             state.known = is_known;
@@ -169,7 +70,12 @@ impl TestRequest<'_> {
             coding_allowed: true,
             ..LookupRequest::default()
         });
-        assert_eq!(found.unwrap(), LookupAction::Forward);
+        // the owner's reply to a batch is awaited
+        let expected = match self.body.starts_with('[') {
+            true => LookupAction::Wait,
+            false => LookupAction::Forward,
+        };
+        assert_eq!(found.unwrap(), expected);
         let lookups = std::mem::take(&mut *owner.lookups.lock().unwrap());
         lookups
     }

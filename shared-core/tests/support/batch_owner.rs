@@ -1,4 +1,4 @@
-//! An owner in this process that follows a chain, and returns its entries to batches only.
+//! An owner in this process that records lookups, and returns its entries to batches only.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,12 +13,21 @@ use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::vary_key::named_cache_namespace;
 use sszip_core::cache::CacheKey;
 
+/// A lookup that the owner has received.
+#[derive(Debug, PartialEq)]
+pub enum RecordedLookup {
+    /// The key, and whether the response may be shared between machines.
+    Single(CacheKey, bool),
+    /// The keys, and the number of the first ones whose responses may be shared.
+    Batch(Vec<CacheKey>, usize),
+}
+
 /// An owner whose lookups of batches end at once.
 #[derive(Debug, Default)]
 pub struct BatchOwner {
-    chains: NamespaceChains,
+    pub chains: NamespaceChains,
+    pub lookups: Mutex<Vec<RecordedLookup>>,
     stored: Mutex<Vec<(CacheKey, Arc<CacheEntry>)>>,
-    requested: Mutex<Vec<CacheKey>>,
 }
 
 impl BatchOwner {
@@ -46,25 +55,31 @@ impl OwnerClient for BatchOwner {
         _: &CoalescedFlights,
         token: FlightLeadership,
         _: WaitingRequestId,
-        _: OwnerLookupOptions,
+        options: OwnerLookupOptions,
         _: u64,
     ) -> OwnerLookup {
+        let lookup = RecordedLookup::Single(*token.flight_key(), options.is_shareable);
+        self.lookups.lock().unwrap().push(lookup);
         OwnerLookup::Missing(token)
     }
 
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
-        _: usize,
+        shareable: usize,
         _: WaitingRequestId,
         _: u64,
     ) -> bool {
-        *self.requested.lock().unwrap() = keys;
+        let lookup = RecordedLookup::Batch(keys, shareable);
+        self.lookups.lock().unwrap().push(lookup);
         true
     }
 
     fn take_batch_entries(&self, _: WaitingRequestId) -> Vec<(CacheKey, Arc<CacheEntry>)> {
-        let requested = std::mem::take(&mut *self.requested.lock().unwrap());
+        let lookups = self.lookups.lock().unwrap();
+        let Some(RecordedLookup::Batch(requested, _)) = lookups.last() else {
+            return Vec::new();
+        };
         let stored = self.stored.lock().unwrap();
         let found = stored.iter().filter(|(key, _)| requested.contains(key));
         found.cloned().collect()
