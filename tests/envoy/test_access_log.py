@@ -9,6 +9,7 @@ from harness.client import request_bytes
 from harness.envoy import Envoy, route
 from harness.origin import answer
 from harness.rpc import Node, call
+from harness.sandbox import WasmEnvoy
 
 BODY = b'{"a":"' + b"b" * 5000 + b'"}'
 
@@ -73,6 +74,17 @@ def test_log_has_method_batch_size_and_hits(envoy, origin):
         "2",
         "1",
     )
+
+
+def test_log_variables_of_a_sandbox_are_unset_if_they_are_switched_off(session_origin, origin):
+    origin.answers(answer(BODY))
+    sandbox = WasmEnvoy([route("/")], origin=session_origin, owner=None, settings={"log_variables": False}).start()
+    try:
+        response = sandbox.get("/x")
+        assert response.header("Content-Encoding") == "gzip"
+        assert response.logged.get("mode") is None
+    finally:
+        sandbox.stop()
 
 
 @pytest.mark.parametrize("accepts", ["gzip, br;q=0.5", "identity", None])

@@ -112,6 +112,11 @@ impl FilterSettings {
         self.sandbox.buffer_limit()
     }
 
+    /// Whether the values of each request are set for access logs.
+    pub fn has_log_variables(&self) -> bool {
+        self.sandbox.has_log_variables()
+    }
+
     /// Returns the node capabilities of a cluster.
     pub fn node_capabilities(&self, cluster: &[u8]) -> RouteNodeCapabilities {
         self.nodes.capabilities_of_cluster(cluster)

@@ -4,8 +4,8 @@
 
 use super::cache::LOOKUP_TIMEOUT_RANGE;
 use super::values::{
-    invalid_value_error, set_once, single_directive_value, DirectiveError, DirectiveValueRange,
-    DirectiveValueUnit, GIB, KIB, MIB,
+    invalid_value_error, parse_flag, set_once, single_directive_value, DirectiveError,
+    DirectiveValueRange, DirectiveValueUnit, GIB, KIB, MIB,
 };
 use super::RouteConfig;
 use crate::time_constants::lookup_timeout;
@@ -35,13 +35,15 @@ const MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {
 const DEFAULT_MEMORY: u64 = 128 * MIB;
 
 /// The settings that the proxy-wasm filter has in addition to the settings of routes: the owner's cluster, the
-/// limit of buffered bytes, the lookup timeout, and the memory for entries.
+/// limit of buffered bytes, the lookup timeout, the memory for entries, and whether values are set for
+/// access logs.
 #[derive(Clone, Debug, Default)]
 pub struct WasmFilterConfig {
     owner_cluster: Option<String>,
     buffer_limit: Option<u64>,
     lookup_timeout: Option<u64>,
     cache_memory: Option<u64>,
+    log_variables: Option<bool>,
 }
 
 impl WasmFilterConfig {
@@ -70,6 +72,10 @@ impl WasmFilterConfig {
                 let read = || MEMORY_RANGE.parse_in_range(single_directive_value(values)?);
                 return Some(set_once(&mut self.cache_memory, read));
             }
+            "log_variables" => {
+                let read = || parse_flag(single_directive_value(values)?);
+                return Some(set_once(&mut self.log_variables, read));
+            }
             "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
             "cache_head" => "sszip-cached follows the chain; add a [[head]] to its cached.toml",
             "cache_fleet" => "sszip-cached connects to the fleet; add a [fleet] to its cached.toml",
@@ -95,6 +101,11 @@ impl WasmFilterConfig {
     /// Returns the number of bytes of entries that all sandboxes of the proxy keep in memory.
     pub fn cache_memory(&self) -> u64 {
         self.cache_memory.unwrap_or(DEFAULT_MEMORY)
+    }
+
+    /// Whether the values of each request are set for access logs.
+    pub fn has_log_variables(&self) -> bool {
+        self.log_variables.unwrap_or(true)
     }
 
     /// Returns the number of bytes of a body that the proxy buffers.
@@ -162,6 +173,9 @@ mod tests {
         assert_eq!(sandbox.cache_memory(), 128 << 20);
         let memory = set(&mut sandbox, "cache_memory", "64m");
         assert_eq!((memory, sandbox.cache_memory()), (Some(Ok(())), 64 << 20));
+        assert!(sandbox.has_log_variables());
+        let variables = set(&mut sandbox, "log_variables", "off");
+        assert_eq!((variables, sandbox.has_log_variables()), (Some(Ok(())), false));
         let longer = set(&mut sandbox, "cache_lookup_timeout", "1s");
         assert_eq!((longer, sandbox.lookup_timeout()), (Some(Ok(())), 1_000));
     }
@@ -185,6 +199,11 @@ mod tests {
                 "cache_lookup_timeout",
                 "0ms",
                 "has an invalid value \"0ms\": it must be a time with its unit (ms, s, m, h or d), from 1ms to 1s",
+            ),
+            (
+                "log_variables",
+                "mode",
+                "has an invalid value \"mode\": it must be \"on\" or \"off\"",
             ),
             (
                 "cache_path",

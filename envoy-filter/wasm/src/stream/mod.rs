@@ -22,6 +22,7 @@ use sszip_envoy_carrier::purge::abandoned_purge_line;
 use self::body_pieces::RequestBodyPieces;
 use self::request_inputs::RequestInputs;
 use crate::abi::{self, LogLevel, SerializedMessageHead, StreamDirection};
+use crate::config::FilterSettings;
 use crate::redirect;
 use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::RootTimerAction;
@@ -211,8 +212,13 @@ impl StreamExchange {
     }
 
     /// Sets the log variables of the exchange as properties, which access logs print:
-    /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
+    /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`. Without access logs they can be switched off, because
+    /// each is a call of the proxy and a value that the proxy frees with the request.
     fn set_log_variables(&self) {
+        let settings = self.root.filter_settings();
+        if !settings.is_some_and(FilterSettings::has_log_variables) {
+            return;
+        }
         let exchange = self
             .driver
             .as_ref()
