@@ -3,7 +3,6 @@ of the kinds that are published for Ethereum nodes behind nginx: CORS, passwords
 services, limits, several nodes, TLS and HTTP/2. All of them are servers of one nginx with five workers,
 gzip, brotli and headers-more, in either load order. The responses are the node's own."""
 
-import base64
 import itertools
 import json
 import subprocess
@@ -18,8 +17,10 @@ from harness.log_ranges import (
     permissive_blooms,
 )  # fmt: skip
 from harness.log_sites import (
-    FIRST, RANGES, REST, TOO_WIDE, UNAVAILABLE, WORKERS, Site, error_of, too_wide, vary_names, wide,
+    FIRST, PASSWORD, RANGES, REST, TOO_WIDE, UNAUTHORIZED, WORKERS, WRONG_PASSWORD, GuardedNode, error_of, geth_cors,
+    too_wide, vary_names, wide,
 )  # fmt: skip
+from harness.log_sites_nginx import UNAVAILABLE, NginxSite
 from harness.origin import answer
 from harness.rpc import call
 from harness.third_party import decoded
@@ -30,20 +31,8 @@ pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx; test_log
 FINAL_RANGES = [
     (first, end - 1) for first in range(32, REST, PIECE) for end in range(first + 2 * PIECE, REST + 1, PIECE)
 ]
-PASSWORD = ("Authorization", "Basic " + base64.b64encode(b"me:secret").decode())
-WRONG_PASSWORD = ("Authorization", "Basic " + base64.b64encode(b"me:guess").decode())
 DAPP = ("Origin", "https://a.dapp.test")
-UNAUTHORIZED = b'{"error":"unauthorized"}'
 _numbers = itertools.count(1)
-
-
-class GuardedNode(RelayNode):
-    """A node that requires a password."""
-
-    def __call__(self, request):
-        if request.header("Authorization") != PASSWORD[1]:
-            return answer(UNAUTHORIZED, status=401, headers=[("WWW-Authenticate", "Basic")])
-        return super().__call__(request)
 
 
 @pytest.fixture(scope="module", params=["before", "after"])
@@ -56,7 +45,7 @@ def started(request, session_origin, tmp_path_factory):
         "passwords": b"me:{PLAIN}secret\n",
         "www/index.html": b"<html>a page</html>",
     }
-    with Site(request.param, session_origin, files) as site:
+    with NginxSite(request.param, session_origin, files) as site:
         yield site
 
 
@@ -65,19 +54,13 @@ def site(started, origin):
     started.node = RelayNode(started.chain)
     origin.answers(started.node)
     yield started
-    started.nginx.check()
+    started.server.check()
 
 
 @pytest.fixture
 def members(site):
     """Members of a filter that no other test has."""
     return new_filter(site.chain)
-
-
-def geth_cors(request):
-    """Headers of a node that permits all origins."""
-    origin = request.header("Origin")
-    return [("Vary", "Origin"), *([("Access-Control-Allow-Origin", origin)] if origin else [])]
 
 
 @pytest.mark.parametrize("method", ["POST", "QUERY"])
@@ -282,7 +265,7 @@ def test_call_is_split_where_a_condition_proxies_it(site, members):
     site.assert_right(site.post("if", wide(members)), wide(members))
     assert error_of(site.post("if", too_wide(members))) == TOO_WIDE
     site.assert_fetched_in_pieces()
-    page = fetch(site.nginx.ports["port_if"], "/")
+    page = fetch(site.server.ports["port_if"], "/")
     assert page.status == 200 and decoded(page) == b"<html>a page</html>"
 
 
@@ -303,8 +286,8 @@ def test_client_receives_the_error_page_when_all_nodes_fail(site, members, origi
 
 def curl(site, body, *options, count=4):
     """The decoded bodies of concurrent responses over TLS and HTTP/2."""
-    url = f"https://127.0.0.1:{site.nginx.ports['port_tls']}/"
-    files = [site.nginx.prefix / f"out{number}" for number in range(count)]
+    url = f"https://127.0.0.1:{site.server.ports['port_tls']}/"
+    files = [site.server.prefix / f"out{number}" for number in range(count)]
     command = ["curl", "-sSk", "--fail", "--http2", "--parallel", "--compressed", "-H", "Content-Type: application/json"]
     command += ["-w", "%{http_version}\n", *options, "-d", body.decode()]
     for file in files:
@@ -336,7 +319,7 @@ def test_coalesced_clients_of_all_workers_receive_the_response_of_one_split(site
         senders = [threading.Thread(target=send, args=(body,)) for body in bodies]
         for sender in senders:
             sender.start()
-        site.nginx.wait_for(lambda: site.node.in_flight == CONCURRENT, "the first pieces at the node")
+        site.server.wait_for(lambda: site.node.in_flight == CONCURRENT, "the first pieces at the node")
         pause_for_unexpected_requests()
         assert len(site.node.bodies) == CONCURRENT
         gate.set()
@@ -397,7 +380,7 @@ def test_workers_derive_logs_from_receipts_after_comparisons_of_their_own(site):
         trusting.add(int(response.header("X-Worker")))
         return True
 
-    site.nginx.wait_for(lambda: is_derived() and trusting == set(site.nginx.workers()), "derived logs of all workers")
+    site.server.wait_for(lambda: is_derived() and trusting == set(site.server.workers()), "derived logs of all workers")
     for accept in CODINGS:
         # one call of 256 is still compared
         assert any(is_derived(("Accept-Encoding", accept)) for _ in range(4))
