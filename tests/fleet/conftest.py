@@ -1,6 +1,7 @@
 """Fixtures of the fleet's tests: a real redis-server, faults in front of it, and machines that
 share entries."""
 
+import contextlib
 import itertools
 import os
 import pathlib
@@ -13,6 +14,7 @@ from fault_proxy import FaultProxy
 from machines import MACHINES, fleet_settings
 from sentinel_servers import SentinelGroup, SimulatedSentinel, sentinel_settings
 from servers import REDIS_SERVER, Redis
+from slow_fleet import SlowFleet
 
 from harness.chain import Chain
 from harness.nginx import MODULE, NGINX
@@ -134,6 +136,19 @@ def _world(tmp_path_factory):
 @pytest.fixture
 def world(tmp_path_factory):
     yield from _world(tmp_path_factory)
+
+
+@pytest.fixture
+def new_fleet(world):
+    """Creates machines that take leases for slow requests."""
+    with contextlib.ExitStack() as stack:
+
+        def new_fleet(kind=SlowFleet, redis=None, **options):
+            fleet = kind(world, redis or world.redis(), **options)
+            stack.callback(fleet.close)
+            return fleet
+
+        yield new_fleet
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 
 from fleet_status import FleetStatus
 from servers import PASSWORD, USER
@@ -20,8 +21,13 @@ TIMEOUT = "900ms"
 # Of a purge; a busy machine delays confirmations.
 PURGE_WAIT = "5s"
 
+# Time after which a new Envoy ends the one that it has replaced; requests in flight have to end before.
+PARENT_SECONDS = 12
+
 # hashes of transactions that are in no block
 _transactions = itertools.count(1)
+# differ between Envoys that may run at a time, and from those of tests/envoy
+_restart_bases = itertools.count(0)
 _JSON = ("Content-Type", "application/json")
 
 _HTTP = """
@@ -30,6 +36,7 @@ sszip_cache on;
 %(store)s
 sszip_cache_memory 16m;
 %(valid)s
+sszip_cache_lock_timeout %(lock_timeout)s;
 sszip_cache_namespace main;
 proxy_http_version 1.1;
 """
@@ -89,9 +96,10 @@ def is_followed(chain, status):
 class Machine:
     """nginx and a daemon, which follows the node."""
 
-    def __init__(self, chain, fleet, workers=2, valid=VALID, **settings):
+    def __init__(self, chain, fleet, workers=2, valid=VALID, lock_timeout="5s", **settings):
         self.chain = chain
         self._valid = valid
+        self._lock_timeout = lock_timeout
         self.server, self.owner = self._new_servers(fleet, workers, settings)
 
     def _new_servers(self, fleet, workers, settings):
@@ -111,7 +119,7 @@ class Machine:
 
     def _http(self, store):
         valid = "\n".join(f"sszip_cache_valid {value};" for value in self._valid)
-        return _HTTP % {"store": store, "valid": valid}
+        return _HTTP % {"store": store, "valid": valid, "lock_timeout": self._lock_timeout}
 
     def start(self):
         self.owner.start()
@@ -141,6 +149,12 @@ class Machine:
 
     def fetch(self, body):
         response = client.fetch(self.server.port, "/", method="POST", headers=[_JSON, ("Accept-Encoding", "gzip")], body=body)
+        assert response.status == 200, response.body
+        return response
+
+    def page(self, path):
+        """The response to a request of the Beacon API."""
+        response = client.fetch(self.server.port, path, headers=[("Accept", "application/json"), ("Accept-Encoding", "gzip")])
         assert response.status == 200, response.body
         return response
 
@@ -238,6 +252,43 @@ class StoreMachine(Machine):
 class EnvoyMachine(StoreMachine):
     """Envoy with the module, whose library is the owner."""
 
+    def __init__(self, chain, fleet, workers=2, can_restart=False, **settings):
+        """`can_restart`: another Envoy may take over, see `restart_hot`."""
+        super().__init__(chain, fleet, workers, **settings)
+        self._former = []
+        self._restart_base = 3 + next(_restart_bases)
+        if can_restart:
+            self._allow_restart(self.server)
+
+    def _allow_restart(self, envoy):
+        base = str(os.getpid() % 30000 + self._restart_base)
+        envoy.options = ["--base-id", base, "--restart-epoch", str(len(self._former)), "--drain-strategy", "immediate"]
+        envoy.options += ["--parent-shutdown-time-s", str(PARENT_SECONDS), "--drain-time-s", "1"]
+        envoy.restarts = True
+
+    def restart_hot(self):
+        """Starts another Envoy, which takes over the sockets at once, and the store when the present
+        Envoy ends. Returns the present Envoy, which completes its requests and ends by itself."""
+        former = self.server
+        self._former.append(former)
+        envoy = Envoy([], workers=former.concurrency)
+        text = json.dumps(former.configuration).replace("@prefix@", str(former.prefix))
+        envoy.configuration = json.loads(text)
+        envoy.port = envoy.direct = former.port
+        envoy.admin = former.admin
+        envoy.expect(r"fleet rediss?(\+\w+)?://")
+        self._allow_restart(envoy)
+        self.server = envoy
+        envoy.start()
+        return former
+
+    def close(self):
+        try:
+            super().close()
+        finally:
+            for former in self._former:
+                former.stop()
+
     def _new_servers(self, fleet, workers, settings):
         envoy = Envoy(
             [route("/purge", {"cache_purge": True}), route("/")],
@@ -247,6 +298,7 @@ class EnvoyMachine(StoreMachine):
                 "cache_fleet": directive(fleet),
                 "cache_memory": "16m",
                 "cache_valid": self._valid,
+                "cache_lock_timeout": self._lock_timeout,
                 "cache_namespace": NAMESPACE,
                 "cache_head": f"http://{self.chain.address} interval=100ms",
             },
@@ -254,7 +306,7 @@ class EnvoyMachine(StoreMachine):
             clusters=[cluster("node", address(self.chain.port))],
         )
         # log lines about a server that is not reachable
-        envoy.expect(r"fleet rediss?://")
+        envoy.expect(r"fleet rediss?(\+\w+)?://")
         return envoy, owner_of(envoy)
 
 

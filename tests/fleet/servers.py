@@ -198,6 +198,10 @@ class Redis:
         """Number of connections of owners."""
         return self.execute("CLIENT", "LIST").decode().count(f" user={self.user} ")
 
+    def primary_of(self, name):
+        """The server that has a key."""
+        return self
+
     def value_names(self):
         """The names of all shared values."""
         return set(self.execute("KEYS", f"{PREFIX}:1:*"))

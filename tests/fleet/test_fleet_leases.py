@@ -1,100 +1,13 @@
 """Leases of the fleet: a response that takes the node long is fetched by one machine."""
 
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
+import json
 
 import pytest
-from machines import share
-
-from harness.rpc import call
-
-METHOD = "trace_block"
-# Node time from which the owners know that the method is slow; leases last twice as long.
-SLOW_MS = 2_000
-# Holds a response until the test releases it.
-UNTIL_RELEASED_MS = 600_000
-
-
-def trace(number):
-    return call(METHOD, f'["0x{number:x}"]')
-
-
-class SlowFleet:
-    """Machines with a node each, whose owners know that the method takes the node long."""
-
-    def __init__(self, world, url, redis, machines=2, **fleet):
-        self._redis = redis
-        self.chains = [world.chain() for _ in range(machines)]
-        self.machines = [world.machine(chain, url, **fleet) for chain in self.chains]
-        self._number = self.chains[0].final
-        assert all(chain.final == self._number for chain in self.chains)
-        self._delay_responses(SLOW_MS)
-        for machine in self.machines:
-            share(machine, redis, self.next_call())
-        self._clients = ThreadPoolExecutor(max_workers=8)
-
-    def next_call(self):
-        """A call about a final block that no machine has sent yet."""
-        self._number -= 1
-        return trace(self._number)
-
-    def _delay_responses(self, milliseconds):
-        for chain in self.chains:
-            chain.do({"hold": {"method": METHOD, "ms": milliseconds}})
-
-    @contextlib.contextmanager
-    def delayed_responses(self):
-        """The nodes send their responses at the end of the block."""
-        self._delay_responses(UNTIL_RELEASED_MS)
-        try:
-            yield
-        finally:
-            self._delay_responses(0)
-
-    def send(self, machine, body):
-        """Sends a call in the background."""
-        return self._clients.submit(machine.result, body)
-
-    def assert_right(self, body, *results):
-        (honest,) = self.chains[0].honest(body)
-        assert [result.result() for result in results] == [honest] * len(results)
-
-    @property
-    def node_requests(self):
-        return sum(chain.count(METHOD) for chain in self.chains)
-
-    def wait_for_node_requests(self, number):
-        self.machines[0].wait_for(lambda: self.node_requests >= number, f"request {number} of the nodes")
-
-    def count(self, result, *machines):
-        return sum(machine.fleet.json["leases"][result] for machine in machines or self.machines)
-
-    def wait_for_count(self, result, number):
-        self.machines[0].wait_for(lambda: self.count(result) >= number, f"{number} {result}")
-
-    @property
-    def leases(self):
-        return [value for value in self._redis.values().values() if value and value.startswith(b"sszip lease 1 ")]
-
-    def close(self):
-        self._clients.shutdown()
-
-
-@pytest.fixture
-def new_fleet(world):
-    with contextlib.ExitStack() as stack:
-
-        def new_fleet(proxy=None, redis=None, **options):
-            redis = redis or world.redis()
-            fleet = SlowFleet(world, (proxy or redis).url, redis, **options)
-            stack.callback(fleet.close)
-            return fleet
-
-        yield new_fleet
+from slow_fleet import SlowBeaconFleet
 
 
 def test_slow_response_is_fetched_once_when_all_machines_request_it(new_fleet):
-    fleet = new_fleet(machines=3)
+    fleet = new_fleet(kinds=["daemon"] * 3)
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():
         results = [fleet.send(machine, body) for machine in fleet.machines]
@@ -145,7 +58,7 @@ def test_machine_fetches_when_the_holder_of_the_lease_is_killed(new_fleet):
 def test_machine_fetches_when_the_fleet_fails_meanwhile(world, new_fleet, fault):
     redis = world.redis()
     proxy = world.proxy(redis)
-    fleet = new_fleet(proxy, redis, timeout="200ms")
+    fleet = new_fleet(redis=redis, url=proxy.url, timeout="200ms")
     a, b = fleet.machines
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():
@@ -165,7 +78,7 @@ def test_machine_fetches_when_the_fleet_fails_meanwhile(world, new_fleet, fault)
 def test_worker_fetches_for_the_others_when_the_wait_for_a_machine_is_abandoned(world, new_fleet):
     redis = world.redis()
     proxy = world.proxy(redis)
-    fleet = new_fleet(proxy, redis, timeout="200ms")
+    fleet = new_fleet(redis=redis, url=proxy.url, timeout="200ms")
     a, b = fleet.machines
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():
@@ -206,3 +119,41 @@ def test_machines_without_leases_fetch_at_once(new_fleet, settings):
         fleet.wait_for_node_requests(requests + 2)
     fleet.assert_right(body, *results)
     assert [fleet.count(result) for result in ("leased", "waited")] == [0, 0]
+
+
+def test_slow_page_is_fetched_once_when_all_machines_request_it(new_fleet):
+    fleet = new_fleet(kind=SlowBeaconFleet)
+    path, requests = fleet.next_call(), fleet.node_requests
+    with fleet.delayed_responses():
+        results = fleet.send_to_each(path)
+        assert len(fleet.leases) == 1
+    fleet.assert_right(path, *results)
+    assert fleet.node_requests == requests + 1
+    assert (fleet.count("received"), fleet.count("abandoned")) == (1, 0)
+
+
+def test_pages_of_another_route_take_no_lease(new_fleet):
+    fleet = new_fleet(kind=SlowBeaconFleet)
+    path = fleet.next_call().removesuffix("root").replace("blocks", "states") + "finality_checkpoints"
+    requests = fleet.node_requests
+    with fleet.delayed_responses():
+        results = [fleet.send(machine, path) for machine in fleet.machines]
+        fleet.wait_for_node_requests(requests + 2)
+    fleet.assert_right(path, *results)
+    assert [fleet.count(result) for result in ("leased", "waited")] == [0, 0]
+
+
+def test_calls_of_a_batch_take_no_lease_and_wait_for_none(new_fleet):
+    fleet = new_fleet()
+    a, b = fleet.machines
+    body, requests = fleet.next_call(), fleet.node_requests
+    batch = b"[" + body + b"," + fleet.next_call().replace(b'"id":1', b'"id":2') + b"]"
+    with fleet.delayed_responses():
+        results = [fleet.send(a, body)]
+        fleet.wait_for_count("leased", 1)
+        of_batch = fleet.run(b.fetch, batch)
+        # its own, though the other machine has the lease of a call
+        fleet.wait_for_node_requests(requests + 3)
+    assert len(json.loads(of_batch.result().decoded)) == 2
+    fleet.assert_right(body, *results)
+    assert [fleet.count(result) for result in ("leased", "waited")] == [1, 0]

@@ -49,6 +49,11 @@ class Chain(ReplayNode):
         methods = self._exchange("GET", "/stats")["methods"]
         return sum(methods.values()) if method is None else methods.get(method, 0)
 
+    @property
+    def pages(self):
+        """Number of pages of the Beacon API that clients have requested."""
+        return self._exchange("GET", "/stats")["pages"]
+
 
 def calls_for_transactions(chain, number):
     """Calls about a block's transactions."""
