@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::simd_scan::{digits_end, plain_string_run_end};
+use super::simd_scan::{digits_end, is_ascii_text, plain_string_run_end};
 use super::string_escapes::check_string_escape;
 
 pub use super::scan_error::{JsonScanError, SyntaxErrorKind};
@@ -101,7 +101,7 @@ impl<'a> StrictJsonReader<'a> {
     /// Creates a scanner at the start of a text from the network.
     pub fn for_untrusted_text(text: &'a [u8]) -> Result<StrictJsonReader<'a>, JsonScanError> {
         // most texts are ASCII, which is checked in half the time
-        if text.is_ascii() {
+        if is_ascii_text(text) {
             return Ok(StrictJsonReader::for_trusted_utf8(text));
         }
         match std::str::from_utf8(text) {

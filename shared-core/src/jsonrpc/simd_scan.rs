@@ -1,6 +1,7 @@
 //! Search for the end of the plain part of a string: one step covers 16 bytes on x86-64, where
-//! SSE2 is part of the architecture, and 8 bytes in a word elsewhere. Search for the end of
-//! digits: many clients number their calls with nine digits and more.
+//! SSE2 is part of the architecture, and in WebAssembly with its vectors, and 8 bytes in a word
+//! elsewhere. Search for the end of digits: many clients number their calls with nine digits and
+//! more. Search for bytes beyond ASCII.
 #![allow(unsafe_code)]
 
 /// Returns the position of the first byte from `at` on that is not a plain part of a string: a
@@ -33,6 +34,25 @@ pub fn digits_end(text: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     at
+}
+
+/// Whether a text is ASCII.
+pub fn is_ascii_text(text: &[u8]) -> bool {
+    #[cfg(target_family = "wasm")]
+    let is_ascii = is_ascii_in_blocks(text);
+    #[cfg(not(target_family = "wasm"))]
+    let is_ascii = text.is_ascii();
+    is_ascii
+}
+
+/// Whether a text is ASCII, for targets on which the standard library reads words of 4 bytes: the
+/// compiler joins the bytes of a block in vectors.
+#[cfg(any(test, target_family = "wasm"))]
+fn is_ascii_in_blocks(text: &[u8]) -> bool {
+    let (blocks, rest) = text.as_chunks::<64>();
+    let mut blocks = blocks.iter();
+    blocks.all(|block| block.iter().fold(0_u8, |all, byte| all | byte).is_ascii())
+        && rest.is_ascii()
 }
 
 /// Returns the index of the lowest byte of a word that is not a decimal digit.
@@ -80,14 +100,41 @@ fn first_special_byte(block: &[u8; 16]) -> Option<usize> {
 }
 
 /// Returns the index of the first byte of a block that is not a plain part of a string.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+#[inline(always)]
+fn first_special_byte(block: &[u8; 16]) -> Option<usize> {
+    use std::arch::wasm32::{u8x16_bitmask, u8x16_eq, u8x16_min, u8x16_splat, v128_load, v128_or};
+
+    // SAFETY: the block is 16 readable bytes, at any address.
+    let bytes = unsafe { v128_load(block.as_ptr().cast()) };
+    let quote = u8x16_eq(bytes, u8x16_splat(b'"'));
+    let backslash = u8x16_eq(bytes, u8x16_splat(b'\\'));
+    // min(byte, 0x1F) equals the byte for control characters only
+    let control = u8x16_eq(u8x16_min(bytes, u8x16_splat(0x1F)), bytes);
+    match u8x16_bitmask(v128_or(v128_or(quote, backslash), control)) {
+        0 => None,
+        mask => Some(mask.trailing_zeros() as usize),
+    }
+}
+
+/// Returns the index of the first byte of a block that is not a plain part of a string.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+)))]
 #[inline(always)]
 fn first_special_byte(block: &[u8; 8]) -> Option<usize> {
     first_special_in_word(u64::from_le_bytes(*block))
 }
 
 /// Returns the index of the lowest byte of a word that is not a plain part of a string.
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(
+    test,
+    not(any(
+        target_arch = "x86_64",
+        all(target_arch = "wasm32", target_feature = "simd128")
+    ))
+))]
 #[inline(always)]
 fn first_special_in_word(word: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xFF;
@@ -105,7 +152,10 @@ fn first_special_in_word(word: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{digits_end, first_special_in_word, is_plain_string_byte, plain_string_run_end};
+    use super::{
+        digits_end, first_special_in_word, is_ascii_in_blocks, is_plain_string_byte,
+        plain_string_run_end,
+    };
 
     const NEIGHBOURS: [u8; 11] = [
         b'a', 0x1F, 0x20, b'!', b'"', b'#', b'\\', b']', 0x7F, 0x80, 0xFF,
@@ -161,6 +211,21 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn search_in_blocks_finds_bytes_beyond_ascii_at_all_positions() {
+        for length in [0, 1, 63, 64, 65, 128, 130] {
+            let mut text = vec![b'a'; length];
+            assert!(is_ascii_in_blocks(&text), "{length}");
+            for place in 0..length {
+                for byte in [0x80, 0xFF] {
+                    text[place] = byte;
+                    assert!(!is_ascii_in_blocks(&text), "{length} {place}");
+                }
+                text[place] = 0x7F;
             }
         }
     }
