@@ -60,8 +60,9 @@ def sszip(name="sszip", **settings):
 
 
 def wasm(name="Wasm", **settings):
-    """Returns the filter in a sandbox with these settings, with a daemon if it caches."""
-    settings = {"types": "application/json", "min_length": 1000} | settings
+    """Returns the filter in a sandbox with these settings, with a daemon if it caches. No server
+    writes an access log."""
+    settings = {"types": "application/json", "min_length": 1000, "log_variables": False} | settings
     is_cached = "cache" in settings
     if is_cached:
         settings |= {"cache_owner": "cluster:cached"}
