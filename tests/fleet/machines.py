@@ -26,7 +26,7 @@ PARENT_SECONDS = 12
 
 # hashes of transactions that are in no block
 _transactions = itertools.count(1)
-# differ between Envoys that may run at a time, and from those of tests/envoy
+# unlike the bases of tests/envoy; Envoys that run at a time have different ones
 _restart_bases = itertools.count(0)
 _JSON = ("Content-Type", "application/json")
 

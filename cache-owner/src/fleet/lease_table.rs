@@ -128,8 +128,8 @@ impl FleetLeases {
     }
 }
 
-/// Whether a table of keys, each of which ends at a time, has room for another key. Keys that have
-/// ended are removed when it is full.
+/// Whether a table of keys has room for another key. `end` returns the time at which a key ends, in
+/// monotonic milliseconds. Keys that have ended are removed when the table is full.
 fn has_room_for_key<T>(table: &mut HashMap<CacheKey, T>, end: impl Fn(&T) -> u64) -> bool {
     if table.len() >= MAX_LEASES {
         let now = read_clocks().monotonic;
