@@ -31,7 +31,7 @@ CODINGS = ["gzip, deflate, br, zstd", "br", "gzip", "identity"]
 DAPP = ("Origin", "https://dapp.test")
 
 
-def of_route(name):
+def filtered_route(name):
     """A route whose requests pass the filter of this name."""
     found = route(f"/{name}", {})
     found["typed_per_filter_config"][name] = CORS if name == "cors" else ENABLED
@@ -62,7 +62,7 @@ class EnvoySite(LogSite):
         # the longest prefix first: "/compressor" is one of "/compressor-after"
         names = sorted(FILTERS_OF_ROUTES, key=len, reverse=True)
         routes = [
-            *map(of_route, names),
+            *map(filtered_route, names),
             by_header,
             route("/chains"),
             route("/keyed", {"cache_credentials": "key Authorization"}),
