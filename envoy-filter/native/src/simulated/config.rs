@@ -2,16 +2,16 @@
 //! their events, sends their callouts, and replaces the filters.
 
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, ThreadId};
 
+use super::callouts::{lock_mutex, SimulatedCallouts};
 use super::event_choices::EventChoices;
-use super::node;
+use super::node::SimulatedRequest;
+use super::owner::{follow_simulated_chain, LOG_NAMESPACE};
 use super::primitives::{borrowed_buffer, take_events, EventQueue, HeaderLines};
-use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
-use crate::config_hooks::*;
+use crate::abi::{EnvoyBuffer, FilterConfigPtr};
 use crate::hooks::*;
 
 /// A simulated filter's configuration. It is destroyed with the last stream that uses it,
@@ -22,32 +22,23 @@ pub struct SimulatedFilterConfig {
     own: Arc<SimulatedCallouts>,
 }
 
-/// The callouts of a simulated filter. The main thread owns them, and continues them while a worker
-/// destroys the filter, which waits for their end.
-#[derive(Default)]
-struct SimulatedCallouts {
-    config_pointer: OnceLock<usize>,
-    module_pointer: OnceLock<usize>,
-    callouts: Mutex<Vec<SimulatedCallout>>,
-}
-
-/// A callout in flight, with the node's response.
-struct SimulatedCallout {
-    id: u64,
-    fields: HeaderLines,
-    answer: Option<node::SimulatedNodeResponse>,
-    /// Pieces that were not sent, in reverse; `None` until the head is sent.
-    left: Option<Vec<Vec<u8>>>,
-}
-
 /// A simulated route's configuration, as the module's pointer.
 pub struct SimulatedRouteConfig(usize);
 
 /// Envoy's simulated main thread, with the configurations of new streams.
 pub struct SimulatedMainThread {
+    /// Number of this main thread, to which its cache keys belong.
+    number: usize,
     cache_namespace: String,
     routes: Vec<Arc<SimulatedRouteConfig>>,
     purge_route: Arc<SimulatedRouteConfig>,
+    /// Route of calls for logs, which splits them.
+    log_route: Arc<SimulatedRouteConfig>,
+    has_only_log_calls: bool,
+    /// Mean number of turns between two events of a callout.
+    callout_delay: usize,
+    /// Mean number of turns after which the filter is replaced.
+    replacement_interval: usize,
     current_filter: Mutex<Arc<SimulatedFilterConfig>>,
     known: Mutex<Vec<(Weak<SimulatedFilterConfig>, Arc<SimulatedCallouts>)>>,
 }
@@ -59,10 +50,6 @@ pub fn filter_from_config_pointer<'a>(
     // SAFETY: the module calls this within hooks of the configuration only,
     // while it exists.
     unsafe { config.cast::<SimulatedFilterConfig>().as_ref() }
-}
-
-fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SimulatedFilterConfig {
@@ -128,130 +115,6 @@ impl SimulatedFilterConfig {
     }
 }
 
-impl SimulatedCallouts {
-    fn config_pointer(&self) -> FilterConfigPtr {
-        self.config_pointer
-            .get()
-            .map_or(ptr::null_mut(), |it| *it as FilterConfigPtr)
-    }
-
-    fn module_pointer(&self) -> *const c_void {
-        self.module_pointer
-            .get()
-            .map_or(ptr::null(), |it| *it as *const _)
-    }
-
-    fn send_callout(&self, head: HeaderLines, body: Vec<u8>) -> Option<u64> {
-        static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed) as u64;
-        if id.is_multiple_of(16) {
-            return None;
-        }
-        let answer = node::node_response(&head, &body);
-        lock_mutex(&self.callouts).push(SimulatedCallout {
-            id,
-            fields: answer.response_headers(id.is_multiple_of(2)),
-            answer: Some(answer),
-            left: None,
-        });
-        Some(id)
-    }
-
-    fn reset_callout(&self, id: u64) {
-        let mut callouts = lock_mutex(&self.callouts);
-        let Some(at) = callouts.iter().position(|it| it.id == id) else {
-            return;
-        };
-        callouts.swap_remove(at);
-        drop(callouts);
-        // SAFETY: the configuration exists as long as its callouts.
-        unsafe {
-            envoy_dynamic_module_on_http_filter_config_http_stream_reset(
-                self.config_pointer(),
-                self.module_pointer(),
-                id,
-                0,
-            );
-        }
-    }
-
-    /// Performs the next event of a callout. Returns whether there was one.
-    fn advance_random_callout(&self, chance: &mut EventChoices<'_>) -> bool {
-        let mut all = lock_mutex(&self.callouts);
-        // the node does not respond at once
-        if all.is_empty() || !chance.draw_one_in(16) {
-            return false;
-        }
-        let at = chance.choose_below(all.len());
-        let callout = &mut all[at];
-        let id = callout.id;
-        if chance.draw_one_in(16) {
-            drop(all);
-            self.reset_callout(id);
-            return true;
-        }
-        let (envoy, module) = (self.config_pointer(), self.module_pointer());
-        match &mut callout.left {
-            None => {
-                let answer = callout.answer.take().expect("once");
-                let mut pieces = chance.split_into_random_pieces(&answer.body);
-                pieces.reverse();
-                callout.left = Some(pieces);
-                let fields = std::mem::take(&mut callout.fields);
-                drop(all);
-                let fields: Vec<_> = fields
-                    .iter()
-                    .map(|(key, value)| EnvoyHeader {
-                        key: borrowed_buffer(key),
-                        value: borrowed_buffer(value),
-                    })
-                    .collect();
-                // SAFETY: the configuration exists as long as its callouts;
-                // `fields` is a valid list.
-                unsafe {
-                    envoy_dynamic_module_on_http_filter_config_http_stream_headers(
-                        envoy,
-                        module,
-                        id,
-                        fields.as_ptr(),
-                        fields.len(),
-                        false,
-                    );
-                }
-            }
-            Some(pieces) => match pieces.pop() {
-                Some(piece) => {
-                    drop(all);
-                    let piece = borrowed_buffer(&piece);
-                    // SAFETY: the configuration exists as long as its callouts;
-                    // there is one piece.
-                    unsafe {
-                        envoy_dynamic_module_on_http_filter_config_http_stream_data(
-                            envoy,
-                            module,
-                            id,
-                            &raw const piece,
-                            1,
-                            false,
-                        );
-                    }
-                }
-                None => {
-                    all.swap_remove(at);
-                    drop(all);
-                    // SAFETY: the configuration exists as long as its callouts.
-                    unsafe {
-                        envoy_dynamic_module_on_http_filter_config_http_stream_complete(
-                            envoy, module, id,
-                        );
-                    }
-                }
-            },
-        }
-        true
-    }
-}
-
 impl Drop for SimulatedFilterConfig {
     /// Destroys the module's configuration. Envoy calls no hooks for its
     /// callouts any more.
@@ -263,9 +126,9 @@ impl Drop for SimulatedFilterConfig {
         }
         // Envoy may crash if callouts end on a worker
         let is_mains = thread::current().id() == self.main;
-        let has_some = !lock_mutex(&self.own.callouts).is_empty();
+        let has_some = self.own.has_callouts();
         assert!(is_mains || !has_some, "requests end on a worker");
-        lock_mutex(&self.own.callouts).clear();
+        self.own.clear_callouts();
     }
 }
 
@@ -300,7 +163,9 @@ impl SimulatedMainThread {
     /// Creates a main thread with a cache namespace of its own.
     pub fn new(chance: &mut EventChoices<'_>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let place = format!("place-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let place = format!("place-{number}");
+        follow_simulated_chain();
         let filter = SimulatedFilterConfig::new(&random_settings(&place, chance));
         let routes = [
             "{\"enable\": false}",
@@ -308,17 +173,44 @@ impl SimulatedMainThread {
             "{\"cache\": false}",
             "{\"cache_valid\": \"immutable 1h\", \"min_length\": 1}",
         ];
+        // a wave of pieces sometimes takes longer
+        let timeout = chance.choose_from(&["5ms", "5s"]);
+        let log_route = format!(
+            "{{\"cache\": true, \"cache_namespace\": \"{LOG_NAMESPACE}\", \
+             \"cache_lock_timeout\": \"{timeout}\", \"logs_split\": \"10 concurrent=2\"}}"
+        );
         Self {
+            number,
             cache_namespace: place,
             routes: routes.map(SimulatedRouteConfig::new).into(),
             purge_route: SimulatedRouteConfig::new("{\"cache_purge\": true}"),
+            log_route: SimulatedRouteConfig::new(&log_route),
+            has_only_log_calls: false,
+            callout_delay: 16,
+            replacement_interval: 64,
             known: Mutex::new(vec![filter.main_thread_references()]),
             current_filter: Mutex::new(filter),
         }
     }
 
-    pub fn cache_namespace(&self) -> &str {
-        &self.cache_namespace
+    /// Creates a main thread whose clients send calls for logs only. Its callouts are faster, and its
+    /// filters are in use longer, so that the pieces of most calls arrive.
+    #[cfg(test)]
+    pub fn for_log_calls(chance: &mut EventChoices<'_>) -> Self {
+        Self {
+            has_only_log_calls: true,
+            callout_delay: 2,
+            replacement_interval: 4_096,
+            ..Self::new(chance)
+        }
+    }
+
+    /// Returns the request of a new stream.
+    pub fn choose_request(&self, chance: &mut EventChoices<'_>) -> SimulatedRequest {
+        match self.has_only_log_calls || chance.draw_one_in(5) {
+            true => SimulatedRequest::choose_log_call(chance, self.number),
+            false => SimulatedRequest::choose_request(chance, &self.cache_namespace),
+        }
     }
 
     /// Returns the filter of streams that begin now.
@@ -340,12 +232,16 @@ impl SimulatedMainThread {
         Arc::clone(&self.purge_route)
     }
 
+    /// Returns the route that splits calls for logs.
+    pub fn log_route(&self) -> Arc<SimulatedRouteConfig> {
+        Arc::clone(&self.log_route)
+    }
+
     /// Performs the events that are due. Returns whether there was one.
     pub fn deliver_pending_filter_events(&self, chance: &mut EventChoices<'_>) -> bool {
         let all: Vec<_> = {
             let mut known = lock_mutex(&self.known);
-            known
-                .retain(|(it, own)| it.strong_count() > 0 || !lock_mutex(&own.callouts).is_empty());
+            known.retain(|(it, own)| it.strong_count() > 0 || own.has_callouts());
             known.clone()
         };
         let mut has_done = false;
@@ -353,9 +249,9 @@ impl SimulatedMainThread {
             has_done |= filter
                 .upgrade()
                 .is_some_and(|it| it.deliver_config_events());
-            has_done |= own.advance_random_callout(chance);
+            has_done |= own.advance_random_callout(chance, self.callout_delay);
         }
-        if chance.draw_one_in(64) {
+        if chance.draw_one_in(self.replacement_interval) {
             self.replace_current_filter(chance);
         }
         has_done

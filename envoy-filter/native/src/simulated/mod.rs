@@ -6,9 +6,11 @@
 #![allow(unsafe_code)] // the C ABI
 
 mod callbacks;
+mod callouts;
 mod config;
 mod event_choices;
 mod node;
+mod owner;
 mod primitives;
 mod stream;
 mod stream_scenario;
@@ -35,9 +37,18 @@ pub fn simulate_streams(bytes: &[u8]) {
 
 fn simulate_worker(chance: &mut EventChoices<'_>) -> SimulatedWorker {
     let main = SimulatedMainThread::new(chance);
-    let mut worker = SimulatedWorker::new(10);
+    run_streams(chance, &main, 10)
+}
+
+/// Runs this number of streams on one worker, and checks their responses.
+fn run_streams(
+    chance: &mut EventChoices<'_>,
+    main: &SimulatedMainThread,
+    streams: usize,
+) -> SimulatedWorker {
+    let mut worker = SimulatedWorker::new(streams);
     while worker.has_more_streams() {
-        let mut has_done = worker.run_next_event(chance, &main);
+        let mut has_done = worker.run_next_event(chance, main);
         if !has_done || chance.draw_one_in(4) {
             has_done |= main.deliver_pending_filter_events(chance);
         }

@@ -8,7 +8,7 @@ use sszip_core::gzip::inflate::gunzip_reserved;
 
 use super::config::SimulatedMainThread;
 use super::event_choices::EventChoices;
-use super::node::{self, SimulatedRequest};
+use super::node::{self, NodeCondition, SimulatedRequest};
 use super::primitives::{first_header_value, make_header_lines, take_events, EventQueue};
 use super::stream;
 use super::stream_state::{borrow_stream, is_stream_over, stream_cell, SimulatedStreamState};
@@ -39,7 +39,7 @@ pub struct StreamScenario {
 
 impl StreamScenario {
     pub fn new(chance: &mut EventChoices<'_>, main: &SimulatedMainThread) -> Self {
-        let request = SimulatedRequest::choose_request(chance, main.cache_namespace());
+        let request = main.choose_request(chance);
         let (method, path) = request.method_and_path();
         let body = request.request_body();
         let length = body.len().to_string();
@@ -58,6 +58,7 @@ impl StreamScenario {
         }
         let route = match request {
             SimulatedRequest::Purge(_) => Some(main.purging_route()),
+            SimulatedRequest::Logs { .. } => Some(main.log_route()),
             _ => main.choose_random_route(chance),
         };
         let stream = stream::start_simulated_stream(SimulatedStreamState {
@@ -192,10 +193,12 @@ impl StreamScenario {
             let answer = {
                 let world = borrow_stream(stream);
                 let head = world.upstream_request.as_ref().expect("it was asked");
-                match upstream_ended {
-                    true => node::node_response(head, &world.upstream_body),
-                    false => node::node_response(head, self.request.request_body().as_bytes()),
-                }
+                let own = self.request.request_body();
+                let body = match upstream_ended {
+                    true => &world.upstream_body[..],
+                    false => own.as_bytes(),
+                };
+                node::node_response(head, body, NodeCondition::Healthy)
             };
             let mut pieces = chance.split_into_random_pieces(&answer.body);
             pieces.reverse();
@@ -249,6 +252,16 @@ impl StreamScenario {
             !cached.contains("malformed"),
             "the request was not what it is"
         );
+    }
+
+    /// Whether the client received a response that was assembled from pieces, of which some were
+    /// fetched for it.
+    #[cfg(test)]
+    pub fn has_assembled_response(&self) -> bool {
+        let world = stream_cell(self.stream).borrow();
+        let head = world.head.as_ref().filter(|_| world.has_ended);
+        let status = head.and_then(|head| first_header_value(head, "cache-status"));
+        world.upstream_request.is_none() && status == Some(&b"sszip; fwd=miss"[..])
     }
 
     /// Events of the stream's schedulers, as long as there are any.

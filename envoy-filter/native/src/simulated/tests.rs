@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::config::SimulatedMainThread;
 use super::event_choices::EventChoices;
 use super::worker::SimulatedWorker;
-use super::{simulate_streams, simulate_worker, IDLE_PAUSE};
+use super::{run_streams, simulate_streams, simulate_worker, IDLE_PAUSE};
+use crate::process::PROCESS;
 
 const WORKERS: u64 = 4;
 
@@ -29,6 +30,33 @@ fn every_stream_and_scheduler_ends_after_random_events() {
     while left.iter().any(|one| one.strong_count() > 0) {
         sleep(Duration::from_millis(10));
         assert!(Instant::now() < deadline, "a scheduler is left");
+    }
+}
+
+/// Calls for logs wait for pieces, while requests for them are not sent, fail, are reset or take too
+/// long, and clients leave. Each of the other clients receives the right response, once.
+#[test]
+fn split_calls_end_with_one_right_response_when_requests_for_pieces_fail() {
+    let _turn = TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut assembled, mut streams) = (0, 0);
+    for seed in 1..=number_from_environment("SSZIP_ROUNDS", 300) / 3 {
+        // the output of a failed test shows it
+        println!("seed {seed}");
+        let chance = &mut EventChoices::from_seed(seed);
+        let main = SimulatedMainThread::for_log_calls(chance);
+        assembled += run_streams(chance, &main, 20).assembled_response_count();
+        streams += 20;
+    }
+    assert!(
+        (1..streams).contains(&assembled),
+        "{assembled} of {streams}"
+    );
+    // jobs without a stream may still lead flights
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let flights = &PROCESS.shared.flights;
+    while flights.flight_count() + flights.total_waiter_count() > 0 {
+        sleep(Duration::from_millis(10));
+        assert!(Instant::now() < deadline, "a flight is left");
     }
 }
 

@@ -61,6 +61,13 @@ impl SimulatedWorker {
         self.over.iter().for_each(StreamScenario::check_response);
     }
 
+    /// Number of responses that were assembled from pieces.
+    #[cfg(test)]
+    pub fn assembled_response_count(&self) -> usize {
+        let assembled = self.over.iter().filter(|it| it.has_assembled_response());
+        assembled.count()
+    }
+
     /// Events of the schedulers that are left, as long as there are any.
     #[cfg(test)]
     pub fn remaining_events(&self) -> impl Iterator<Item = Weak<Mutex<Vec<u64>>>> + '_ {
