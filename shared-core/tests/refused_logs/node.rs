@@ -67,7 +67,7 @@ impl Node {
         )
     }
 
-    /// Returns the receipts of a block, of which the first one has the log.
+    /// Returns the receipts of a block: the first one has the log, the second one has none.
     fn receipts(&self, block: u64) -> String {
         let receipt = |index: usize, logs: &str| {
             format!(

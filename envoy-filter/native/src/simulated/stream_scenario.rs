@@ -254,8 +254,7 @@ impl StreamScenario {
         );
     }
 
-    /// Whether the client received a response that was assembled from pieces, of which some were
-    /// fetched for it.
+    /// Whether the client received a response that was assembled from pieces, some fetched for it.
     #[cfg(test)]
     pub fn has_assembled_response(&self) -> bool {
         let world = stream_cell(self.stream).borrow();
