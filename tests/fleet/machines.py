@@ -26,7 +26,7 @@ PARENT_SECONDS = 12
 
 # hashes of transactions that are in no block
 _transactions = itertools.count(1)
-# unlike the bases of tests/envoy; Envoys that run at a time have different ones
+# Envoys that run at a time have different base ids
 _restart_bases = itertools.count(0)
 _JSON = ("Content-Type", "application/json")
 
@@ -256,13 +256,13 @@ class EnvoyMachine(StoreMachine):
         """`can_restart`: another Envoy may take over, see `restart_hot`."""
         super().__init__(chain, fleet, workers, **settings)
         self._former = []
-        self._restart_base = 3 + next(_restart_bases)
         if can_restart:
+            self._base_id = 40_000 + os.getpid() % 30_000 * 8 + next(_restart_bases) % 8
             self._allow_restart(self.server)
 
     def _allow_restart(self, envoy):
-        base = str(os.getpid() % 30000 + self._restart_base)
-        envoy.options = ["--base-id", base, "--restart-epoch", str(len(self._former)), "--drain-strategy", "immediate"]
+        epoch = str(len(self._former))
+        envoy.options = ["--base-id", str(self._base_id), "--restart-epoch", epoch, "--drain-strategy", "immediate"]
         envoy.options += ["--parent-shutdown-time-s", str(PARENT_SECONDS), "--drain-time-s", "1"]
         envoy.restarts = True
 

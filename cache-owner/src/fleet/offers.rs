@@ -93,6 +93,9 @@ impl FleetTier {
 
     /// Offers an entry, which may have been stored unchecked.
     fn check_and_offer_entry(&self, key: &CacheKey, mut entry: Arc<OwnerMemoryEntry>) {
+        if !self.client.is_store_open() {
+            return;
+        }
         if entry.length_if_unchecked().is_some() {
             match self.owner.check_entry_strictly(key, &entry) {
                 Some(checked) => entry = checked,
