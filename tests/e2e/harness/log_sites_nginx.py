@@ -42,6 +42,7 @@ brotli_types *;
 brotli_min_length 1;
 more_set_headers 'X-Served-By: rpc';
 proxy_http_version 1.1;
+client_body_buffer_size 128k;
 add_header X-Worker $pid always;
 
 map $http_origin $allowed_origin { default ""; ~^https://[a-z]+[.]dapp[.]test$ $http_origin; }
@@ -107,7 +108,6 @@ server {
     location / { auth_request /judge; proxy_pass http://node; }
     location = /judge {
         internal;
-        sszip off;
         proxy_pass_request_body off;
         proxy_set_header Content-Length "";
         proxy_pass http://@origin@/judge;
