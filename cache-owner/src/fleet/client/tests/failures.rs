@@ -1,5 +1,7 @@
 //! Tests of servers that do not reply, fail, or send invalid replies.
 
+use std::collections::BTreeMap;
+
 use super::server::{Reaction, BUFFER_BYTES};
 use super::*;
 
