@@ -12,6 +12,9 @@ const BLOOM_BYTES: usize = 256;
 /// Maximum number of addresses, or of topics at one position, in a filter that is read.
 const MAX_ALTERNATIVES: usize = 1_000;
 
+/// Length in bytes from which a text is not expanded: the tree of a deep and long text takes long.
+const MAX_EXPANDED: usize = 32 << 10;
+
 /// Writes each short value in full: a fuzzer seldom finds 40 equal digits. A sign and a byte `x`
 /// are a string of hexadecimal digits: `@x` an address, and `#x` a topic or a hash, of bytes `x`;
 /// `%x` the bloom of this address and this topic.
@@ -20,6 +23,7 @@ pub fn expand_short_values(text: &[u8]) -> Vec<u8> {
     let mut rest = text;
     while let [sign, after @ ..] = rest {
         let value = match (sign, after) {
+            _ if expanded.len() > MAX_EXPANDED => None,
             (b'@', [byte, ..]) => Some(vec![*byte; 20]),
             (b'#', [byte, ..]) => Some(vec![*byte; 32]),
             (b'%', [byte, ..]) => Some(bloom_of_values(&[&[*byte; 20], &[*byte; 32]]).to_vec()),
