@@ -6,6 +6,7 @@
 //! reaches the owner by callouts of the proxy.
 
 mod abi;
+mod allocator;
 mod config;
 mod memory_share;
 mod metrics;
