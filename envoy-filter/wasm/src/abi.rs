@@ -417,11 +417,16 @@ fn read_u32(bytes: &[u8]) -> Option<(usize, &[u8])> {
 /// Returns the headers in the proxy-wasm format: their number, all lengths, and the texts with a
 /// NUL each.
 fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Vec<u8> {
-    let mut pairs = Vec::new();
+    let (mut count, mut texts) = (0, 0);
+    for (name, value) in fields.clone() {
+        count += 1;
+        texts += name.len() + value.len() + 2;
+    }
+    let mut pairs = Vec::with_capacity(4 + 8 * count + texts);
     let number = |pairs: &mut Vec<u8>, number: usize| {
         pairs.extend_from_slice(&(number as u32).to_le_bytes());
     };
-    number(&mut pairs, fields.clone().count());
+    number(&mut pairs, count);
     for (name, value) in fields.clone() {
         number(&mut pairs, name.len());
         number(&mut pairs, value.len());
