@@ -198,6 +198,8 @@ pub struct CacheEntry {
     invalidation_number: u64,
     /// [`NamespaceChain::shown_block_expiry_count`] of its chain at that time.
     tip_ends: u64,
+    /// Number of the request among those of this process to nodes; 0 if another process sent it.
+    dispatch_number: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,
     /// Whether the entry may become a part of another one, see
@@ -326,6 +328,7 @@ impl CacheEntry {
             is_stale_allowed: AtomicBool::new(false),
             invalidation_number: 0,
             tip_ends: 0,
+            dispatch_number: 0,
             uncompared: AtomicBool::new(false),
             is_range_proven: false,
         }
@@ -365,6 +368,20 @@ impl CacheEntry {
         self.response_metadata.requested_at = requested_at;
         self.response_metadata.expires_at = requested_at.saturating_add(ttl);
         self
+    }
+
+    /// Sets the [number](super::process::ProcessCacheState::next_dispatch_number) of the request to
+    /// the node, which distinguishes the requests of one millisecond.
+    pub fn with_dispatch_number(mut self, number: u64) -> Self {
+        self.dispatch_number = number;
+        self
+    }
+
+    /// Whether the request to the node was sent before the request for `other`. Of two requests of
+    /// one millisecond, that of another process is the earlier one.
+    pub fn is_dispatched_before(&self, other: &Self) -> bool {
+        let order = |entry: &Self| (entry.response_metadata.requested_at, entry.dispatch_number);
+        order(self) < order(other)
     }
 
     /// Sets the number of the last

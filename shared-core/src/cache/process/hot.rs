@@ -254,10 +254,9 @@ impl HotTier {
         if !is_current() {
             return None;
         }
-        let sent_at = entry.response_metadata().requested_at;
         let is_newest = self.cache.peek(&PrehashedKey(key)).is_none_or(|slot| {
             slot.age != age && slot.age != DENIED
-                || slot.entry.response_metadata().requested_at <= sent_at
+                || !entry.is_dispatched_before(&slot.entry)
                 || !slot.entry.is_valid_on_chain()
         });
         if is_newest {
@@ -648,10 +647,15 @@ mod tests {
         );
     }
 
-    fn sent_at(sent_at: u64) -> Arc<CacheEntry> {
+    fn dispatched(sent_at: u64, number: u64) -> Arc<CacheEntry> {
         let payload = EntryPayload::Raw(b"1".to_vec().into());
         let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta(0));
-        Arc::new(entry.with_lifetime(sent_at, 1000))
+        let entry = entry.with_lifetime(sent_at, 1000);
+        Arc::new(entry.with_dispatch_number(number))
+    }
+
+    fn sent_at(sent_at: u64) -> Arc<CacheEntry> {
+        dispatched(sent_at, 0)
     }
 
     #[test]
@@ -668,6 +672,21 @@ mod tests {
         // a purge leaves nothing that is newer
         hot.invalidate_all_entries();
         assert!(hot.insert_newest(key(1), &earlier));
+    }
+
+    #[test]
+    fn requests_of_one_millisecond_are_ordered_by_their_numbers() {
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
+        let [first, second, third] = [1, 2, 3].map(|number| dispatched(5, number));
+        assert!(hot.insert_newest(key(1), &second));
+        for earlier in [&first, &sent_at(5), &dispatched(4, 9)] {
+            assert!(!hot.insert_newest(key(1), earlier));
+            assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), &second));
+        }
+        for later in [third, dispatched(6, 1)] {
+            assert!(hot.insert_newest(key(1), &later));
+            assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), &later));
+        }
     }
 
     #[test]

@@ -109,11 +109,19 @@ pub struct ProcessCacheState {
     /// Failed upstream requests and JSON-RPC errors.
     pub upstream_errors: EventCounts<ERROR_KINDS>,
     wakers: EventLoopWakers,
+    /// Number of the last request to a node.
+    last_dispatch_number: AtomicU64,
     /// Number of the owner's entries that can't be sent and were not counted yet.
     invalid: AtomicU64,
 }
 
 impl ProcessCacheState {
+    /// Returns the number of a request that is about to be sent to a node: the number of a later
+    /// request of this process is greater.
+    pub fn next_dispatch_number(&self) -> u64 {
+        self.last_dispatch_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Counts an entry that the owner sent and that can't be sent to a client.
     pub fn count_invalid_entry(&self) {
         self.invalid.fetch_add(1, Ordering::Relaxed);

@@ -170,10 +170,9 @@ impl Exchange {
             return;
         };
         let generation = shared.purge_generation();
-        let own = stale_entry.entry.response_metadata().requested_at;
         if let Some(entry) = hot
             .get_fresh_or_stale(&stale_entry.key)
-            .filter(|entry| entry.response_metadata().requested_at > own)
+            .filter(|entry| stale_entry.entry.is_dispatched_before(entry))
         {
             stale_entry.entry = entry;
             stale_entry.generation = generation;
