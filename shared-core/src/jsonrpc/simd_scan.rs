@@ -37,12 +37,15 @@ pub fn digits_end(text: &[u8], mut at: usize) -> usize {
 }
 
 /// Whether a text is ASCII.
+#[cfg(not(target_family = "wasm"))]
 pub fn is_ascii_text(text: &[u8]) -> bool {
-    #[cfg(target_family = "wasm")]
-    let is_ascii = is_ascii_in_blocks(text);
-    #[cfg(not(target_family = "wasm"))]
-    let is_ascii = text.is_ascii();
-    is_ascii
+    text.is_ascii()
+}
+
+/// Whether a text is ASCII.
+#[cfg(target_family = "wasm")]
+pub fn is_ascii_text(text: &[u8]) -> bool {
+    is_ascii_in_blocks(text)
 }
 
 /// Whether a text is ASCII, for targets on which the standard library reads words of 4 bytes: the
