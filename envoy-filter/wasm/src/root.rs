@@ -430,8 +430,12 @@ impl FilterRoot {
             }
             return;
         }
+        let mut has_resumed = false;
         while let Some(id) = self.next_woken_stream() {
             self.call_in_stream_context(id, |stream| stream.resume_after_wakeup());
+            has_resumed = true;
+        }
+        if has_resumed {
             abi::set_effective_proxy_context(context);
         }
     }
