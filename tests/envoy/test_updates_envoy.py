@@ -6,6 +6,7 @@ import json
 import os
 import random
 import threading
+import time
 
 import pytest
 
@@ -277,20 +278,30 @@ def answers(rpc):
 
 def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, origin):
     """Clients abort at any moment, and the node fails in every way: each client that stays
-    receives one of the node's own responses, and stored ones never go back."""
+    receives one of the node's own responses, and stored ones never go back: none is of a request
+    that the node had received before the request of one that the client has received began."""
     chance = random.Random(7)
     versions = itertools.count(1)
+    # when the client that caused a request to the node began, and when the node received it: the
+    # request was sent in between, on any thread
+    spans = {}
 
-    origin.answers(lambda request: random_response(chance, request, next(versions)))
+    def node(request):
+        version = next(versions)
+        spans[version] = (int(request.header("Began")), time.monotonic_ns())
+        return random_response(chance, request, version)
+
+    origin.answers(node)
     faults = []
     counts = {True: 0, False: 0}
 
     def client_of(seed):
         chance = random.Random(seed)
+        newest = {}
         for number in range(150):
             path = f"/place/all/{chance.randrange(3)}"
             accept = chance.choice([[], [("Accept-Encoding", "gzip")]])
-            fields = [("Content-Type", "application/json"), *accept]
+            fields = [("Content-Type", "application/json"), ("Began", str(time.monotonic_ns())), *accept]
             body = call("eth_blockNumber", id=str(number))
             try:
                 with envoy.connect() as connection:
@@ -302,9 +313,14 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, or
                 continue  # the node aborted after the head was sent
             if response.status != 200 or "result" not in (reply := json.loads(response.decoded)):
                 continue
-            if reply["id"] != number:
-                faults.append((path, number, reply["id"]))
-            counts[response.header("Cache-Status").startswith("sszip; hit")] += 1
+            version = int(reply["result"].strip("_"), 16)
+            began, received = spans[version]
+            stored = response.header("Cache-Status").startswith("sszip; hit")
+            counts[stored] += 1
+            if reply["id"] != number or stored and received < newest.get(path, 0):
+                faults.append((path, reply["id"], number, version, spans[version], newest.get(path)))
+            if stored:
+                newest[path] = max(began, newest.get(path, 0))
 
     clients = [threading.Thread(target=client_of, args=(seed,)) for seed in range(6)]
     for thread in clients:

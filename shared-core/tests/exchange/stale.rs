@@ -291,6 +291,32 @@ fn response_sent_for_before_the_entry_was_denied_is_not_stored() {
 }
 
 #[test]
+fn response_to_the_later_request_of_a_millisecond_is_kept() {
+    let host = Host::new("cache_lock off");
+    let (earlier, _) = host.request(0, 1);
+    let (later, _) = host.request(0, 2);
+    answer(later, 8, 0);
+    answer(earlier, 7, 0);
+    let (exchange, found) = host.request(0, 3);
+    assert_eq!(
+        (found, stored_result(&exchange)),
+        (LookupAction::Respond, 8)
+    );
+}
+
+#[test]
+fn response_to_an_earlier_request_of_the_millisecond_of_a_denial_is_not_stored() {
+    let host = Host::new(&format!("{BACKGROUND}; cache_lock off"));
+    answer(host.request(0, 1).0, 7, 0);
+    let (earlier, _) = host.look_up(VALID, 2, true);
+    let denying = update(&host, VALID, 3, 7);
+    let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#;
+    publish(denying, body, VALID);
+    answer(earlier, 8, VALID);
+    assert_eq!(host.request(VALID, 4).1, LookupAction::Forward);
+}
+
+#[test]
 fn invalid_update_response_keeps_the_stale_entry() {
     for body in [
         "",

@@ -265,15 +265,21 @@ impl HotTier {
         Some(is_newest)
     }
 
-    /// Removes the entry of `key`, if it is this very `entry`, because the node's response to a
-    /// request that was sent at `sent_at` shows that it does not exist any more. Responses to
-    /// earlier requests, which may still be in flight, are not inserted any more.
-    pub fn deny_entry(&self, key: &CacheKey, entry: &Arc<CacheEntry>, sent_at: u64) {
+    /// Removes the entry of `key`, if it is this very `entry`, because the node's response to the
+    /// request that was sent at `sent_at` under this number shows that it does not exist any more.
+    /// Responses to earlier requests, which may still be in flight, are not inserted any more.
+    pub fn deny_entry(
+        &self,
+        key: &CacheKey,
+        entry: &Arc<CacheEntry>,
+        sent_at: u64,
+        dispatch_number: u64,
+    ) {
         let _writing = lock_ignoring_poison(&self.writing);
         let present = self.cache.peek(&PrehashedKey(*key));
         if present.is_some_and(|slot| Arc::ptr_eq(&slot.entry, entry)) {
-            let denied = Arc::new(CacheEntry::without_content(sent_at));
-            self.insert_while_locked(*key, denied, DENIED);
+            let denied = CacheEntry::without_content(sent_at).with_dispatch_number(dispatch_number);
+            self.insert_while_locked(*key, Arc::new(denied), DENIED);
         }
     }
 
@@ -683,10 +689,20 @@ mod tests {
             assert!(!hot.insert_newest(key(1), earlier));
             assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), &second));
         }
-        for later in [third, dispatched(6, 1)] {
-            assert!(hot.insert_newest(key(1), &later));
-            assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), &later));
+        for later in [&third, &dispatched(6, 1)] {
+            assert!(hot.insert_newest(key(1), later));
+            assert!(Arc::ptr_eq(&hot.get(&key(1), 9).unwrap(), later));
         }
+    }
+
+    #[test]
+    fn response_to_an_earlier_request_of_the_millisecond_of_a_denial_is_not_inserted() {
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
+        let [present, earlier, later] = [1, 2, 4].map(|number| dispatched(5, number));
+        hot.insert_newest(key(1), &present);
+        hot.deny_entry(&key(1), &present, 5, 3);
+        assert!(!hot.insert_newest(key(1), &earlier) && hot.get(&key(1), 9).is_none());
+        assert!(hot.insert_newest(key(1), &later));
     }
 
     #[test]
@@ -720,9 +736,9 @@ mod tests {
         let hot = HotTier::new(1 << 20, 1 << 16, 1);
         let (present, other, later) = (sent_at(5), sent_at(6), sent_at(7));
         hot.insert_newest(key(1), &present);
-        hot.deny_entry(&key(1), &other, 7);
+        hot.deny_entry(&key(1), &other, 7, 0);
         assert!(hot.get(&key(1), 9).is_some());
-        hot.deny_entry(&key(1), &present, 7);
+        hot.deny_entry(&key(1), &present, 7, 0);
         assert!(hot.get(&key(1), 9).is_none() && hot.get_fresh_or_stale(&key(1)).is_none());
         assert!(!hot.insert_newest(key(1), &other));
         assert!(hot.get(&key(1), 9).is_none());

@@ -99,6 +99,7 @@ impl Exchange {
         let (namespace, mark) = self.dispatch_mark(&scope);
         let settings = FillSnapshot {
             sent_at: lookup.now,
+            dispatch_number: self.route_config.process.shared.next_dispatch_number(),
             generation: self.route_config.process.shared.purge_generation(),
             changes: self
                 .route_config

@@ -115,6 +115,8 @@ pub(in crate::exchange) struct FillSnapshot {
     /// Time at which the request was sent to the node, in milliseconds: a response is as old as
     /// its request, however slowly the client reads it.
     pub(in crate::exchange) sent_at: u64,
+    /// Number of the request, which distinguishes the requests of one millisecond.
+    pub(in crate::exchange) dispatch_number: u64,
     /// The last purge that was known at that time.
     pub(in crate::exchange) generation: u64,
     /// The last invalidation that was known at that time.

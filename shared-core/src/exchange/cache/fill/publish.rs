@@ -59,7 +59,8 @@ impl CacheFill {
         if let (true, Some((key, entry)), Some(hot)) =
             (self.denied, &self.updates, self.shared.hot_tier())
         {
-            hot.deny_entry(key, entry, self.settings.sent_at);
+            let sent = &self.settings;
+            hot.deny_entry(key, entry, sent.sent_at, sent.dispatch_number);
         }
         if let Some(entry) = entry_for_followers {
             if let Some(token) = self.token.take() {
@@ -121,6 +122,7 @@ impl CacheFill {
     fn publish_built_entry(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
         let FillSnapshot {
             sent_at,
+            dispatch_number,
             generation,
             changes,
             namespace,
@@ -130,6 +132,7 @@ impl CacheFill {
         let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
         let entry = built.entry.with_lifetime(sent_at, built.valid);
         let mut entry = entry
+            .with_dispatch_number(dispatch_number)
             .with_invalidation_number(changes)
             .with_shown_block_expiry_count(tip_ends);
         if let Some(owner) = self.shared.owner_client() {
@@ -150,7 +153,7 @@ impl CacheFill {
             || self.shared.purge_generation() == generation && entry.is_unaffected_by_reorgs();
         let is_fresh = entry.is_fresh(now);
         if let Some((other_key, other)) = &self.contradicts {
-            if other.response_metadata().requested_at > sent_at && other.is_fresh(now) {
+            if entry.is_dispatched_before(other) && other.is_fresh(now) {
                 // the entry in the other format is newer
                 if let Some(owner) = self.shared.owner_client() {
                     owner.release_lease(built.key);
