@@ -7,6 +7,11 @@ use std::ptr::NonNull;
 
 use libdeflate_sys as sys;
 
+#[cfg(any(test, target_family = "wasm"))]
+use super::crc::RunningCrc;
+#[cfg(any(test, target_family = "wasm"))]
+use super::format::{member_trailer, MEMBER_HEADER, TRAILER_LENGTH};
+
 /// Highest level of libdeflate.
 pub(super) const MAX_LEVEL: u8 = 12;
 
@@ -53,6 +58,47 @@ impl LibdeflateCompressor {
 
     /// Writes a gzip member into the spare capacity of `output`, after its contents. `false`,
     /// with unchanged `output`, if it does not fit.
+    #[cfg(target_family = "wasm")]
+    pub(super) fn compress_gzip_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
+        self.compress_and_frame_member(input, output)
+    }
+
+    /// Writes a gzip member as `compress_gzip_member` does, with crc32fast's checksum: without
+    /// instructions for checksums it reads 16 bytes at a time, and libdeflate 8.
+    #[cfg(any(test, target_family = "wasm"))]
+    fn compress_and_frame_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
+        let start = output.len();
+        if output.capacity() - start <= MEMBER_HEADER.len() + TRAILER_LENGTH {
+            return false;
+        }
+        output.extend_from_slice(&MEMBER_HEADER);
+        let spare = output.spare_capacity_mut();
+        // SAFETY: both ranges are valid for their lengths, and the second one is longer than a
+        // trailer; `&mut self` and the borrows of Rust rule out aliasing.
+        let written = unsafe {
+            sys::libdeflate_deflate_compress(
+                self.0.as_ptr(),
+                input.as_ptr().cast(),
+                input.len(),
+                spare.as_mut_ptr().cast(),
+                spare.len() - TRAILER_LENGTH,
+            )
+        };
+        if written == 0 {
+            output.truncate(start);
+            return false;
+        }
+        // SAFETY: libdeflate has written that many bytes, and left room for a trailer.
+        unsafe { output.set_len(output.len() + written) };
+        let mut crc = RunningCrc::new();
+        crc.update_checksum(input);
+        output.extend_from_slice(&member_trailer(&crc));
+        true
+    }
+
+    /// Writes a gzip member into the spare capacity of `output`, after its contents. `false`,
+    /// with unchanged `output`, if it does not fit.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) fn compress_gzip_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
         let spare = output.spare_capacity_mut();
         // SAFETY: both ranges are valid for their lengths; `&mut self` and
@@ -170,5 +216,25 @@ impl Drop for LibdeflateDecompressor {
     fn drop(&mut self) {
         // SAFETY: ours since `new`, freed once.
         unsafe { sys::libdeflate_free_decompressor(self.0.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LibdeflateCompressor, MEMBER_HEADER};
+
+    #[test]
+    fn framed_member_differs_from_libdeflates_in_the_header_alone() {
+        let body = b"{\"a\":[1,2,3]}".repeat(300);
+        let mut compressor = LibdeflateCompressor::new(1).expect("there is memory");
+        let (mut member, mut framed) = (Vec::with_capacity(5000), Vec::with_capacity(5000));
+        assert!(compressor.compress_gzip_member(&body, &mut member));
+        assert!(compressor.compress_and_frame_member(&body, &mut framed));
+        let start = MEMBER_HEADER.len();
+        assert_eq!(framed[..start], MEMBER_HEADER);
+        assert_eq!(framed[start..], member[start..]);
+        let mut short = Vec::with_capacity(framed.len() - 1);
+        assert!(!compressor.compress_and_frame_member(&body, &mut short));
+        assert!(short.is_empty());
     }
 }
