@@ -18,8 +18,8 @@ use super::cluster::{ClusterNodes, NodeSettings, OpenCluster};
 use super::error::{bound_text, connection_error, format_server_error, outcome_of_server_error};
 use super::link::{FleetConnection, FleetLink, LinkPhase, OpenConnection};
 use super::stream_opener::{LinkTarget, StreamOpener};
-use crate::fleet::{random_name, random_number};
 use crate::fleet::reply_limit_stream::ReplyLimitStream;
+use crate::fleet::{random_name, random_number};
 use crate::follow::format_error_causes;
 
 /// The future that reads and writes the bytes of a connection, as long as it is open.
@@ -159,11 +159,7 @@ impl FleetLink {
 
     /// Sends the probe of an open breaker: a query for a value that does not exist, within the time
     /// of a lookup. So no request is the probe. Returns whether the connection may be used.
-    async fn probe_connection(
-        &self,
-        open: &OpenConnection,
-        driver: &mut ConnectionDriver,
-    ) -> bool {
+    async fn probe_connection(&self, open: &OpenConnection, driver: &mut ConnectionDriver) -> bool {
         if !self.begin_probe() {
             return true;
         }
