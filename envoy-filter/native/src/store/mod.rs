@@ -195,7 +195,8 @@ impl StoreUsageRegistry {
             let mut of: Vec<_> = of.iter().map(|lifetime| lifetime.0).collect();
             of.sort_unstable_by(|one, other| other.cmp(one));
             let at = self.claims.partition_point(|claim| claim.of <= of);
-            self.claims.insert(at, OwnerSettingsClaim { of, follows, fleet });
+            let claim = OwnerSettingsClaim { of, follows, fleet };
+            self.claims.insert(at, claim);
         }
         let is_longer = validated.largest_entry_limit() > self.max_entry;
         self.max_entry = self.max_entry.max(validated.largest_entry_limit());

@@ -170,11 +170,7 @@ impl BatchLookup<'_> {
     /// Checks the unchecked entries, `most` bytes of them at most, the limit of a single
     /// response, and discards those that are damaged or exceed it. Returns whether all entries
     /// remain.
-    pub(super) fn discard_damaged_entries(
-        &mut self,
-        config: &RouteConfig,
-        most: u64,
-    ) -> bool {
+    pub(super) fn discard_damaged_entries(&mut self, config: &RouteConfig, most: u64) -> bool {
         let hot = config.process.shared.hot_tier();
         let budget = &config.process.budget;
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);

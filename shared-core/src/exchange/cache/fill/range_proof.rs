@@ -80,11 +80,7 @@ impl RangeProof {
 
     /// Returns the node's `eth_chainId`, if the responses of the batch in `body` show that the node
     /// has both ends of the range.
-    fn proven_chain_id<'a>(
-        self,
-        body: &'a [u8],
-        answers: &[JsonRpcResponse],
-    ) -> Option<&'a [u8]> {
+    fn proven_chain_id<'a>(self, body: &'a [u8], answers: &[JsonRpcResponse]) -> Option<&'a [u8]> {
         let quantity = |id: &[u8]| {
             let mut of_id = answers
                 .iter()

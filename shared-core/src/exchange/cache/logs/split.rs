@@ -71,9 +71,8 @@ impl Exchange {
     ) -> Option<LogSplit> {
         let cache = &self.route_config.cache;
         let config = cache.logs_split.as_ref()?;
-        let may_fetch = cache.lock
-            && lookup.waiter.is_some()
-            && !(lookup.whole || lookup.no_background_update);
+        let may_fetch =
+            cache.lock && lookup.waiter.is_some() && !(lookup.whole || lookup.no_background_update);
         let shared = &self.route_config.process.shared;
         if !may_fetch
             || config.is_paused(lookup.now)
