@@ -516,6 +516,18 @@ def test_headers_that_a_route_adds_are_absent_in_hits_of_the_module(host, start_
     assert hit.all("Access-Control-Allow-Origin") == ["*"]
 
 
+def test_stored_header_that_a_route_adds_is_sent_once(start_envoy, origin):
+    """Envoy joins the values of this header in one line: a local reply has no further header."""
+    adds = route("/", CACHED)
+    adds["response_headers_to_add"] = [{"header": {"key": "access-control-allow-origin", "value": "*"}}]
+    envoy = start_envoy([adds])
+    origin.answers(Node(NODE))
+    envoy.fetch("/", CALL)
+    hit = envoy.fetch("/", CALL)
+    assert "hit" in cache_status(hit)
+    assert hit.all("Access-Control-Allow-Origin") == ["*"]
+
+
 def test_chunked_request_in_pieces_is_looked_up(envoy, origin):
     origin.answers(Node(NODE))
     fields = [JSON, ("Transfer-Encoding", "chunked")]
