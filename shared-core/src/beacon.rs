@@ -56,19 +56,19 @@ pub fn is_beacon_route(target: &[u8]) -> bool {
 }
 
 /// Returns the kind of the requests of a target (path and query), by which the owner knows how long
-/// they take the node: the route without identifiers, and whether there is a query.
-/// [`NO_CALL_KIND`] for other targets.
+/// they take the node: the route without identifiers, whether one is a root, whose responses are not
+/// shared, and whether there is a query. [`NO_CALL_KIND`] for other targets.
 pub fn beacon_request_kind(target: &[u8]) -> u32 {
     let Some((version, segments)) = split_api_path(target) else {
         return NO_CALL_KIND;
     };
-    let is_name = |segment: &&[u8]| {
-        let mut bytes = segment.iter();
-        bytes.all(|byte| byte.is_ascii_lowercase() || *byte == b'_')
-    };
+    let is_name_byte = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'_';
+    let names = segments.filter_map(|segment| match segment {
+        [b'0', b'x', ..] => Some(&b"0x"[..]),
+        _ => segment.iter().all(is_name_byte).then_some(segment),
+    });
     let query = target.contains(&b'?').then_some(&b"?"[..]);
-    let names = std::iter::once(version).chain(segments.filter(is_name));
-    resource_kind(names.chain(query))
+    resource_kind(std::iter::once(version).chain(names).chain(query))
 }
 
 /// Returns the version of a path of the Beacon API (`v1`), and the segments after it. A prefix
@@ -361,13 +361,15 @@ mod tests {
         let kind = |target: &str| beacon_request_kind(target.as_bytes());
         let validators = kind("/eth/v1/beacon/states/7/validators");
         for same in [
-            "/eth/v1/beacon/states/123/validators".to_owned(),
-            format!("/eth/v1/beacon/states/{API_PATH_ROOT}/validators"),
-            "/prefix/eth/v1/beacon/states/8/validators".to_owned(),
+            "/eth/v1/beacon/states/123/validators",
+            "/prefix/eth/v1/beacon/states/8/validators",
         ] {
-            assert_eq!(kind(&same), validators, "{same}");
+            assert_eq!(kind(same), validators, "{same}");
         }
+        // its responses are not shared
+        let of_root = format!("/eth/v1/beacon/states/{API_PATH_ROOT}/validators");
         for other in [
+            &of_root[..],
             "/eth/v2/beacon/states/7/validators",
             "/eth/v1/beacon/states/7/validators?id=1",
             "/eth/v1/beacon/states/7/committees",

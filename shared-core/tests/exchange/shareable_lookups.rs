@@ -22,6 +22,8 @@ const BLOCK: &str =
 struct TestRequest<'a> {
     /// Whether the identity of the chain `mainnet` is known; `None`: the chain is not followed.
     is_chain_known: Option<bool>,
+    /// Unit of the chain's heights.
+    heights: HeightUnit,
     directives: &'a [&'a str],
     fields: &'a [Header<'a>],
     method: &'a [u8],
@@ -33,6 +35,7 @@ impl Default for TestRequest<'_> {
     fn default() -> Self {
         Self {
             is_chain_known: Some(true),
+            heights: HeightUnit::Blocks,
             directives: &["cache on", NAMESPACE],
             fields: &[JSON],
             method: b"POST",
@@ -47,7 +50,7 @@ impl TestRequest<'_> {
     fn look_up(self) -> Vec<RecordedLookup> {
         let owner = Arc::new(BatchOwner::default());
         if let Some(is_known) = self.is_chain_known {
-            let mut state = ChainState::new_without_blocks(HeightUnit::Blocks, 0);
+            let mut state = ChainState::new_without_blocks(self.heights, 0);
             state.known = is_known;
             let namespace = named_cache_namespace(b"mainnet");
             owner.chains.get_or_add_chain(namespace, || state);
@@ -143,13 +146,32 @@ fn response_of_the_beacon_api_about_a_named_block_may_be_shared() {
         ("/page", None),
     ] {
         let request = TestRequest {
+            heights: HeightUnit::Slots,
             method: b"GET",
             target: target.as_bytes(),
             fields: &[],
             ..TestRequest::default()
         };
         assert_eq!(request.is_shareable(), expected, "{target}");
+        // a slot can't be compared with the numbers of blocks
+        let of_blocks = TestRequest {
+            heights: HeightUnit::Blocks,
+            ..request
+        };
+        let expected = expected.map(|_| false);
+        assert_eq!(of_blocks.is_shareable(), expected, "{target}");
     }
+}
+
+#[test]
+fn call_is_not_shared_if_its_namespace_follows_slots() {
+    let body = BLOCK.replace("TAG", "0x5");
+    let request = TestRequest {
+        heights: HeightUnit::Slots,
+        body: &body,
+        ..TestRequest::default()
+    };
+    assert_eq!(request.is_shareable(), Some(false));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Vary keys of requests.
 
 use super::waiting::PurgeAndChainSnapshot;
-use crate::cache::chain::DispatchMark;
+use crate::cache::chain::{DispatchMark, HeightUnit};
 use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::cache::CacheNamespace;
 use crate::exchange::cache::lookup::request::LookupRequest;
@@ -114,15 +114,20 @@ impl Exchange {
     }
 
     /// Whether immutable responses under this vary key may be shared with other machines: the owner
-    /// follows the chain of the namespace, whose state is `mark`, and knows its identity, and the key
-    /// has no header that may identify the client. Only a configured namespace has a followed chain.
+    /// follows the chain of the namespace, whose state is `mark`, knows its identity, and can compare
+    /// the height of a response with it; and the key has no header that may identify the client. Only
+    /// a configured namespace has a followed chain.
     pub(in crate::exchange) fn shares_with_machines(
         &self,
         scope: &VaryKey,
         mark: Option<&DispatchMark>,
     ) -> bool {
         let mut keyed = self.route_config.cache.credentials.cache_key_headers();
-        mark.is_some_and(|mark| mark.is_known && !mark.is_wrong)
+        let heights = match self.request.cache.kind {
+            CacheRequestKind::Resource => HeightUnit::Slots,
+            _ => HeightUnit::Blocks,
+        };
+        mark.is_some_and(|mark| mark.is_known && !mark.is_wrong && mark.heights == heights)
             && keyed.next().is_none()
             && scope.has_only_public_headers()
     }

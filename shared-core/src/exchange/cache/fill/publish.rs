@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::target::FillTarget;
 use super::{BuiltEntry, CacheFill, FillSnapshot};
-use crate::cache::chain::ShownBlock;
+use crate::cache::chain::{HeightUnit, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::flights::{FlightLeadership, FlightOutcome};
@@ -29,6 +30,12 @@ impl CacheFill {
         let entries = std::mem::take(&mut self.entries);
         let is_short = memory::is_memory_short();
         let stores = !entries.is_empty() && !is_short;
+        if let Some(reason) = self.refused {
+            self.record_piece_rejection(reason);
+        }
+        if is_short {
+            self.record_piece_rejection(Reason::Memory);
+        }
         if !is_short && self.built && !stores {
             self.remember_uncacheable(match self.had_no_waiters.get() {
                 true => UncacheableSharing::Shareable,
@@ -191,7 +198,8 @@ impl CacheFill {
                     let options = OwnerStoreOptions {
                         if_final: built.if_final,
                         is_shareable: !self.settings.has_keyed_fields
-                            && self.scope.has_only_public_headers(),
+                            && self.scope.has_only_public_headers()
+                            && self.has_comparable_heights(),
                         anchor: built.anchor,
                     };
                     owner.store_at_owner(built.key, entry, about, options, now);
@@ -201,6 +209,17 @@ impl CacheFill {
         }
         let is_current = self.shared.purge_generation() == generation;
         (entry, is_current)
+    }
+
+    /// Whether the heights of the responses are in the unit of the followed chain, so that the owners
+    /// of other machines can compare them with theirs.
+    fn has_comparable_heights(&self) -> bool {
+        let heights = match self.target {
+            FillTarget::Resource(_) => HeightUnit::Slots,
+            FillTarget::Call(_) | FillTarget::Batch(_) => HeightUnit::Blocks,
+        };
+        self.dispatch_mark()
+            .is_none_or(|mark| mark.heights == heights)
     }
 
     /// Reports the block of a compressed body, which was not read on its way to the client.
