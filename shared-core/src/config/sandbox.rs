@@ -175,7 +175,10 @@ mod tests {
         assert_eq!((memory, sandbox.cache_memory()), (Some(Ok(())), 64 << 20));
         assert!(sandbox.has_log_variables());
         let variables = set(&mut sandbox, "log_variables", "off");
-        assert_eq!((variables, sandbox.has_log_variables()), (Some(Ok(())), false));
+        assert_eq!(
+            (variables, sandbox.has_log_variables()),
+            (Some(Ok(())), false)
+        );
         let longer = set(&mut sandbox, "cache_lookup_timeout", "1s");
         assert_eq!((longer, sandbox.lookup_timeout()), (Some(Ok(())), 1_000));
     }
