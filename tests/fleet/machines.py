@@ -96,8 +96,10 @@ def is_followed(chain, status):
 class Machine:
     """nginx and a daemon, which follows the node."""
 
-    def __init__(self, chain, fleet, workers=2, valid=VALID, lock_timeout="5s", **settings):
+    def __init__(self, chain, fleet, workers=2, valid=VALID, lock_timeout="5s", beacon=None, **settings):
+        """`beacon`: the daemon follows this node over the Beacon API, in place of the node of the requests."""
         self.chain = chain
+        self._beacon = beacon
         self._valid = valid
         self._lock_timeout = lock_timeout
         self.server, self.owner = self._new_servers(fleet, workers, settings)
@@ -112,6 +114,8 @@ class Machine:
         heads = [
             {"namespace": name, "url": f"http://{node.address}", "interval": "100ms"} for name, node in nodes.items()
         ]
+        if self._beacon:
+            heads[0] |= {"url": f"http://{self._beacon.address}", "api": "beacon"}
         return FleetOwner(heads, fleet, **{"max_size": "64m", "memory": "16m"} | settings)
 
     def _config(self, store, head=""):
@@ -134,7 +138,8 @@ class Machine:
 
     def _follows(self):
         (status,) = self.owner.status()["chains"]
-        return is_followed(self.chain, status)
+        # no slot is missed: the number of a block is its slot
+        return is_followed(self._beacon or self.chain, status)
 
     def close(self):
         try:

@@ -36,7 +36,7 @@ class SlowFleet:
             options |= {"lock_timeout": "2m"}
         settings = [world.settings(url or redis.url, **fleet) for _ in kinds]
         self.machines = [
-            world.new_machine(chain, of_machine, kind, **options).start()
+            world.new_machine(chain, of_machine, kind, **options, **self._node_options(world)).start()
             for chain, of_machine, kind in zip(self.chains, settings, kinds, strict=True)
         ]
         for machine in self.machines:
@@ -47,6 +47,10 @@ class SlowFleet:
         for machine in self.machines:
             self._share(machine, self.next_call())
         self._clients = ThreadPoolExecutor(max_workers=8)
+
+    def _node_options(self, world):
+        """Options of a machine for further nodes."""
+        return {}
 
     def _final(self, chain):
         return chain.final
@@ -135,6 +139,10 @@ class SlowBeaconFleet(SlowFleet):
 
     # pages
     held = "GET"
+
+    def _node_options(self, world):
+        # its pages are neither held nor counted
+        return {"beacon": world.chain()}
 
     def _final(self, chain):
         return chain.state["finalized"]["slot"]
