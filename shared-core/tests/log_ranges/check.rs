@@ -56,8 +56,10 @@ pub enum ResponseSource {
 pub struct ResponseCheck<'a> {
     pub chain: &'a Blockchain,
     pub record: &'a NodeRecord,
-    /// The chain as the process knew it before the lookup, and knows it now.
-    pub known: [&'a KnownChain; 2],
+    /// The chain as the process knew it before the lookup.
+    pub known: &'a KnownChain,
+    /// The lowest head that the process has known since then.
+    pub lowest_head: u64,
     /// Number of blocks of a piece.
     pub piece: u64,
 }
@@ -130,11 +132,10 @@ impl ResponseCheck<'_> {
     /// Whether the node of a response had all blocks of the rest that are known, and none of them
     /// was known to be replaced when the client's request was looked up.
     fn is_usable_rest(&self, to: Option<u64>, response: &RecordedLogs) -> bool {
-        let known_head = self.known.iter().map(|known| known.head).min().unwrap_or(0);
         let is_complete = response.has_first
             && response.is_own_chain
-            && (response.has_last || to.is_none_or(|to| to > known_head));
-        let [known, _] = self.known;
+            && (response.has_last || to.is_none_or(|to| to > self.lowest_head));
+        let known = self.known;
         let last = to.unwrap_or(u64::MAX).min(response.view.head());
         let is_replaced = |reorg: &(u64, u64)| response.step < reorg.0 && reorg.1 <= last;
         let is_behind =

@@ -32,6 +32,8 @@ pub struct ClientRequest {
     state: RequestState,
     /// The chain as the process knew it before the lookup.
     known: KnownChain,
+    /// Number of heads that the process had known before.
+    former_heads: usize,
 }
 
 /// A request that a process sends to a node in the background.
@@ -68,6 +70,7 @@ impl LogWorld {
             driver,
             state: RequestState::Waiting { until: None },
             known: to.known.clone(),
+            former_heads: to.known_heads.len() - 1,
         };
         self.look_up(request);
     }
@@ -256,10 +259,12 @@ impl LogWorld {
         let member = text
             .strip_prefix(&*head)
             .and_then(|rest| rest.strip_suffix('}'));
+        let heads = &self.processes[request.process].known_heads[request.former_heads..];
         let check = ResponseCheck {
             chain: &self.chain,
             record: &self.record,
-            known: [&request.known, &self.processes[request.process].known],
+            known: &request.known,
+            lowest_head: heads.iter().copied().min().unwrap(),
             piece: self.piece,
         };
         let source = member.and_then(|member| check.source_of_member(&request.call, member));

@@ -135,5 +135,6 @@ impl OwnerNetwork {
             }
         }
         process.known = self.known.clone();
+        process.known_heads.push(self.known.head);
     }
 }

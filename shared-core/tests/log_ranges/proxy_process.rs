@@ -21,6 +21,8 @@ pub struct ProxyProcess {
     event_loops: Vec<(EventLoopId, Arc<WokenRequestQueue>)>,
     /// The chain as the process knows it from the owner.
     pub known: KnownChain,
+    /// All heads that the process has known, the newest last.
+    pub known_heads: Vec<u64>,
 }
 
 impl ProxyProcess {
@@ -53,6 +55,7 @@ impl ProxyProcess {
             link,
             event_loops,
             known: KnownChain::default(),
+            known_heads: Vec::new(),
         }
     }
 
