@@ -141,7 +141,7 @@ class SlowBeaconFleet(SlowFleet):
     held = "GET"
 
     def _node_options(self, world):
-        # its pages are neither held nor counted
+        # its pages are neither delayed nor counted
         return {"beacon": world.chain()}
 
     def _final(self, chain):
