@@ -56,17 +56,14 @@ pub fn is_beacon_route(target: &[u8]) -> bool {
 }
 
 /// Returns the kind of the requests of a target (path and query), by which the owner knows how long
-/// they take the node: the route without identifiers, whether one is a root, whose responses are not
-/// shared, and whether there is a query. [`NO_CALL_KIND`] for other targets.
+/// they take the node: the route without identifiers, and whether there is a query.
+/// [`NO_CALL_KIND`] for other targets.
 pub fn beacon_request_kind(target: &[u8]) -> u32 {
     let Some((version, segments)) = split_api_path(target) else {
         return NO_CALL_KIND;
     };
     let is_name_byte = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'_';
-    let names = segments.filter_map(|segment| match segment {
-        [b'0', b'x', ..] => Some(&b"0x"[..]),
-        _ => segment.iter().all(is_name_byte).then_some(segment),
-    });
+    let names = segments.filter(|segment| segment.iter().all(is_name_byte));
     let query = target.contains(&b'?').then_some(&b"?"[..]);
     resource_kind(std::iter::once(version).chain(names).chain(query))
 }
@@ -168,12 +165,10 @@ impl BeaconRouteLifetimeKind {
         }
     }
 
-    /// Whether the response may be immutable, which its envelope shows.
-    pub fn may_be_immutable(self) -> bool {
-        matches!(
-            self,
-            BeaconRouteLifetimeKind::Constant | BeaconRouteLifetimeKind::Named(_)
-        )
+    /// Whether other machines may have the response: it may be immutable, which its envelope shows,
+    /// and they can compare its slot with the chain. The slot of a root is not known.
+    pub fn may_be_shared(self) -> bool {
+        matches!(self, BeaconRouteLifetimeKind::Named(Some(_)))
     }
 
     /// Whether the response depends on the head while the namespace follows an execution node,
@@ -366,10 +361,7 @@ mod tests {
         ] {
             assert_eq!(kind(same), validators, "{same}");
         }
-        // its responses are not shared
-        let of_root = format!("/eth/v1/beacon/states/{API_PATH_ROOT}/validators");
         for other in [
-            &of_root[..],
             "/eth/v2/beacon/states/7/validators",
             "/eth/v1/beacon/states/7/validators?id=1",
             "/eth/v1/beacon/states/7/committees",

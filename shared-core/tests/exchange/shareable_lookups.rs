@@ -135,10 +135,14 @@ fn response_about_a_named_block_or_transaction_may_be_shared() {
 }
 
 #[test]
-fn response_of_the_beacon_api_about_a_named_block_may_be_shared() {
+fn response_of_the_beacon_api_about_a_slot_may_be_shared() {
+    let root = format!("/eth/v2/beacon/blocks/0x{:064x}", 7);
     for (target, expected) in [
         ("/eth/v2/beacon/blocks/5", Some(true)),
-        ("/eth/v1/beacon/genesis", Some(true)),
+        ("/eth/v2/beacon/blocks/genesis", Some(true)),
+        // no slot that a reader could compare with its chain
+        (&root[..], Some(false)),
+        ("/eth/v1/beacon/genesis", Some(false)),
         ("/eth/v2/beacon/blocks/head", Some(false)),
         ("/eth/v2/beacon/blocks/finalized", Some(false)),
         ("/eth/v1/config/spec", Some(false)),
