@@ -165,10 +165,13 @@ impl BeaconRouteLifetimeKind {
         }
     }
 
-    /// Whether other machines may have the response: it may be immutable, which its envelope shows,
-    /// and they can compare its slot with the chain. The slot of a root is not known.
-    pub fn may_be_shared(self) -> bool {
-        matches!(self, BeaconRouteLifetimeKind::Named(Some(_)))
+    /// Returns the slot of the state or block, if the request names it: other machines may have the
+    /// response once the slot is final.
+    pub fn requested_slot(self) -> Option<u64> {
+        match self {
+            BeaconRouteLifetimeKind::Named(slot) => slot,
+            _ => None,
+        }
     }
 
     /// Whether the response depends on the head while the namespace follows an execution node,
@@ -249,10 +252,7 @@ impl BeaconRouteLifetimeKind {
             (LifetimeClass::Immutable, Some(false)) => LifetimeClass::Unfinalized,
             (class, _) => class,
         };
-        let slot = match self {
-            BeaconRouteLifetimeKind::Named(slot) => slot,
-            _ => None,
-        };
+        let slot = self.requested_slot();
         let milliseconds = match self {
             // no event reports a change of these
             BeaconRouteLifetimeKind::Checkpoint => valid

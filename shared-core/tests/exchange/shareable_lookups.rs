@@ -52,6 +52,7 @@ impl TestRequest<'_> {
         if let Some(is_known) = self.is_chain_known {
             let mut state = ChainState::new_without_blocks(self.heights, 0);
             state.known = is_known;
+            state.last_final = (self.heights == HeightUnit::Slots).then_some(5);
             let namespace = named_cache_namespace(b"mainnet");
             owner.chains.get_or_add_chain(namespace, || state);
         }
@@ -135,10 +136,11 @@ fn response_about_a_named_block_or_transaction_may_be_shared() {
 }
 
 #[test]
-fn response_of_the_beacon_api_about_a_slot_may_be_shared() {
+fn response_of_the_beacon_api_about_a_final_slot_may_be_shared() {
     let root = format!("/eth/v2/beacon/blocks/0x{:064x}", 7);
     for (target, expected) in [
         ("/eth/v2/beacon/blocks/5", Some(true)),
+        ("/eth/v2/beacon/blocks/6", Some(false)),
         ("/eth/v2/beacon/blocks/genesis", Some(true)),
         // no slot that a reader could compare with its chain
         (&root[..], Some(false)),

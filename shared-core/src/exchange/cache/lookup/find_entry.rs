@@ -154,8 +154,11 @@ impl Exchange {
         let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
             return FetchDecision::Fetch(None);
         };
-        let is_shareable =
-            target.may_be_immutable && self.shares_with_machines(scope, since.mark.as_ref());
+        let mark = since.mark.as_ref();
+        let is_final = |slot| mark.is_some_and(|mark| mark.is_height_final(slot));
+        let is_shareable = target.may_be_immutable
+            && target.slot.is_none_or(is_final)
+            && self.shares_with_machines(scope, mark);
         let request_kind = || beacon_request_kind(&self.request.cache.target);
         let options = OwnerLookupOptions {
             leases: coalesces,

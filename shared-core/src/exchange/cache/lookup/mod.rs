@@ -283,6 +283,7 @@ impl Exchange {
             is_whole: true,
             coalesces: true,
             may_be_immutable: place.prospect.may_be_immutable(),
+            slot: None,
             method: Some(call.method),
         };
         let fill_target = || client.fill_target();

@@ -143,6 +143,8 @@ pub(in crate::exchange) struct LookupTarget<'a> {
     /// The response may be immutable, as far as the request shows, so that other machines may have
     /// it.
     pub(in crate::exchange) may_be_immutable: bool,
+    /// Slot of a resource, which other machines may have once it is final; `None` for a call.
+    pub(in crate::exchange) slot: Option<u64>,
     /// Method of a call; `None` for a resource.
     pub(in crate::exchange) method: Option<&'a [u8]>,
 }

@@ -65,7 +65,8 @@ impl Exchange {
             id: None,
             is_whole: !self.request.head && !partial,
             coalesces: known || self.may_coalesce_unknown_route(&scope, &name),
-            may_be_immutable: route.may_be_shared(),
+            may_be_immutable: route.requested_slot().is_some(),
+            slot: route.requested_slot(),
             method: None,
         };
         let valid = Arc::clone(&self.route_config.cache.valid);
