@@ -29,6 +29,7 @@ class SlowFleet:
 
     def __init__(self, world, redis, url=None, kinds=("daemon", "daemon"), is_patient=False, options=None, **fleet):
         self._redis = redis
+        self._is_patient = is_patient
         self.chains = [world.chain() for _ in kinds]
         options = dict(options or {})
         if is_patient:
@@ -100,6 +101,8 @@ class SlowFleet:
         leased, waited = (self.count(result) for result in ("leased", "waited"))
         results = [self.send(first, body)]
         self.wait_for_count("leased", leased + 1)
+        if self._is_patient:
+            self._prolong_leases()
         results += [self.send(machine, body) for machine in others]
         self.wait_for_count("waited", waited + len(others))
         return results
@@ -124,7 +127,7 @@ class SlowFleet:
     def leases(self):
         return [value for value in self._redis.values().values() if value and value.startswith(b"sszip lease 1 ")]
 
-    def prolong_leases(self):
+    def _prolong_leases(self):
         """Lets the present leases last until their values replace them."""
         for name, value in self._redis.values().items():
             if value and value.startswith(b"sszip lease 1 "):

@@ -12,7 +12,6 @@ def test_requests_that_wait_for_a_machine_are_answered_across_a_reload(new_fleet
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():
         results = fleet.send_to_each(body)
-        fleet.prolong_leases()
         before = b.owner.pid()
         b.server.reload()
         if kind == "nginx":
@@ -38,7 +37,6 @@ def test_requests_that_wait_for_a_machine_are_answered_across_a_hot_restart(worl
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():
         results = fleet.send_to_each(body)
-        fleet.prolong_leases()
         former = b.restart_hot()
         # by the new Envoy, whose owner is the former one's
         results.append(fleet.send(b, body))
