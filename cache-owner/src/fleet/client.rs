@@ -8,7 +8,7 @@
 
 mod availability;
 mod backoff;
-mod client_status;
+pub mod client_status;
 mod cluster;
 mod connector;
 mod counters;
@@ -36,13 +36,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use self::client_status::FleetClientStatus;
 use self::cluster::ClusterNodes;
 use self::counters::FleetCounters;
 pub use self::counters::{FleetLookupResult, LatencyBucket, LatencySnapshot};
 pub use self::error::FleetError;
 use self::error::{format_server_error, refuses_writes};
-use self::link::{FleetLink, LinkSettings, Reply};
+use self::link::link_call::Reply;
+use self::link::{FleetLink, LinkSettings};
 use self::sentinels::Sentinels;
 use self::store_pause::StorePause;
 use self::stream_opener::LinkTarget;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::error::{format_server_error, FleetError};
-use super::link::Reply;
+use super::link::link_call::Reply;
 use super::FleetClient;
 
 impl FleetClient {

@@ -1,6 +1,6 @@
 //! One connection of the client: its circuit breaker and its state.
 
-mod link_call;
+pub(super) mod link_call;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,8 +16,6 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{watch, Notify};
 use tokio::time::{timeout, Instant};
 
-use self::link_call::LinkCall;
-pub(super) use self::link_call::Reply;
 use super::availability::AvailabilityLog;
 use super::cluster::OpenCluster;
 use super::error::FleetError;
@@ -166,19 +164,6 @@ impl FleetLink {
     pub(super) fn breaker_wait(&self) -> Duration {
         let now = self.now_ms();
         Duration::from_millis(lock_ignoring_poison(&self.state).breaker.wait_ms(now))
-    }
-
-    /// Begins a command. Nothing is waited for.
-    ///
-    /// # Errors
-    /// [`FleetError::Open`]: there is no connection, or the breaker is open.
-    pub(super) fn begin_call(&self) -> Result<LinkCall<'_>, FleetError> {
-        if !self.is_connected() {
-            return Err(FleetError::Open);
-        }
-        let state = lock_ignoring_poison(&self.state);
-        let open = state.open.clone().ok_or(FleetError::Open)?;
-        Ok(LinkCall::new(self, state.generation, open))
     }
 
     /// Waits for the end of an attempt to connect that is in progress.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ServerError, Value};
 use sszip_core::cache::fleet::breaker::Outcome;
+use sszip_core::lock::lock_ignoring_poison;
 use tokio::time::timeout;
 
 use super::super::error::{
@@ -25,17 +26,27 @@ pub(in crate::fleet::client) struct LinkCall<'a> {
     is_recorded: bool,
 }
 
-impl<'a> LinkCall<'a> {
-    /// Creates a command on a connection of this generation.
-    pub(super) fn new(link: &'a FleetLink, generation: u64, open: OpenConnection) -> Self {
-        Self {
-            link,
-            generation,
+impl FleetLink {
+    /// Begins a command. Nothing is waited for.
+    ///
+    /// # Errors
+    /// [`FleetError::Open`]: there is no connection, or the breaker is open.
+    pub(in crate::fleet::client) fn begin_call(&self) -> Result<LinkCall<'_>, FleetError> {
+        if !self.is_connected() {
+            return Err(FleetError::Open);
+        }
+        let state = lock_ignoring_poison(&self.state);
+        let open = state.open.clone().ok_or(FleetError::Open)?;
+        Ok(LinkCall {
+            link: self,
+            generation: state.generation,
             open,
             is_recorded: false,
-        }
+        })
     }
+}
 
+impl LinkCall<'_> {
     /// Sends the command and returns its reply within `limit`. `decode` returns `None` for a value
     /// that is no reply to this command: the connection is dropped.
     ///
