@@ -16,7 +16,7 @@ const LENGTH_STEP: usize = 16;
 /// Number of lists, for blocks of up to 1 KiB.
 const LISTS: usize = 64;
 
-/// Alignment of the blocks in lists: that of all blocks of Rust's allocator.
+/// Alignment of the blocks in lists, the alignment of all blocks of Rust's allocator.
 const BLOCK_ALIGNMENT: usize = 8;
 
 /// Maximum number of blocks in a list: 2 MiB in all lists.

@@ -198,7 +198,7 @@ pub struct CacheEntry {
     invalidation_number: u64,
     /// [`NamespaceChain::shown_block_expiry_count`] of its chain at that time.
     tip_ends: u64,
-    /// Number of the request among those of this process to nodes; 0 if another process sent it.
+    /// Number of the request, of all requests of this process to nodes; 0 if another process sent it.
     dispatch_number: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,
@@ -378,7 +378,7 @@ impl CacheEntry {
     }
 
     /// Whether the request to the node was sent before the request for `other`. Of two requests of
-    /// one millisecond, that of another process is the earlier one.
+    /// one millisecond, the request of another process is the earlier one.
     pub fn is_dispatched_before(&self, other: &Self) -> bool {
         let order = |entry: &Self| (entry.response_metadata.requested_at, entry.dispatch_number);
         order(self) < order(other)
