@@ -85,9 +85,10 @@ fn refuse_each_allocation<'n>(
         );
         assert!(allocator::has_memory_for_new_work(|| {}));
         host.assert_idle(0);
-        // memory is available again
+        // memory is available again, and its lack was no failure of the node
         let later = host.send(call, &mut Refusals::none());
         assert!(later.body == expected, "after a refusal after {passed}");
+        assert!(!later.is_forwarded, "after a refusal after {passed}");
         host.assert_idle(0);
         forwarded += usize::from(response.is_forwarded);
         if counts.all == 0 {

@@ -196,7 +196,8 @@ impl Exchange {
 
     /// Drops the fill, if there is one, and records the reason why the response is not stored.
     pub fn reject_storage(&mut self, reason: Reason) {
-        if self.storing.fill.is_some() {
+        if let Some(fill) = &self.storing.fill {
+            fill.record_piece_rejection(reason);
             self.cache_reason = reason;
             self.discard_fill();
         }
@@ -205,6 +206,7 @@ impl Exchange {
     /// Drops the fill, records the reason, and adds the key to the negative cache.
     pub(in crate::exchange) fn reject_as_uncacheable(&mut self, reason: Reason) {
         if let Some(fill) = self.storing.fill.take() {
+            fill.record_piece_rejection(reason);
             self.cache_reason = reason;
             fill.finish_uncacheable();
         }

@@ -50,11 +50,13 @@ impl StorePlan {
         };
         if fill.would_exceed_max_entry(piece.len()) {
             *reason = Reason::Length;
+            fill.record_piece_rejection(*reason);
             fill.finish_uncacheable();
         } else if fill.collect_body_piece(piece, &config.process.budget, limit) {
             self.fill = Some(fill);
         } else {
             *reason = Reason::Memory;
+            fill.record_piece_rejection(*reason);
             fill.finish_unstored();
         }
     }

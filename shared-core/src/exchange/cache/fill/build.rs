@@ -21,7 +21,9 @@ const TRANSCODE_PIECE_BYTES: usize = 64 << 10;
 impl CacheFill {
     /// Creates entries from the collected body. May take milliseconds for each megabyte.
     pub fn build_collected_entries(&mut self) {
-        if !self.built && !memory::is_memory_short() {
+        if !self.built && memory::is_memory_short() {
+            self.refused = Some(Reason::Memory);
+        } else if !self.built {
             let mut body = std::mem::take(&mut self.collected);
             if self.coding == ResponseContentCoding::Gzip {
                 let Some(plain) = self.decompress_collected_body(&body) else {

@@ -37,6 +37,7 @@ impl CacheFill {
         // response
         let Some(ids) = count_call_ids(answers.iter().map(|answer| &body[answer.id.clone()]))
         else {
+            self.why.set(Some(Reason::Memory));
             return built;
         };
         if !self.has_required_range_proof(body, &answers) {
@@ -45,6 +46,7 @@ impl CacheFill {
         }
         let mut wanted_by_id = HashMap::default();
         if wanted_by_id.try_reserve(wanted.len()).is_err() {
+            self.why.set(Some(Reason::Memory));
             return built;
         }
         wanted_by_id.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
@@ -61,6 +63,7 @@ impl CacheFill {
             let wanted = wanted_by_id.get(id).filter(|_| ids.get(id) == Some(&1));
             let entry = wanted.and_then(|wanted| self.build_call_entry(wanted, body, answer, room));
             if entry.is_some_and(|entry| try_push(&mut built, entry).is_none()) {
+                self.why.set(Some(Reason::Memory));
                 break;
             }
         }
@@ -152,25 +155,27 @@ impl CacheFill {
         } else {
             (ResponseIdPosition::AfterResult, &result, &answer.id)
         };
-        let envelope = EnvelopeBytes {
-            id,
-            before: try_copy_bytes(&body[answer.span.start..first.start])?.into(),
-            between: try_copy_bytes(&body[first.end..second.start])?.into(),
-            after: try_copy_bytes(&body[second.end..answer.span.end])?.into(),
+        let envelope = || {
+            Some(EnvelopeBytes {
+                id,
+                before: try_copy_bytes(&body[answer.span.start..first.start])?.into(),
+                between: try_copy_bytes(&body[first.end..second.start])?.into(),
+                after: try_copy_bytes(&body[second.end..answer.span.end])?.into(),
+            })
         };
         let meta = EntryMetadata {
             status: 200,
             fields: self.fields.clone(),
             ..self.entry_metadata(Some(judged))
         };
-        let shown = result.clone();
-        let entry = CacheEntry::from_fetched_result_reusing(
-            envelope,
-            &body[result],
-            self.settings.gate,
-            meta,
-            room,
-        )?;
+        let (result, gate) = (&body[result.clone()], self.settings.gate);
+        let entry = envelope().and_then(|envelope| {
+            CacheEntry::from_fetched_result_reusing(envelope, result, gate, meta, room)
+        });
+        let Some(entry) = entry else {
+            self.why.set(Some(Reason::Memory));
+            return None;
+        };
         let entry = match self.range_proof {
             Some(_) => entry.mark_range_proven(),
             None => entry,
@@ -181,7 +186,7 @@ impl CacheFill {
             valid: judged.valid,
             method: Some(wanted.method.clone()),
             shows: match self.range_proof {
-                Some(_) => last_block_in_list(&body[shown]),
+                Some(_) => last_block_in_list(result),
                 None => judged.of.map(|block| block.number),
             },
             if_final: judged.if_final,

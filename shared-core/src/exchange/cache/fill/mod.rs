@@ -8,6 +8,7 @@ mod classification;
 mod compare;
 mod derived_logs;
 pub(in crate::exchange) mod logs_comparison;
+pub(in crate::exchange) mod piece_request;
 mod publish;
 pub(in crate::exchange) mod range_proof;
 mod rejection;
@@ -35,7 +36,8 @@ use crate::memory::{MemoryBudget, MemoryReservation};
 use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::requested_root::HashTreeRoot;
 use logs_comparison::PendingLogsComparison;
-use range_proof::{PieceRequestState, RangeProof};
+use piece_request::PieceRequestState;
+use range_proof::RangeProof;
 use target::FillTarget;
 use verification::PendingHitVerification;
 
@@ -284,6 +286,13 @@ impl CacheFill {
             None => bytes <= self.settings.max_entry,
         };
         has_room && memory::can_allocate_now(bytes)
+    }
+
+    /// Records the reason why the response is not stored, for the call that waits for this piece.
+    pub(in crate::exchange) fn record_piece_rejection(&self, reason: Reason) {
+        if let Some(request) = &self.piece_request {
+            request.record_rejection(reason);
+        }
     }
 
     /// Reason why there is nothing to store, after entries were built.

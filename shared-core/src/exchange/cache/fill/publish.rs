@@ -30,6 +30,12 @@ impl CacheFill {
         let entries = std::mem::take(&mut self.entries);
         let is_short = memory::is_memory_short();
         let stores = !entries.is_empty() && !is_short;
+        if let Some(reason) = self.refused {
+            self.record_piece_rejection(reason);
+        }
+        if is_short {
+            self.record_piece_rejection(Reason::Memory);
+        }
         if !is_short && self.built && !stores {
             self.remember_uncacheable(match self.had_no_waiters.get() {
                 true => UncacheableSharing::Shareable,

@@ -5,9 +5,6 @@
 //! the node, and the number of transactions in the blocks at both ends, precede the logs. A node
 //! that does not have such a block responds with `null` or an error.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-
 use super::CacheFill;
 use crate::bytes::try_concat_bytes;
 use crate::jsonrpc::response::{CallOutcomeSpan, JsonRpcResponse};
@@ -33,22 +30,6 @@ pub(in crate::exchange) struct RangeProof {
     pub(in crate::exchange) last: Option<u64>,
     /// Whether all blocks of the range are final.
     pub(in crate::exchange) is_final: bool,
-}
-
-/// Whether the node has begun to respond to the request for a piece. A host may drop the request
-/// before. Clones share the state.
-#[derive(Clone, Debug, Default)]
-pub(in crate::exchange) struct PieceRequestState(Arc<AtomicBool>);
-
-impl PieceRequestState {
-    /// Records that the head of a response was received.
-    pub(in crate::exchange) fn record_response(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(in crate::exchange) fn has_response(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl RangeProof {

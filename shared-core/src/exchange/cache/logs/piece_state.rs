@@ -10,9 +10,8 @@ use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
-use crate::exchange::cache::fill::range_proof::PieceRequestState;
+use crate::exchange::cache::fill::piece_request::PieceRequestState;
 use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
-use crate::hash_keys::HashMap;
 use crate::jsonrpc::response::{classify_result_content, ResultEmptiness};
 
 /// Maximum number of times that a piece waits for a request of another client, whose response may
@@ -43,7 +42,8 @@ pub(super) enum WaitOutcome {
     Continue,
     /// A piece is still in flight: the call was woken for another reason.
     InFlight,
-    /// The request for a piece was not sent, or other clients' responses for it were not usable.
+    /// A piece has no entry, and the node is not the cause: its request was not sent, its response
+    /// found no memory, or other clients' responses were not usable.
     NotUsable,
     /// The node has sent no usable response for a piece, or none in time.
     NodeFailed,
@@ -113,7 +113,9 @@ impl LogPiece {
             return WaitOutcome::InFlight;
         }
         match &self.request {
-            Some(request) if is_in_flight || request.has_response() => WaitOutcome::NodeFailed,
+            Some(request) if is_in_flight || request.has_response_of_node() => {
+                WaitOutcome::NodeFailed
+            }
             None if !is_in_flight && self.followed < MAX_FOLLOWED_FLIGHTS => WaitOutcome::Continue,
             _ => WaitOutcome::NotUsable,
         }
@@ -178,14 +180,9 @@ impl LogPieces {
         entries: Vec<(CacheKey, Arc<CacheEntry>)>,
         shared: &ProcessCacheState,
     ) {
-        let mut by_key = HashMap::default();
-        if by_key.try_reserve(entries.len()).is_err() {
-            return;
-        }
-        by_key.extend(entries);
-        for at in 0..self.all.len() {
-            let entry = self.all.get(at).and_then(|piece| by_key.remove(&piece.key));
-            if let Some(entry) = entry {
+        // needs no memory that may be refused
+        for (key, entry) in entries {
+            if let Some(at) = self.all.iter().position(|piece| piece.key == key) {
                 self.set_usable_entry(at, entry, shared);
             }
         }
@@ -257,7 +254,7 @@ mod tests {
     use crate::cache::class::LifetimeClass;
     use crate::cache::entry::{CacheEntry, EntryMetadata, EntryPayload, EnvelopeBytes};
     use crate::cache::process::ProcessCacheState;
-    use crate::exchange::cache::fill::range_proof::PieceRequestState;
+    use crate::exchange::cache::fill::piece_request::PieceRequestState;
     use crate::exchange::cache::logs::plan::PieceSpan;
     use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 
