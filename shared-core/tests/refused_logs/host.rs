@@ -8,6 +8,7 @@ use sszip_core::allocator::faulty::{
 use sszip_core::cache::process::derived_logs::REQUIRED_EQUAL_RESPONSES;
 use sszip_core::cache::process::wake::{WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessResources;
+use sszip_core::cache::reason::Reason;
 use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::drive::{
     BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability, RequiredBody,
@@ -36,6 +37,8 @@ pub struct Refusals {
     from: usize,
     /// Number of allocations that succeed before.
     passed: usize,
+    /// Memory is short while a job runs.
+    has_short_jobs: bool,
     pub counts: RefusedAllocationCounts,
 }
 
@@ -44,7 +47,16 @@ impl Refusals {
         Self {
             from,
             passed,
+            has_short_jobs: false,
             counts: RefusedAllocationCounts::default(),
+        }
+    }
+
+    /// No allocation is refused, but memory is short while a job runs.
+    pub fn for_short_jobs() -> Self {
+        Self {
+            has_short_jobs: true,
+            ..Self::none()
         }
     }
 
@@ -72,6 +84,8 @@ pub struct ClientResponse {
     pub is_forwarded: bool,
     /// Number of requests for pieces.
     pub piece_requests: usize,
+    /// Reason why the response did not come from the cache.
+    pub reason: Reason,
 }
 
 /// A process with one route and the node behind it.
@@ -146,10 +160,18 @@ impl<'n> Host<'n> {
                     );
                     self.run_step(refusals, || self.look_up(&mut driver, call))
                 }
-                HostStep::RunJob(mut job) => self.run_step(refusals, || {
-                    job.run_job();
-                    driver.resume_after_job(job)
-                }),
+                HostStep::RunJob(mut job) => {
+                    let was_short = memory::is_memory_short();
+                    memory::set_memory_short(was_short || refusals.has_short_jobs);
+                    let done = self.run_step(refusals, || {
+                        job.run_job();
+                        driver.resume_after_job(job)
+                    });
+                    if refusals.has_short_jobs {
+                        memory::set_memory_short(was_short);
+                    }
+                    done
+                }
                 _ => break,
             };
             while let Some(update) = self.run_step(refusals, || driver.take_background_update()) {
@@ -157,6 +179,7 @@ impl<'n> Host<'n> {
                 self.answer_background_request(update, refusals);
             }
         }
+        let reason = driver.available_exchange().unwrap().cache_reason();
         let (body, is_forwarded) = match step {
             HostStep::Respond => {
                 let exchange = driver.available_exchange().unwrap();
@@ -174,7 +197,19 @@ impl<'n> Host<'n> {
             body: String::from_utf8(body).unwrap(),
             is_forwarded,
             piece_requests,
+            reason,
         }
+    }
+
+    /// Takes the numbers of splits that were assembled and abandoned since the last call.
+    pub fn take_split_counts(&self) -> [u64; 2] {
+        let splits = &self.config.process.shared.log_splits;
+        splits.take_event_counts().unwrap_or_default()
+    }
+
+    /// Number of entries of the hot tier.
+    pub fn entry_count(&self) -> usize {
+        self.config.process.shared.hot_tier().unwrap().entry_count()
     }
 
     fn look_up(&self, driver: &mut ExchangeDriver, call: &str) -> HostStep {
@@ -234,10 +269,9 @@ impl<'n> Host<'n> {
 
     /// Runs a step of an exchange. No entry is stored while memory is short.
     fn run_step<T>(&self, refusals: &mut Refusals, step: impl FnOnce() -> T) -> T {
-        let hot = self.config.process.shared.hot_tier().unwrap();
-        let stored = memory::is_memory_short().then(|| hot.entry_count());
+        let stored = memory::is_memory_short().then(|| self.entry_count());
         let done = refusals.run_step(step);
-        assert!(stored.is_none_or(|stored| hot.entry_count() <= stored));
+        assert!(stored.is_none_or(|stored| self.entry_count() <= stored));
         done
     }
 

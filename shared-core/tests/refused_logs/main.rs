@@ -12,6 +12,7 @@ mod node;
 use std::sync::{Mutex, PoisonError};
 
 use sszip_core::allocator::{self, ReserveAllocator, MAX_RESERVE_ALLOCATION};
+use sszip_core::cache::reason::Reason;
 use sszip_core::memory;
 
 use host::{Host, Refusals};
@@ -219,4 +220,45 @@ fn calls_are_split_after_a_piece_had_no_memory() {
     let later = host.send(&wide_call(), &mut Refusals::none());
     assert_eq!(later.body, refused.body);
     assert_eq!((later.is_forwarded, later.piece_requests), (false, 3));
+}
+
+/// The client's request keeps its fill, which stores the node's response.
+#[test]
+fn split_is_abandoned_when_memory_is_short_before_its_job() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = Node { log_length: 16_000 };
+    let host = splitting_host(&node, StoredPieces::Hot, &[]);
+    assert_eq!(host.take_split_counts(), [1, 0]);
+    let response = host.send(&wide_call(), &mut Refusals::for_short_jobs());
+    assert!(response.body == node.respond(wide_call().as_bytes()));
+    assert_eq!((response.is_forwarded, response.piece_requests), (true, 1));
+    assert_eq!(response.reason, Reason::Memory);
+    assert_eq!(host.take_split_counts(), [0, 1]);
+    host.assert_idle(0);
+    let later = host.send(&wide_call(), &mut Refusals::none());
+    assert!(later.body == response.body && !later.is_forwarded);
+    assert_eq!(host.take_split_counts(), [0, 0]);
+}
+
+#[test]
+fn assembled_entry_is_not_stored_when_memory_becomes_short_during_the_join() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = Node { log_length: 1_000 };
+    let expected = node.respond(shorter_call().as_bytes());
+    assert!(expected.len() < MAX_RESERVE_ALLOCATION);
+    let host = splitting_host(&node, StoredPieces::None, &[]);
+    host.send(&wide_call(), &mut Refusals::none());
+    let stored = host.entry_count();
+    host.take_split_counts();
+    // the list is the first allocation of its length
+    let response = host.send(&shorter_call(), &mut Refusals::new(expected.len(), 0));
+    assert!(memory::is_memory_short());
+    assert!(response.body == expected && response.is_forwarded);
+    assert_eq!(response.reason, Reason::Memory);
+    assert_eq!(host.entry_count(), stored);
+    assert_eq!(host.take_split_counts(), [0, 1]);
+    assert!(allocator::has_memory_for_new_work(|| {}));
+    let later = host.send(&shorter_call(), &mut Refusals::none());
+    assert!(later.body == expected && !later.is_forwarded);
+    host.assert_idle(0);
 }

@@ -138,15 +138,6 @@ impl Exchange {
         let lookup = self.rebuild_lookup_request();
         let mut unused_fill = None;
         let answer = match decoding {
-            _ if memory::is_memory_short() => None,
-            StoredResponseToDecode::One(key, entry, id, borrowed) => {
-                self.respond_with_checked_entry(&key, &entry, id.as_deref(), &lookup, borrowed)
-            }
-            StoredResponseToDecode::Batch {
-                answers,
-                gzip,
-                borrowed,
-            } => self.assemble_stored_batch(&answers, gzip, &lookup, borrowed),
             StoredResponseToDecode::Logs(assembly) => {
                 match self.assemble_logs_response(*assembly, &lookup) {
                     Ok(answer) => Some(answer),
@@ -156,6 +147,15 @@ impl Exchange {
                     }
                 }
             }
+            _ if memory::is_memory_short() => None,
+            StoredResponseToDecode::One(key, entry, id, borrowed) => {
+                self.respond_with_checked_entry(&key, &entry, id.as_deref(), &lookup, borrowed)
+            }
+            StoredResponseToDecode::Batch {
+                answers,
+                gzip,
+                borrowed,
+            } => self.assemble_stored_batch(&answers, gzip, &lookup, borrowed),
             StoredResponseToDecode::Running => None,
         };
         let Some(answer) = answer else {

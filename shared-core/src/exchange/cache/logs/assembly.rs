@@ -16,6 +16,7 @@ use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::EntryReservations;
 use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
 use crate::gzip::oneshot::off_loop_min_length;
+use crate::memory;
 
 /// An assembled entry, with its lifetime in milliseconds and the highest block that it shows.
 #[derive(Debug)]
@@ -84,7 +85,13 @@ impl Exchange {
             has_fetched,
         } = assembly;
         let shared = Arc::clone(&self.route_config.process.shared);
-        let assembled = match self.assemble_logs_entry(&source, &fill, lookup.now) {
+        let assembled = self.assemble_logs_entry(&source, &fill, lookup.now);
+        let assembled = match assembled {
+            // memory has become short meanwhile, and nothing is stored
+            Ok(_) if memory::is_memory_short() => Err(Reason::Memory),
+            assembled => assembled,
+        };
+        let assembled = match assembled {
             Ok(assembled) if source.is_usable(&shared, &since) => assembled,
             // purged, or replaced by a reorganisation meanwhile
             Ok(_) => return Err(Some(fill)),
@@ -139,6 +146,9 @@ impl Exchange {
     ) -> Result<AssembledEntry, Reason> {
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
         let budget = self.route_config.process.budget.clone();
+        if memory::is_memory_short() {
+            return Err(Reason::Memory);
+        }
         let memory = budget.reserve_bytes(source.required_memory(), limit);
         let _memory = memory.ok_or(Reason::Memory)?;
         match source {
