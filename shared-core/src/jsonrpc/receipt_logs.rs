@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::batch_elements::OutOfMemory;
 use super::block_reference::{parse_hash, parse_quantity, ResultBlock};
 use super::log_bloom::{FilterBloomBits, LogBloom};
 use super::log_filter::{parse_hex_data, Address, LogFilter, Topic, MAX_TOPICS};
@@ -27,12 +28,29 @@ pub struct MatchingLogs {
 
 /// Returns the logs that the filter of one block matches in the list of the block's receipts. The
 /// result is not longer than the list. `None` if the list is empty or no complete list of this
-/// block, if nodes may disagree on a log, or if memory is refused.
-pub fn matching_logs(receipts: &[u8], filter: &LogFilter<'_>) -> Option<MatchingLogs> {
+/// block, or if nodes may disagree on a log.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn matching_logs(
+    receipts: &[u8],
+    filter: &LogFilter<'_>,
+) -> Result<Option<MatchingLogs>, OutOfMemory> {
+    let mut result = Vec::new();
+    let reserved = result.try_reserve_exact(receipts.len());
+    reserved.map_err(|_| OutOfMemory)?;
+    Ok(find_matching_logs(receipts, filter, result))
+}
+
+/// Returns the matching logs like [`matching_logs`], with `result` as the empty buffer of the list.
+fn find_matching_logs(
+    receipts: &[u8],
+    filter: &LogFilter<'_>,
+    mut result: Vec<u8>,
+) -> Option<MatchingLogs> {
     let requested = filter.only_block()?;
     let bits = FilterBloomBits::for_filter(filter);
     let mut reader = StrictJsonReader::for_untrusted_text(receipts).ok()?;
-    let mut result = Vec::new();
     try_push(&mut result, b'[')?;
     let (mut count, mut block) = (0, None);
     let (mut next_transaction, mut next_log) = (0, 0);

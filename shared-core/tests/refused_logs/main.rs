@@ -85,6 +85,11 @@ fn refuse_each_allocation<'n>(
             "refused after {passed}"
         );
         assert!(allocator::has_memory_for_new_work(|| {}));
+        assert!(
+            matches!(response.reason, Reason::None | Reason::Memory),
+            "refused after {passed}: {:?}",
+            response.reason
+        );
         host.assert_idle(0);
         // memory is available again, and its lack was no failure of the node
         let later = host.send(call, &mut Refusals::none());

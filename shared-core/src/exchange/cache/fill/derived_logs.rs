@@ -4,20 +4,26 @@ use super::logs_comparison::derived_logs_memory;
 use super::target::FillTarget;
 use super::CacheFill;
 use crate::cache::entry::CacheEntry;
+use crate::cache::reason::Reason;
 use crate::cache::vary_key::{decode_namespace_name, truncated_blake3};
+use crate::jsonrpc::batch_elements::OutOfMemory;
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::receipt_logs::{matching_logs, MatchingLogs};
 use crate::jsonrpc::response::{classify_result_content, ResultEmptiness};
+use crate::memory;
 
 impl CacheFill {
     /// Derives the entry of the fill's call for logs from the receipts of its block, whose strict
     /// check is done, and returns it with the receipts' remaining lifetime in milliseconds. The
-    /// caller has reserved [`derived_logs_memory`]. `None` if there is any doubt about the logs, or
-    /// if memory is refused.
+    /// caller has reserved [`derived_logs_memory`].
+    ///
+    /// # Errors
+    /// [`Reason::Result`] if there is any doubt about the logs, [`Reason::Memory`] if memory is
+    /// refused.
     pub(in crate::exchange) fn derive_logs_entry(
         &self,
         receipts: &CacheEntry,
-    ) -> Option<(CacheEntry, u64)> {
+    ) -> Result<(CacheEntry, u64), Reason> {
         let logs = self.derive_logs(receipts)?;
         let meta = receipts.response_metadata().clone();
         let valid = meta.expires_at.saturating_sub(self.settings.sent_at);
@@ -26,19 +32,26 @@ impl CacheFill {
             &logs.result,
             self.settings.gate,
             meta,
-        )?;
+        );
+        let entry = entry.ok_or(Reason::Memory)?;
         self.shared.derived_logs.record_derived_response();
-        Some((entry, valid))
+        Ok((entry, valid))
     }
 
     /// Returns the logs in the receipts that the fill's call requests.
-    fn derive_logs(&self, receipts: &CacheEntry) -> Option<MatchingLogs> {
-        let FillTarget::Call(wanted) = &self.target else {
-            return None;
+    fn derive_logs(&self, receipts: &CacheEntry) -> Result<MatchingLogs, Reason> {
+        let text = receipts.decode_payload().ok_or(Reason::Memory)?;
+        let params = match &self.target {
+            FillTarget::Call(wanted) => wanted.params.as_deref(),
+            FillTarget::Batch(_) | FillTarget::Resource(_) => None,
         };
-        let filter = LogFilter::read(wanted.params.as_deref()?)?;
-        let logs = matching_logs(&receipts.decode_payload()?, &filter)?;
-        (!self.contradicts_known_chain(&logs.block)).then_some(logs)
+        let filter = params.and_then(LogFilter::read).ok_or(Reason::Result)?;
+        let logs = matching_logs(&text, &filter).map_err(|OutOfMemory| Reason::Memory)?;
+        match logs.filter(|logs| !self.contradicts_known_chain(&logs.block)) {
+            Some(logs) => Ok(logs),
+            None if memory::is_memory_short() => Err(Reason::Memory),
+            None => Err(Reason::Result),
+        }
     }
 
     /// Records the node's result for the comparison with the receipts, if there is one. An empty list
@@ -64,7 +77,7 @@ impl CacheFill {
         if !self.reserve_build_memory(0, derived_logs_memory(&compared.receipts)) {
             return;
         }
-        let Some(logs) = self.derive_logs(&compared.receipts) else {
+        let Ok(logs) = self.derive_logs(&compared.receipts) else {
             return;
         };
         let is_equal = *blake3::hash(&logs.result).as_bytes() == result;

@@ -190,8 +190,7 @@ impl Exchange {
                     }
                     return Err(reason);
                 }
-                let derived = fill.derive_logs_entry(receipts);
-                let (entry, valid) = derived.ok_or(Reason::Result)?;
+                let (entry, valid) = fill.derive_logs_entry(receipts)?;
                 Ok(AssembledEntry {
                     entry,
                     valid,
