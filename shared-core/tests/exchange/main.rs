@@ -18,6 +18,7 @@ mod derived_logs;
 mod driver_host;
 mod inlined_payloads;
 mod limits;
+mod log_splits;
 mod max_answer;
 mod policy;
 mod probes;

@@ -18,16 +18,24 @@ struct PieceResponseFlags {
 }
 
 impl PieceRequestState {
-    /// Records that the head of a response was received.
-    pub(in crate::exchange) fn record_response(&self) {
+    /// Records that the head of a response with this status was received.
+    pub(in crate::exchange) fn record_response(&self, status: u16) {
         self.0.is_received.store(true, Ordering::Relaxed);
+        if concerns_client(status) {
+            self.record_other_cause();
+        }
     }
 
     /// Records the reason why the response is not stored, before its flight ends.
     pub(in crate::exchange) fn record_rejection(&self, reason: Reason) {
-        if reason == Reason::Memory {
-            self.0.has_other_cause.store(true, Ordering::Relaxed);
+        // the filter of the client matches many logs, or its headers select the coding
+        if matches!(reason, Reason::Memory | Reason::Length | Reason::Coding) {
+            self.record_other_cause();
         }
+    }
+
+    fn record_other_cause(&self) {
+        self.0.has_other_cause.store(true, Ordering::Relaxed);
     }
 
     /// Whether the node has responded, and is the cause if its response is not used.
@@ -37,15 +45,51 @@ impl PieceRequestState {
     }
 }
 
+/// Whether a response with this status concerns the client, whose head the request has: its
+/// credentials, its rate or its path. The body is sszip's own: nodes that reject batches, or long
+/// ones, send 400, 413 or 422.
+fn concerns_client(status: u16) -> bool {
+    matches!(status, 300..=499) && !matches!(status, 400 | 413 | 422)
+}
+
 #[cfg(test)]
 mod tests {
     use super::PieceRequestState;
     use crate::cache::reason::Reason;
 
     #[test]
-    fn node_is_the_cause_of_a_rejection_unless_memory_is() {
+    fn node_is_the_cause_unless_the_status_concerns_the_client() {
+        assert!(!PieceRequestState::default().has_response_of_node());
+        for (status, is_cause) in [
+            (200, true),
+            (204, true),
+            (302, false),
+            (400, true),
+            (401, false),
+            (402, false),
+            (403, false),
+            (404, false),
+            (407, false),
+            (413, true),
+            (422, true),
+            (429, false),
+            (431, false),
+            (500, true),
+            (502, true),
+            (503, true),
+        ] {
+            let request = PieceRequestState::default();
+            request.record_response(status);
+            assert_eq!(request.has_response_of_node(), is_cause, "{status}");
+        }
+    }
+
+    #[test]
+    fn node_is_the_cause_of_a_rejection_unless_memory_or_the_client_is() {
         for (reason, is_cause) in [
             (Reason::Memory, false),
+            (Reason::Length, false),
+            (Reason::Coding, false),
             (Reason::Status, true),
             (Reason::Result, true),
             (Reason::Cut, true),
@@ -53,7 +97,7 @@ mod tests {
             (Reason::WrongChain, true),
         ] {
             let request = PieceRequestState::default();
-            request.record_response();
+            request.record_response(200);
             request.record_rejection(reason);
             assert_eq!(request.has_response_of_node(), is_cause, "{reason:?}");
         }

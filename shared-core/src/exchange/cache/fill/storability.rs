@@ -32,7 +32,7 @@ impl CacheFill {
         I: Iterator<Item = Header<'a>> + Clone,
     {
         if let Some(request) = &self.piece_request {
-            request.record_response();
+            request.record_response(head.status);
         }
         if self.dispatch_mark().is_some_and(|mark| mark.is_wrong) {
             return Err(Reason::WrongChain);

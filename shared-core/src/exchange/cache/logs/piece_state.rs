@@ -43,7 +43,7 @@ pub(super) enum WaitOutcome {
     /// A piece is still in flight: the call was woken for another reason.
     InFlight,
     /// A piece has no entry, and the node is not the cause: its request was not sent, its response
-    /// found no memory, or other clients' responses were not usable.
+    /// concerns the client or found no memory, or other clients' responses were not usable.
     NotUsable,
     /// The node has sent no usable response for a piece, or none in time.
     NodeFailed,
@@ -354,7 +354,7 @@ mod tests {
         pieces.all[FINAL].mark_awaited();
         // the host has not sent the request
         assert_eq!(outcome(&mut pieces), WaitOutcome::NotUsable);
-        request.record_response();
+        request.record_response(200);
         pieces.all[FINAL].mark_awaited();
         pieces.all[REST].request = Some(PieceRequestState::default());
         pieces.all[REST].mark_awaited();

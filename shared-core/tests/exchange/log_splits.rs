@@ -1,0 +1,232 @@
+//! Calls for logs that are split into pieces: the responses of the node after which the route splits
+//! no call.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sszip_core::cache::process::wake::{WaitingRequestId, WokenRequestQueue};
+use sszip_core::cache::process::ProcessResources;
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::drive::{
+    BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability, RequiredBody,
+};
+use sszip_core::exchange::{Header, LookupRequest};
+
+use crate::batch_owner::BatchOwner;
+use crate::driver_host::{body_to_send, store_sent_response};
+use crate::setup::{config_of_process, request_head, response_head, JSON};
+
+const PIECE: u64 = 10;
+
+/// The calls of this test have as many pieces.
+const PIECES: usize = 20;
+
+const DIRECTIVES: &[&str] = &[
+    "cache on",
+    "cache_namespace mainnet",
+    "cache_lock_timeout 1s",
+    "cache_max_entry 8k",
+    "cache_credentials key X-Api-Key",
+];
+
+/// The response of the node to the request for a piece.
+#[derive(Clone, Copy, Debug)]
+enum PieceReply {
+    Logs,
+    Status(u16),
+    /// Logs that are longer than the longest entry.
+    LongLogs,
+    /// A body with a coding that was not requested.
+    Coded,
+    /// An error in place of the batch.
+    Error,
+}
+
+/// The way in which a call was answered.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    is_forwarded: bool,
+    piece_requests: usize,
+}
+
+/// A process with one route on a chain whose block 900 is final, and the node behind it.
+struct Host {
+    config: Arc<RouteConfig>,
+    waiter: WaitingRequestId,
+    now: Cell<u64>,
+}
+
+impl Host {
+    fn new(split: &str) -> Self {
+        let process = ProcessResources::default();
+        process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
+        let owner = BatchOwner::following_chain("mainnet", 1_000, 900);
+        process.shared.set_owner_client(Arc::new(owner));
+        let queue = Arc::new(WokenRequestQueue::default());
+        let waiter = process.shared.add_event_loop(queue).waiter_of_request(1);
+        Self {
+            config: config_of_process(process, &[DIRECTIVES, &[split]].concat()),
+            waiter,
+            now: Cell::new(1),
+        }
+    }
+
+    /// Sends the call for the logs of all pieces. The node's reply to each piece takes `delay`
+    /// milliseconds.
+    fn send(&self, api_key: &str, reply: PieceReply, delay: u64) -> Outcome {
+        let call = logs_call();
+        let mut driver = ExchangeDriver::new(Arc::clone(&self.config));
+        let fields = [JSON, (&b"X-Api-Key"[..], api_key.as_bytes())];
+        driver
+            .handle_request_head(request_head(b"POST", &fields))
+            .unwrap();
+        let mut piece_requests = 0;
+        loop {
+            let step = self.look_up(&mut driver, &call);
+            let before = piece_requests;
+            while let Some(update) = driver.take_background_update() {
+                piece_requests += 1;
+                self.answer_piece(update, reply);
+            }
+            if piece_requests > before {
+                self.now.set(self.now.get() + delay);
+            }
+            match step {
+                HostStep::Wait => {}
+                HostStep::Respond => {
+                    let logs = (0..PIECES as u64).map(|piece| log(piece * PIECE));
+                    let logs: Vec<_> = logs.collect();
+                    let expected = response(7, &format!("[{}]", logs.join(",")));
+                    let received = String::from_utf8(body_to_send(&driver)).unwrap();
+                    assert_eq!(received, expected);
+                    return Outcome {
+                        is_forwarded: false,
+                        piece_requests,
+                    };
+                }
+                HostStep::Forward => {
+                    return Outcome {
+                        is_forwarded: true,
+                        piece_requests,
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn look_up(&self, driver: &mut ExchangeDriver, call: &str) -> HostStep {
+        let length = BodyLength::Known(call.len() as u64);
+        if let RequiredBody::Nothing = driver.required_body(length) {
+            return HostStep::Forward;
+        }
+        let lookup = LookupRequest {
+            now: self.now.get(),
+            coding_allowed: true,
+            waiter: Some(self.waiter),
+            ..LookupRequest::default()
+        };
+        let body = RequestBodyAvailability::Whole(call.as_bytes());
+        driver.lookup_under_policy(body, lookup).unwrap()
+    }
+
+    fn answer_piece(&self, mut driver: ExchangeDriver, reply: PieceReply) {
+        let exchange = driver.available_exchange().unwrap();
+        let request: Value = serde_json::from_slice(exchange.upstream_request_body()).unwrap();
+        let body = match reply {
+            PieceReply::Status(_) => "denied".to_owned(),
+            PieceReply::Error => r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600}}"#.into(),
+            PieceReply::Logs | PieceReply::Coded => batch_response(&request, ""),
+            PieceReply::LongLogs => batch_response(&request, &" ".repeat(8 << 10)),
+        };
+        let status = match reply {
+            PieceReply::Status(status) => status,
+            _ => 200,
+        };
+        let coding: Header<'_> = (b"Content-Encoding", b"br");
+        let fields = match reply {
+            PieceReply::Coded => &[JSON, coding][..],
+            _ => &[JSON],
+        };
+        let step = driver
+            .handle_response_head(response_head(status, None, fields))
+            .unwrap();
+        match step {
+            HostStep::Observe => {
+                driver.handle_body_piece(body.as_bytes()).unwrap();
+            }
+            HostStep::Pass => {}
+            other => panic!("{other:?}"),
+        }
+        store_sent_response(&mut driver, self.now.get());
+    }
+}
+
+/// The call for the logs of all pieces.
+fn logs_call() -> String {
+    let last = PIECES as u64 * PIECE - 1;
+    format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"eth_getLogs","params":[{{"fromBlock":"0x0","toBlock":"0x{last:x}"}}]}}"#
+    )
+}
+
+fn response(id: u64, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+fn log(block: u64) -> String {
+    format!(r#"{{"blockNumber":"0x{block:x}"}}"#)
+}
+
+/// The response to the batch for a piece, whose first block has a log; `padding` is white space after
+/// it.
+fn batch_response(batch: &Value, padding: &str) -> String {
+    let calls = batch.as_array().unwrap().iter().map(|call| {
+        let result = match call["method"].as_str().unwrap() {
+            "eth_getLogs" => {
+                let first = call["params"][0]["fromBlock"].as_str().unwrap();
+                let first = u64::from_str_radix(&first[2..], 16).unwrap();
+                format!("[{}{padding}]", log(first))
+            }
+            _ => "\"0x1\"".to_owned(),
+        };
+        response(call["id"].as_u64().unwrap(), &result)
+    });
+    format!("[{}]", calls.collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn route_splits_no_call_after_a_failure_of_the_node_but_after_a_refusal_of_a_client() {
+    const WAVE: usize = 4;
+    for (reply, is_paused) in [
+        (PieceReply::Status(401), false),
+        (PieceReply::Status(403), false),
+        (PieceReply::Status(404), false),
+        (PieceReply::Status(407), false),
+        (PieceReply::Status(429), false),
+        (PieceReply::LongLogs, false),
+        (PieceReply::Coded, false),
+        // nodes that reject batches
+        (PieceReply::Status(400), true),
+        (PieceReply::Status(413), true),
+        (PieceReply::Status(422), true),
+        (PieceReply::Error, true),
+        (PieceReply::Status(500), true),
+        (PieceReply::Status(503), true),
+    ] {
+        let host = Host::new("logs_split 10 concurrent=4");
+        let refused = host.send("wrong", reply, 0);
+        let expected = Outcome {
+            is_forwarded: true,
+            piece_requests: WAVE,
+        };
+        assert_eq!(refused, expected, "{reply:?}");
+        let other = host.send("right", PieceReply::Logs, 0);
+        let expected = Outcome {
+            is_forwarded: is_paused,
+            piece_requests: if is_paused { 0 } else { PIECES },
+        };
+        assert_eq!(other, expected, "after {reply:?}");
+    }
+}
