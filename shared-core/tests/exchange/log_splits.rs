@@ -1,5 +1,5 @@
 //! Calls for logs that are split into pieces: the responses of the node after which the route splits
-//! no call.
+//! no call, and the time of a split.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,9 +18,13 @@ use crate::driver_host::{body_to_send, store_sent_response};
 use crate::setup::{config_of_process, request_head, response_head, JSON};
 
 const PIECE: u64 = 10;
+const TIMEOUT_MS: u64 = 1_000;
 
 /// The calls of this test have as many pieces.
 const PIECES: usize = 20;
+
+/// Multiple of the timeout after which no wait begins.
+const MAX_TIMEOUTS: u64 = 6;
 
 const DIRECTIVES: &[&str] = &[
     "cache on",
@@ -229,4 +233,26 @@ fn route_splits_no_call_after_a_failure_of_the_node_but_after_a_refusal_of_a_cli
         };
         assert_eq!(other, expected, "after {reply:?}");
     }
+}
+
+#[test]
+fn split_ends_after_six_timeouts_when_each_wave_ends_just_before_its_own() {
+    let host = Host::new("logs_split 10 concurrent=1");
+    let start = host.now.get();
+    let slow = host.send("key", PieceReply::Logs, TIMEOUT_MS - 1);
+    // a wave begins before the end, and none later
+    let waves = (MAX_TIMEOUTS * TIMEOUT_MS).div_ceil(TIMEOUT_MS - 1);
+    let expected = Outcome {
+        is_forwarded: true,
+        piece_requests: usize::try_from(waves).unwrap(),
+    };
+    assert_eq!(slow, expected);
+    assert!(host.now.get() - start <= (MAX_TIMEOUTS + 1) * TIMEOUT_MS);
+    // the pieces are stored, and calls are still split
+    let fast = host.send("key", PieceReply::Logs, 0);
+    let expected = Outcome {
+        is_forwarded: false,
+        piece_requests: PIECES - slow.piece_requests,
+    };
+    assert_eq!(fast, expected);
 }

@@ -28,6 +28,9 @@ use crate::exchange::machine::Exchange;
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::request::JsonRpcCall;
 
+/// Maximum time of a search, as a multiple of the lock timeout: no wait begins later.
+const MAX_LOCK_TIMEOUTS: u64 = 6;
+
 /// The client's call, with its key and its vary key.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct ClientLogCall<'a> {
@@ -56,6 +59,8 @@ pub(in crate::exchange) struct LogsSearch {
     since: PurgeAndChainSnapshot,
     /// Time until which the call waits, in milliseconds of the lookup clock.
     waits_until: u64,
+    /// Time after which no wait begins.
+    ends_at: u64,
     searched: SearchedEntries,
 }
 
@@ -96,11 +101,14 @@ impl Exchange {
         let Some(fill) = self.storing.fill.take() else {
             return LookupResult::Miss;
         };
+        let longest = self.route_config.cache.lock_timeout;
+        let longest = longest.saturating_mul(MAX_LOCK_TIMEOUTS);
         let search = LogsSearch {
             key: client.place.key,
             fill,
             since,
             waits_until: 0,
+            ends_at: lookup.now.saturating_add(longest),
             searched,
         };
         self.continue_logs_search(Box::new(search), client, lookup)
@@ -202,6 +210,10 @@ impl Exchange {
         match action {
             SearchAction::Wait(waiting) => {
                 if search.remaining_wait(lookup.now) == 0 {
+                    if lookup.now >= search.ends_at {
+                        drop(waiting);
+                        return self.forward_logs_call(*search, None, client, lookup);
+                    }
                     let longest = self.route_config.cache.lock_timeout;
                     search.waits_until = lookup.now.saturating_add(longest);
                 }
