@@ -7,6 +7,7 @@ use crate::cache::process::chain_identities::{is_identity_method, ChainIdentityF
 use crate::cache::reason::Reason;
 use crate::cache::vary_key::truncated_blake3;
 use crate::exchange::cache::chain_identity::{is_namespace_suspended, suspend_namespace};
+use crate::jsonrpc::response::JsonRpcResponse;
 use crate::transcode::chain_spec::parse_genesis_response_root;
 
 impl CacheFill {
@@ -41,6 +42,20 @@ impl CacheFill {
                 epoch: mark.epoch,
             });
         }
+    }
+
+    /// Whether the responses of the batch in `body` prove the range of the fill's call, if it needs
+    /// a proof.
+    pub(super) fn has_required_range_proof(
+        &self,
+        body: &[u8],
+        answers: &[JsonRpcResponse],
+    ) -> bool {
+        let Some(proof) = self.range_proof else {
+            return true;
+        };
+        let chain_id = proof.proven_chain_id(body, answers);
+        chain_id.is_some_and(|chain_id| self.matches_namespace_chain(chain_id))
     }
 
     /// Whether the result of `eth_chainId` names the chain of the namespace, as far as that is known.

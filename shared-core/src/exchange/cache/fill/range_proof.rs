@@ -5,7 +5,6 @@
 //! the node, and the number of transactions in the blocks at both ends, precede the logs. A node
 //! that does not have such a block responds with `null` or an error.
 
-use super::CacheFill;
 use crate::bytes::try_concat_bytes;
 use crate::jsonrpc::response::{CallOutcomeSpan, JsonRpcResponse};
 
@@ -61,7 +60,11 @@ impl RangeProof {
 
     /// Returns the node's `eth_chainId`, if the responses of the batch in `body` show that the node
     /// has both ends of the range.
-    fn proven_chain_id<'a>(self, body: &'a [u8], answers: &[JsonRpcResponse]) -> Option<&'a [u8]> {
+    pub(super) fn proven_chain_id<'a>(
+        self,
+        body: &'a [u8],
+        answers: &[JsonRpcResponse],
+    ) -> Option<&'a [u8]> {
         let quantity = |id: &[u8]| {
             let mut of_id = answers
                 .iter()
@@ -81,22 +84,6 @@ impl RangeProof {
             quantity(LAST_BLOCK_ID)?;
         }
         quantity(CHAIN_ID)
-    }
-}
-
-impl CacheFill {
-    /// Whether the responses of the batch in `body` prove the range of the fill's call, if it needs
-    /// a proof.
-    pub(super) fn has_required_range_proof(
-        &self,
-        body: &[u8],
-        answers: &[JsonRpcResponse],
-    ) -> bool {
-        let Some(proof) = self.range_proof else {
-            return true;
-        };
-        let chain_id = proof.proven_chain_id(body, answers);
-        chain_id.is_some_and(|chain_id| self.matches_namespace_chain(chain_id))
     }
 }
 

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `search` | the search for these entries, from the first lookup of the call to its response |
+//! | `search_state` | the state of this search |
 //! | `receipts` | the stored receipts of the only block of a call |
 //! | `split` | the pieces of a wide call: in memory, at the owner, at the node |
 //! | `plan` | the pieces of a wide range, and the call of each piece |
@@ -18,6 +19,7 @@ mod piece_state;
 mod plan;
 mod receipts;
 pub(in crate::exchange) mod search;
+pub(in crate::exchange) mod search_state;
 mod split;
 
 /// The method whose responses are assembled.

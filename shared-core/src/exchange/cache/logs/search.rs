@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use super::assembly_input::{LogAssembly, LogAssemblySource};
 use super::piece_state::WaitOutcome;
-use super::receipts::ReceiptsSearch;
-use super::split::LogSplit;
+use super::search_state::{LogsSearch, SearchedEntries};
 use super::LOGS_METHOD;
 use crate::cache::chain::{DispatchMark, HeightUnit};
 use crate::cache::process::log_splits::LogSplitEvent;
@@ -20,7 +19,6 @@ use crate::cache::CacheKey;
 use crate::exchange::cache::call_keys::CallKeyAndLifetime;
 use crate::exchange::cache::fill::logs_comparison::PendingLogsComparison;
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
-use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::waiting::{AwaitedResult, PurgeAndChainSnapshot, WaitingRequest};
@@ -46,36 +44,6 @@ impl ClientLogCall<'_> {
         let (key, prospect) = (self.place.key, self.place.prospect);
         FillTarget::Call(FillCall::new(self.call, self.id, key, prospect))
     }
-}
-
-/// The search for the entries of one call that is a miss.
-#[derive(Debug)]
-pub(in crate::exchange) struct LogsSearch {
-    /// Key of the client's call.
-    key: CacheKey,
-    /// Fill of the client's call, whose followers receive the assembled entry.
-    fill: Box<CacheFill>,
-    /// State when the call was looked up.
-    since: PurgeAndChainSnapshot,
-    /// Time until which the call waits, in milliseconds of the lookup clock.
-    waits_until: u64,
-    /// Time after which no wait begins.
-    ends_at: u64,
-    searched: SearchedEntries,
-}
-
-impl LogsSearch {
-    /// Milliseconds from `now` to the end of the wait.
-    pub(in crate::exchange) fn remaining_wait(&self, now: u64) -> u64 {
-        self.waits_until.saturating_sub(now)
-    }
-}
-
-/// The entries that are searched: the receipts of the only block, or the pieces of the range.
-#[derive(Debug)]
-enum SearchedEntries {
-    Receipts(ReceiptsSearch),
-    Pieces(LogSplit),
 }
 
 /// The next action of a search.

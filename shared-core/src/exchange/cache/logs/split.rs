@@ -9,12 +9,11 @@ use super::assembly_input::LogAssemblySource;
 use super::piece_state::{LogPiece, LogPieces, WaitOutcome};
 use super::plan::{piece_params, plan_pieces, LogRange};
 use super::search::{followed_block_chain, ClientLogCall, SearchAction};
+use super::search_state::LogSplit;
 use super::LOGS_METHOD;
-use crate::bytes::try_push;
 use crate::cache::chain::DispatchMark;
 use crate::cache::class::LifetimeClass;
 use crate::cache::freshness::CallLifetimeRules;
-use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
 use crate::exchange::cache::fill::piece_request::PieceRequestState;
@@ -33,32 +32,6 @@ const MAX_FILTER_BYTES: usize = 1 << 20;
 /// Maximum number of times that the flights of the next pieces are searched: flights that other
 /// requests lead may end meanwhile.
 const MAX_FLIGHT_SEARCHES: usize = 3;
-
-/// The split of one call.
-#[derive(Debug)]
-pub(super) struct LogSplit {
-    pub(super) pieces: LogPieces,
-    /// Number of pieces that were looked up at the owner, or need not be.
-    queried: usize,
-}
-
-impl LogSplit {
-    /// Returns the keys of the next missing pieces of final blocks that are looked up at the owner.
-    /// `None` if memory is refused.
-    fn take_unqueried_keys(&mut self) -> Option<Vec<CacheKey>> {
-        let mut keys = Vec::new();
-        for piece in self.pieces.all.iter().skip(self.queried) {
-            if keys.len() == MAX_BATCH_KEYS {
-                break;
-            }
-            self.queried += 1;
-            if piece.is_final() && piece.entry.is_none() {
-                try_push(&mut keys, piece.key)?;
-            }
-        }
-        Some(keys)
-    }
-}
 
 impl Exchange {
     /// Returns the split of a call, with the entries that the hot tier has for its pieces; `None`

@@ -10,7 +10,7 @@ use crate::cache::use_stale::UpstreamFailure;
 use crate::cache::CacheKey;
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::fill::CacheFill;
-use crate::exchange::cache::logs::search::LogsSearch;
+use crate::exchange::cache::logs::search_state::LogsSearch;
 use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::request::unverifiable::UnverifiableRequestReason;
 use crate::exchange::response::length_limit::CallResponseLengthLimit;
