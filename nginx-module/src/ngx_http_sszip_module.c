@@ -588,6 +588,8 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    ngx_http_sszip_wrap_length_variables(cf);
+
     if (ngx_http_sszip_add_upstreams(cf, smcf->config) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -677,6 +679,10 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
     {
         ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_core_module);
+
+        if (ngx_http_sszip_reserve_length(cycle) != NGX_OK) {
+            return NGX_ERROR;
+        }
 
         ngx_http_sszip_clear_board();
 

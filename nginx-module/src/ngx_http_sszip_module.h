@@ -22,6 +22,9 @@
 /* variables with the length of a request body */
 #define NGX_HTTP_SSZIP_LENGTHS  2
 
+/* variables of that kind whose value is allocated */
+#define NGX_HTTP_SSZIP_ALLOCATED_LENGTHS  2
+
 /* maximum length of foreign text in a log line, in bytes */
 #define NGX_HTTP_SSZIP_LOG_TEXT  512
 
@@ -120,6 +123,10 @@ typedef struct {
     /* upstream request body in place of the client's, or NULL */
     ngx_chain_t                 *request_bufs;
     off_t                        request_length;
+
+    /* values for which the request's pool has no memory */
+    u_char                       lengths[NGX_HTTP_SSZIP_ALLOCATED_LENGTHS]
+                                        [NGX_OFF_T_LEN];
 
     /* target at the upstream, escaped with a query, and not; or empty */
     ngx_str_t                    request_target;
@@ -317,6 +324,10 @@ ngx_int_t ngx_http_sszip_call_handler(ngx_http_request_t *r,
 void ngx_http_sszip_close_window(ngx_http_request_t *r);
 void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+
+/* variables with the length of a request body, where memory is refused */
+void ngx_http_sszip_wrap_length_variables(ngx_conf_t *cf);
+ngx_int_t ngx_http_sszip_reserve_length(ngx_cycle_t *cycle);
 
 /* upstream response */
 void ngx_http_sszip_hook_finalize(ngx_http_request_t *r,

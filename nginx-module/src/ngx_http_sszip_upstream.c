@@ -369,8 +369,12 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_variable_value_t   *v;
     ngx_http_sszip_main_conf_t  *smcf;
 
-    if (ctx->request_bufs == NULL || r->request_body == NULL) {
+    if (ctx->request_bufs == NULL) {
         return NGX_OK;
+    }
+
+    if (r->request_body == NULL) {
+        return NGX_ERROR;
     }
 
     p = ngx_pnalloc(r->pool, NGX_OFF_T_LEN);

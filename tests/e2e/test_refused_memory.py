@@ -10,7 +10,7 @@ import pytest
 
 from harness import bodies
 from harness.client import Truncated, request_bytes
-from harness.origin import CLOSE, WaitFor, answer
+from harness.origin import WaitFor, answer
 from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS
 from harness.rpc import Node, call
 from harness.nginx_state import wait_until_stable
@@ -77,16 +77,8 @@ def result(length, params):
     return b'"%b%b"' % (params[0].encode(), bodies.json(length // 2).hex().encode())
 
 
-class WaryNode(Node):
-    def __call__(self, request):
-        if not request.body:
-            # without memory for its value nginx sends no Content-Length
-            return answer(b"{}", status=400, headers=[("Connection", "close")], then=[CLOSE])
-        return super().__call__(request)
-
-
 def node(length, **options):
-    return WaryNode(
+    return Node(
         {"eth_getBlockByHash": lambda params: result(length, params)}, newline=b"", **options
     )
 
