@@ -261,17 +261,16 @@ REPLIES = {
 }
 
 
-@pytest.mark.thorough("replies of one server are replaced in `make test`")
-@pytest.mark.parametrize("reply", REPLIES)
-@pytest.mark.parametrize("has_stream", [True, False])
-def test_responses_are_right_while_a_node_sends_invalid_replies(world, reply, has_stream):
+def assert_shared_after_a_fault(world, has_stream, begin_fault):
+    """Checks responses during the fault of a node's proxy, and that entries are shared after it.
+    Connections that the fault has stalled remain so."""
     fleet = new_fleet(world, has_proxies=True)
     cluster = fleet.cluster
     node = cluster.primary_of(STREAM) if has_stream else cluster.primary_without(STREAM)
     proxy = cluster.proxies[cluster.nodes.index(node)]
     with FleetLoad(fleet.a, fleet.b) as load:
         load.wait_for_hits()
-        proxy.replace_replies(REPLIES[reply])
+        begin_fault(proxy)
         load.wait_for_responses(500)
         proxy.forward()
         load.wait_for_hits()
@@ -281,3 +280,16 @@ def test_responses_are_right_while_a_node_sends_invalid_replies(world, reply, ha
     calls = [balance(fleet.final, account) for account in range(10**6, 10**6 + 12)]
     share(fleet.a, cluster, *calls)
     assert_hits(fleet.b, *calls)
+
+
+@pytest.mark.thorough("replies of one server are replaced in `make test`")
+@pytest.mark.parametrize("reply", REPLIES)
+@pytest.mark.parametrize("has_stream", [True, False])
+def test_responses_are_right_while_a_node_sends_invalid_replies(world, reply, has_stream):
+    assert_shared_after_a_fault(world, has_stream, lambda proxy: proxy.replace_replies(REPLIES[reply]))
+
+
+@pytest.mark.thorough("one server is silent in `make test`")
+@pytest.mark.parametrize("has_stream", [True, False])
+def test_sharing_resumes_when_connections_to_a_node_remain_silent(world, has_stream):
+    assert_shared_after_a_fault(world, has_stream, lambda proxy: proxy.stall())

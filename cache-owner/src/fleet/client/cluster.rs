@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
@@ -25,6 +26,7 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::reply_monitor::{MonitoredStream, ReplyMonitor};
 use crate::fleet::connect::FleetConnector;
 use crate::fleet::reply_limit_stream::{FleetTraffic, ReplyLimitStream};
 
@@ -37,6 +39,10 @@ const RETRY_PAUSES_MS: (u64, u64) = (5, 50);
 /// Timeout of one attempt of a command, and of the library's own commands. The client limits the
 /// time of the whole.
 const NODE_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Time without a byte of a node after a command was written, after which it is probed over another
+/// connection. The library keeps a connection whose commands time out.
+const MAX_NODE_SILENCE: Duration = Duration::from_secs(2);
 
 /// Number of attempts to connect, one after the other, for which the time to connect to a cluster
 /// must be sufficient: to the configured nodes, to those that they name, and one for the slots.
@@ -140,26 +146,66 @@ impl NodeSettings {
         self.connect_timeout / CONNECT_ROUNDS
     }
 
+    /// Opens a connection to a node, and uses it until the node is silent there and accepts another.
     async fn open_node(
+        self: Arc<Self>,
+        node: FleetNode,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<NodeConnection> {
+        let monitor = Arc::<ReplyMonitor>::default();
+        let (watched, violation) = (Arc::clone(&monitor), Arc::clone(&self.violation));
+        let opened = self.open_monitored_connection(&node, config, watched, violation);
+        let (connection, driver) = opened.await?;
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = driver => {}
+                () = self.wait_until_replaceable(&node, &monitor) => {}
+            }
+        });
+        Ok(NodeConnection {
+            connection,
+            _driver: Arc::new(DriverTask(task.abort_handle())),
+        })
+    }
+
+    async fn open_monitored_connection(
         &self,
         node: &FleetNode,
         config: AsyncConnectionConfig,
-    ) -> RedisResult<NodeConnection> {
+        monitor: Arc<ReplyMonitor>,
+        violation: Arc<OnceLock<ReplyViolation>>,
+    ) -> RedisResult<(MultiplexedConnection, BoxFuture<'static, ()>)> {
         let stream = self.connector.open_node_stream(node).await?;
         let stream = ReplyLimitStream::new(
-            stream,
+            MonitoredStream::new(stream, monitor),
             self.limits,
             Arc::clone(&self.traffic),
-            Arc::clone(&self.violation),
+            violation,
         );
         let config = config.set_pipeline_buffer_size(self.queue_length);
         let (connection, driver) =
             MultiplexedConnection::new_with_config(&self.info, stream, config).await?;
-        let driver = tokio::spawn(driver).abort_handle();
-        Ok(NodeConnection {
-            connection,
-            _driver: Arc::new(DriverTask(driver)),
-        })
+        Ok((connection, driver.boxed()))
+    }
+
+    /// Waits until a node is silent on a connection although it accepts another one. The connection
+    /// to a node that accepts none is kept: as long as the library has no connection to a node, its
+    /// attempts to connect delay commands to the others.
+    async fn wait_until_replaceable(&self, node: &FleetNode, monitor: &ReplyMonitor) {
+        loop {
+            let silence = monitor.wait_for_silence(MAX_NODE_SILENCE).await;
+            // replies to the login
+            let probe = self.open_monitored_connection(
+                node,
+                AsyncConnectionConfig::new(),
+                Arc::default(),
+                Arc::default(),
+            );
+            let probe = timeout(self.node_timeout(), probe).await;
+            if matches!(probe, Ok(Ok(_))) && monitor.continues(silence) {
+                return;
+            }
+        }
     }
 }
 
@@ -198,7 +244,8 @@ impl Connect for NodeConnection {
             let node = node.ok_or_else(|| {
                 RedisError::from((ErrorKind::Client, "a node has an invalid address"))
             })?;
-            match timeout(settings.node_timeout(), settings.open_node(&node, config)).await {
+            let opening = Arc::clone(&settings).open_node(node.clone(), config);
+            match timeout(settings.node_timeout(), opening).await {
                 Ok(opened) => opened,
                 Err(_) => Err(io::Error::new(
                     io::ErrorKind::TimedOut,

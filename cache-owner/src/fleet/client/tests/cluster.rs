@@ -4,7 +4,7 @@ use sszip_core::config::fleet::FleetNode;
 
 use super::*;
 
-/// Slot of the key `name`.
+/// Slot of the key `name`, which the first node has. The second one has the key `foo`.
 const SLOT: u32 = 5798;
 
 /// Two nodes, which have the lower and the upper half of the slots.
@@ -152,6 +152,62 @@ async fn connection_is_replaced_when_no_command_succeeds() {
     cluster.server(0).set_reaction("GET", "_\r\n");
     connect_finally(&client).await;
     assert_eq!(client.get(b"name", TCP_LIMIT).await, Ok(None));
+}
+
+/// Looks up a value of each node, until `ends` holds for the result of the first one. Lookups of the
+/// second one succeed meanwhile.
+async fn look_up_until(
+    client: &FleetClient,
+    ends: impl Fn(Result<Option<Vec<u8>>, FleetError>) -> bool,
+) {
+    let looking_up = async {
+        loop {
+            // most commands succeed: the circuit breaker does not open
+            for _ in 0..3 {
+                assert_eq!(client.get(b"foo", TCP_LIMIT).await, Ok(None));
+            }
+            if ends(client.get(b"name", Duration::from_millis(50)).await) {
+                return;
+            }
+        }
+    };
+    timeout(TCP_LIMIT, looking_up).await.unwrap();
+}
+
+#[tokio::test]
+async fn silent_connection_to_a_node_is_replaced_while_others_reply() {
+    let cluster = TestCluster::new().await;
+    let client = cluster.client();
+    client.connect(TCP_LIMIT).await.unwrap();
+    let stalled = server::Reaction::Stall;
+    cluster.server(0).set_reaction("GET", stalled);
+    look_up_until(&client, |value| value == Err(FleetError::Timeout)).await;
+    // other connections receive replies
+    cluster.server(0).set_reaction("GET", "_\r\n");
+    look_up_until(&client, |value| value == Ok(None)).await;
+    assert_eq!(client.status().lookup_breaker, "closed");
+}
+
+#[tokio::test]
+async fn silent_connection_is_kept_while_its_node_accepts_no_other() {
+    let cluster = TestCluster::new().await;
+    let client = create_client(&FleetSettings {
+        // a part of it limits each probe
+        connect_timeout_ms: 3_000,
+        ..cluster.settings()
+    });
+    client.connect(TCP_LIMIT).await.unwrap();
+    let server = cluster.server(0);
+    for command in ["GET", "HELLO"] {
+        server.set_reaction(command, server::Reaction::Stall);
+    }
+    let logins = || server.commands("HELLO").len();
+    let before = logins();
+    look_up_until(&client, |_| logins() >= before + 2).await;
+    // the library sends commands of a node that is not connected to another one
+    let sent = cluster.server(1).commands("GET");
+    assert!(sent.iter().all(|words| words[1] == "foo"), "{sent:?}");
+    assert_eq!(client.status().lookup_breaker, "closed");
 }
 
 #[tokio::test]
