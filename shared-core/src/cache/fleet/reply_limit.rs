@@ -46,7 +46,8 @@ named_enum! {
     Line "a line is longer than the limit",
     /// Aggregates contain each other to a greater depth than the limit.
     Depth "a reply is nested deeper than the limit",
-    /// The type of a value is unknown, or is not accepted: a number of any length.
+    /// The type of a value is unknown, or is not accepted: a number of any length, or a pushed
+    /// message, which would take the place of a reply.
     Type "a reply has an unknown type",
     /// A declared length is not a number, or must not be negative.
     Length "a reply has an invalid length",
@@ -302,7 +303,8 @@ impl ReplyLengthGuard {
     }
 }
 
-/// Returns the state after the type of a value; `None`: the type is unknown or not accepted.
+/// Returns the state after the type of a value; `None`: the type is unknown or not accepted. No
+/// client of a fleet subscribes: it ignores pushed messages, and waits for a reply.
 fn state_after_type(byte: u8) -> Option<ScanState> {
     let aggregate = |factor, extra, is_nullable| DeclaredType::Aggregate {
         factor,
@@ -320,7 +322,7 @@ fn state_after_type(byte: u8) -> Option<ScanState> {
         // errors and texts with a length
         b'!' | b'=' => DeclaredType::Bulk { is_nullable: false },
         b'*' => aggregate(1, 0, true),
-        b'~' | b'>' => aggregate(1, 0, false),
+        b'~' => aggregate(1, 0, false),
         b'%' => aggregate(2, 0, false),
         // attributes are followed by the value that they describe
         b'|' => aggregate(2, 1, false),

@@ -274,6 +274,7 @@ async fn invalid_replies_end_the_connection_within_bounded_memory() {
         ("(", "1", false),
         ("$-7\r\n", "a", false),
         ("", "HTTP/1.1 400 Bad Request\r\n", false),
+        (">2\r\n+message\r\n+x\r\n", "", false),
         ("*2\r\n:1\r\n:1\r\n", "", false),
         (":1\r\n", "", false),
     ] {
