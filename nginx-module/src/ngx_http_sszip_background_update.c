@@ -95,8 +95,11 @@ ngx_http_request_t *
 ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_str_t *uri, ngx_str_t *args)
 {
+    ngx_uint_t                   count;
     ngx_http_request_t          *sr;
     ngx_http_post_subrequest_t  *ps;
+
+    count = r->main->count;
 
     ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
 
@@ -111,6 +114,9 @@ ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                                |NGX_HTTP_SUBREQUEST_BACKGROUND)
            != NGX_OK)
     {
+        /* nginx may have counted a subrequest that it had no memory to post */
+        r->main->count = count;
+
         ngx_http_sszip_free_exchange(ctx);
         return NULL;
     }
