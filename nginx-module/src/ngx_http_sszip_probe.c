@@ -20,8 +20,10 @@ static ngx_int_t ngx_http_sszip_send_probe(ngx_http_request_t *r,
     sszip_exchange *exchange);
 static ngx_int_t ngx_http_sszip_probe_path(ngx_http_request_t *r,
     sszip_exchange *exchange, ngx_str_t *path, ngx_str_t *out);
-static ngx_int_t ngx_http_sszip_set_probe_request(ngx_http_request_t *r,
-    ngx_str_t *unparsed_uri);
+static ngx_http_variable_value_t *ngx_http_sszip_probe_variables(
+    ngx_http_request_t *r);
+static void ngx_http_sszip_set_probe_request(ngx_http_request_t *r,
+    ngx_str_t *unparsed_uri, ngx_http_variable_value_t *variables);
 static void ngx_http_sszip_probe_timeout(ngx_event_t *ev);
 
 
@@ -58,16 +60,21 @@ ngx_http_sszip_start_probe(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 static ngx_int_t
 ngx_http_sszip_send_probe(ngx_http_request_t *r, sszip_exchange *exchange)
 {
-    ngx_str_t              uri, unparsed_uri;
-    ngx_http_request_t    *sr;
-    ngx_http_sszip_ctx_t  *probe;
+    ngx_str_t                   uri, unparsed_uri;
+    ngx_http_request_t         *sr;
+    ngx_http_sszip_ctx_t       *probe;
+    ngx_http_variable_value_t  *variables;
 
     probe = ngx_http_sszip_create_ctx(r, exchange);
     if (probe == NULL) {
         return NGX_ERROR;
     }
 
-    if (ngx_http_sszip_probe_path(r, exchange, &r->uri, &uri) != NGX_OK) {
+    variables = ngx_http_sszip_probe_variables(r);
+
+    if (variables == NULL
+        || ngx_http_sszip_probe_path(r, exchange, &r->uri, &uri) != NGX_OK)
+    {
         ngx_http_sszip_free_exchange(probe);
         return NGX_ERROR;
     }
@@ -95,7 +102,9 @@ ngx_http_sszip_send_probe(ngx_http_request_t *r, sszip_exchange *exchange)
     ngx_add_timer(&probe->wake,
                   (ngx_msec_t) sszip_exchange_next_timer(exchange));
 
-    return ngx_http_sszip_set_probe_request(sr, &unparsed_uri);
+    ngx_http_sszip_set_probe_request(sr, &unparsed_uri, variables);
+
+    return NGX_OK;
 }
 
 
@@ -124,18 +133,50 @@ ngx_http_sszip_probe_path(ngx_http_request_t *r,
 
 
 /*
- * Makes the subrequest a GET, whatever the client's method.  It has variables
- * of its own, so that their values do not appear in a log of the client's
- * request.
+ * Copies the variables of a request: a probe has variables of its own, so that
+ * their values do not appear in a log of the client's request.  A probe has no
+ * body, so the variables with the length of the client's have no value.
  */
 
-static ngx_int_t
-ngx_http_sszip_set_probe_request(ngx_http_request_t *r, ngx_str_t *unparsed_uri)
+static ngx_http_variable_value_t *
+ngx_http_sszip_probe_variables(ngx_http_request_t *r)
 {
-    size_t                      size;
-    ngx_http_core_main_conf_t  *cmcf;
-    ngx_http_variable_value_t  *variables;
+    size_t                       size;
+    ngx_uint_t                   i;
+    ngx_http_core_main_conf_t   *cmcf;
+    ngx_http_variable_value_t   *variables, *v;
+    ngx_http_sszip_main_conf_t  *smcf;
 
+    cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+
+    size = cmcf->variables.nelts * sizeof(ngx_http_variable_value_t);
+
+    variables = ngx_palloc(r->pool, size);
+    if (variables == NULL) {
+        return NULL;
+    }
+
+    ngx_memcpy(variables, r->variables, size);
+
+    for (i = 0; i < NGX_HTTP_SSZIP_LENGTHS; i++) {
+        v = &variables[smcf->lengths[i]];
+
+        v->valid = 0;
+        v->not_found = 1;
+        v->no_cacheable = 0;
+    }
+
+    return variables;
+}
+
+
+/* makes the subrequest a GET, whatever the client's method */
+
+static void
+ngx_http_sszip_set_probe_request(ngx_http_request_t *r, ngx_str_t *unparsed_uri,
+    ngx_http_variable_value_t *variables)
+{
     r->method = NGX_HTTP_GET;
     r->method_name = ngx_http_core_get_method;
     r->unparsed_uri = *unparsed_uri;
@@ -145,19 +186,7 @@ ngx_http_sszip_set_probe_request(ngx_http_request_t *r, ngx_str_t *unparsed_uri)
     r->headers_in.content_length_n = -1;
     r->headers_in.chunked = 0;
 
-    cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
-
-    size = cmcf->variables.nelts * sizeof(ngx_http_variable_value_t);
-
-    variables = ngx_palloc(r->pool, size);
-    if (variables == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memcpy(variables, r->variables, size);
     r->variables = variables;
-
-    return NGX_OK;
 }
 
 

@@ -49,6 +49,9 @@ PLACES = {
     "own_path": "location / { proxy_pass http://@origin@$request_uri; }",
     "given": "sszip_ssz_preset minimal; location / { proxy_pass http://@origin@; }",
     "posted": "sszip_ssz_request always; location / { proxy_pass http://@origin@; }",
+    # the client's length is evaluated before the probe is sent
+    "length": """sszip_ssz_request always; set $length $content_length;
+        location / { proxy_set_header Content-Length $content_length; proxy_pass http://@origin@; }""",
     "updates": "location / { proxy_pass http://@origin@; }",
     "updates_given": "sszip_ssz_preset minimal; location / { proxy_pass http://@origin@; }",
     **{f"fault_{name}": "location / { proxy_pass http://@origin@; }" for name in FAULTS},
@@ -195,7 +198,8 @@ def test_node_is_not_probed_when_the_preset_is_configured(nginx, origin, chain, 
         assert {request.path for request in origin.received()} == {BLOCK}
 
 
-def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, origin, chain, cache_directory):
+@pytest.mark.parametrize("place", ["posted", "length"])
+def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, origin, chain, cache_directory, place):
     """A value that is valid in every preset is accepted while the preset is unknown."""
     signed = specified_values(cache_directory, "specified_values.py", "minimal", "SignedBeaconBlock")
     block = next(value for value in signed if value["fork"] == "capella")
@@ -203,7 +207,7 @@ def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, orig
     path = "/eth/v2/beacon/blocks"
     origin.answers(answer(b"", type=None), path)
     headers = [("Content-Type", OCTETS[1]), ("Eth-Consensus-Version", "capella")]
-    post = {"method": "POST", "headers": headers, "port": port("posted")}
+    post = {"method": "POST", "headers": headers, "port": port(place)}
     response = nginx.get(path, None, body=bytes.fromhex(block["ssz"]), **post)
     assert response.status == 200, response.body
     assert json.loads(origin.last(path).body) == block["data"]
