@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn request_kind_is_of_the_route_and_not_of_its_identifiers() {
+    fn request_kind_depends_on_the_route_and_not_on_its_identifiers() {
         let kind = |target: &str| beacon_request_kind(target.as_bytes());
         let validators = kind("/eth/v1/beacon/states/7/validators");
         for same in [

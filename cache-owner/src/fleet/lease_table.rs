@@ -1,7 +1,7 @@
 //! The leases that an owner has in the fleet, and the node times that decide about new ones.
 //!
 //! The node times of calls are recorded by the method of the stored entry. An entry of the Beacon API
-//! has none: its kind is remembered from the lookup until the response is stored.
+//! has no method: its kind is remembered from the lookup until the response is stored.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,7 +133,7 @@ impl FleetLeases {
 fn has_room_for_key<T>(table: &mut HashMap<CacheKey, T>, end: impl Fn(&T) -> u64) -> bool {
     if table.len() >= MAX_LEASES {
         let now = read_clocks().monotonic;
-        table.retain(|_, one| end(one) > now);
+        table.retain(|_, value| end(value) > now);
     }
     table.len() < MAX_LEASES && table.try_reserve(1).is_ok()
 }

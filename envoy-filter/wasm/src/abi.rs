@@ -159,8 +159,8 @@ pub fn write_proxy_log(level: LogLevel, text: &str) {
 }
 
 thread_local! {
-    /// Time of the present call of the proxy in milliseconds of the monotonic clock; 0: it was not
-    /// read yet.
+    /// Time of the present call of the proxy in milliseconds of the monotonic clock; 0: the clock
+    /// was not read yet.
     static CALL_TIME: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -176,7 +176,7 @@ pub fn monotonic_ms() -> u64 {
     now
 }
 
-/// Has the clock read again when the time is needed: a call of the proxy begins, or a job has run.
+/// Forgets the time, so that the clock is read again: a call of the proxy begins, or a job has run.
 pub fn expire_call_time() {
     CALL_TIME.set(0);
 }

@@ -48,7 +48,7 @@ impl HostTipFloorStore for SharedDataTipFloors {
     fn read_floor_row(&self, namespace: &CacheNamespace) -> Option<TipFloorRow> {
         let call = PROXY_CALL.get();
         use_known_row(namespace, |known| match known.last_read {
-            Some((read_in, row)) if read_in == call => Some(row),
+            Some((read_call, row)) if read_call == call => Some(row),
             _ => {
                 let row = read_shared_row(&known.key).map(|(row, _)| row);
                 known.last_read = row.map(|row| (call, row));

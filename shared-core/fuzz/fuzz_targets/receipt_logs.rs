@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Returns the logs as a tree of the whole list has them.
+/// Returns the matching logs by a tree of the whole list.
 fn expected_logs(receipts: &[u8], filter: &LogFilter<'_>) -> Option<MatchingLogs> {
     let requested = filter.only_block()?;
     let tree = Node::parse(receipts)?;
@@ -44,27 +44,28 @@ fn expected_logs(receipts: &[u8], filter: &LogFilter<'_>) -> Option<MatchingLogs
     for (number, receipt) in (0..).zip(array_elements(&tree)?) {
         let members = unescaped_members(receipt)?;
         let hash = hex_data::<32>(only_member(members, "blockHash")?)?;
-        let of = ResultBlock {
+        let receipt_block = ResultBlock {
             number: quantity(only_member(members, "blockNumber")?)?,
             hash: Some(hash),
         };
         let is_requested = match requested {
-            BlockHashOrNumber::Number(number) => of.number == number,
+            BlockHashOrNumber::Number(number) => receipt_block.number == number,
             BlockHashOrNumber::Hash(requested) => hash == requested,
         };
         let is_next = quantity(only_member(members, "transactionIndex")?)? == number;
-        if !is_requested || !is_next || *block.get_or_insert(of) != of {
+        let is_same = *block.get_or_insert(receipt_block) == receipt_block;
+        if !is_requested || !is_next || !is_same {
             return None;
         }
-        let of_receipt = array_elements(only_member(members, "logs")?)?;
+        let receipt_logs = array_elements(only_member(members, "logs")?)?;
         if may_match(members, filter)? {
-            for (index, log) in (next_log..).zip(of_receipt) {
+            for (index, log) in (next_log..).zip(receipt_logs) {
                 if is_match(log, index, hash, filter)? {
                     logs.push(log.raw);
                 }
             }
         }
-        next_log += of_receipt.len() as u64;
+        next_log += receipt_logs.len() as u64;
     }
     Some(MatchingLogs {
         result: format!("[{}]", logs.join(",")).into_bytes(),

@@ -63,8 +63,8 @@ impl LibdeflateCompressor {
         self.compress_and_frame_member(input, output)
     }
 
-    /// Writes a gzip member as `compress_gzip_member` does, with crc32fast's checksum: without
-    /// instructions for checksums it reads 16 bytes at a time, and libdeflate 8.
+    /// Writes a gzip member as `compress_gzip_member` does, with crc32fast's checksum: on a target
+    /// without instructions for checksums crc32fast reads 16 bytes at a time, and libdeflate 8.
     #[cfg(any(test, target_family = "wasm"))]
     fn compress_and_frame_member(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
         let start = output.len();

@@ -20,7 +20,7 @@ use crate::setup::{config_of_process, request_head, response_head, JSON};
 const PIECE: u64 = 10;
 const TIMEOUT_MS: u64 = 1_000;
 
-/// The calls of this test have as many pieces.
+/// Number of pieces of the tests' calls.
 const PIECES: usize = 20;
 
 /// Multiple of the timeout after which no wait begins.
@@ -42,7 +42,7 @@ enum PieceReply {
     /// Logs that are longer than the longest entry.
     LongLogs,
     /// A body with a coding that was not requested.
-    Coded,
+    Encoded,
     /// An error in place of the batch.
     Error,
 }
@@ -141,7 +141,7 @@ impl Host {
         let body = match reply {
             PieceReply::Status(_) => "denied".to_owned(),
             PieceReply::Error => r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600}}"#.into(),
-            PieceReply::Logs | PieceReply::Coded => batch_response(&request, ""),
+            PieceReply::Logs | PieceReply::Encoded => batch_response(&request, ""),
             PieceReply::LongLogs => batch_response(&request, &" ".repeat(8 << 10)),
         };
         let status = match reply {
@@ -150,7 +150,7 @@ impl Host {
         };
         let coding: Header<'_> = (b"Content-Encoding", b"br");
         let fields = match reply {
-            PieceReply::Coded => &[JSON, coding][..],
+            PieceReply::Encoded => &[JSON, coding][..],
             _ => &[JSON],
         };
         let step = driver
@@ -201,7 +201,7 @@ fn batch_response(batch: &Value, padding: &str) -> String {
 }
 
 #[test]
-fn route_splits_no_call_after_a_failure_of_the_node_but_after_a_refusal_of_a_client() {
+fn route_splits_calls_after_a_refusal_of_a_client_and_not_after_a_failure_of_the_node() {
     const WAVE: usize = 4;
     for (reply, is_paused) in [
         (PieceReply::Status(401), false),
@@ -210,7 +210,7 @@ fn route_splits_no_call_after_a_failure_of_the_node_but_after_a_refusal_of_a_cli
         (PieceReply::Status(407), false),
         (PieceReply::Status(429), false),
         (PieceReply::LongLogs, false),
-        (PieceReply::Coded, false),
+        (PieceReply::Encoded, false),
         // nodes that reject batches
         (PieceReply::Status(400), true),
         (PieceReply::Status(413), true),
@@ -236,11 +236,11 @@ fn route_splits_no_call_after_a_failure_of_the_node_but_after_a_refusal_of_a_cli
 }
 
 #[test]
-fn split_ends_after_six_timeouts_when_each_wave_ends_just_before_its_own() {
+fn split_ends_after_six_timeouts_when_each_wave_ends_just_before_its_timeout() {
     let host = Host::new("logs_split 10 concurrent=1");
     let start = host.now.get();
     let slow = host.send("key", PieceReply::Logs, TIMEOUT_MS - 1);
-    // a wave begins before the end, and none later
+    // no wave begins after the sixth timeout
     let waves = (MAX_TIMEOUTS * TIMEOUT_MS).div_ceil(TIMEOUT_MS - 1);
     let expected = Outcome {
         is_forwarded: true,

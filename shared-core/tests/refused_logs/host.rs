@@ -34,25 +34,25 @@ const BODY_PIECE: usize = 16 << 10;
 /// The allocations that are refused during the steps of a call.
 pub struct Refusals {
     /// Minimum length in bytes of refused allocations.
-    from: usize,
-    /// Number of allocations that succeed before.
+    min_length: usize,
+    /// Number of allocations of this length that succeed before the first refusal.
     passed: usize,
-    /// Memory is short while a job runs.
+    /// Whether memory is short while a job runs.
     has_short_jobs: bool,
     pub counts: RefusedAllocationCounts,
 }
 
 impl Refusals {
-    pub fn new(from: usize, passed: usize) -> Self {
+    pub fn new(min_length: usize, passed: usize) -> Self {
         Self {
-            from,
+            min_length,
             passed,
             has_short_jobs: false,
             counts: RefusedAllocationCounts::default(),
         }
     }
 
-    /// No allocation is refused, but memory is short while a job runs.
+    /// Refuses no allocation; memory is short while a job runs.
     pub fn for_short_jobs() -> Self {
         Self {
             has_short_jobs: true,
@@ -66,7 +66,8 @@ impl Refusals {
 
     /// Runs one step; the count of passed allocations continues with the next one.
     fn run_step<T>(&mut self, step: impl FnOnce() -> T) -> T {
-        let ((done, left), counts) = run_with_refused_allocations(self.from, self.passed, || {
+        let (min_length, passed) = (self.min_length, self.passed);
+        let ((done, left), counts) = run_with_refused_allocations(min_length, passed, || {
             let done = step();
             (done, remaining_allocations())
         });
@@ -227,7 +228,7 @@ impl<'n> Host<'n> {
         driver.lookup_under_policy(body, lookup).unwrap()
     }
 
-    /// The node responds to a request for a piece.
+    /// Delivers the node's response to a request for a piece.
     fn answer_background_request(&self, mut driver: ExchangeDriver, refusals: &mut Refusals) {
         let exchange = driver.available_exchange().unwrap();
         let body = self.node.respond(exchange.upstream_request_body());

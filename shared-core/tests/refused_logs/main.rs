@@ -39,10 +39,10 @@ fn shorter_call() -> String {
     logs_of_range(FIRST, FIRST + 19)
 }
 
-/// Where the pieces of a call are before it.
+/// Location of a call's pieces when the call is sent.
 #[derive(Clone, Copy, Debug)]
 enum StoredPieces {
-    /// All pieces are fetched from the node.
+    /// No piece is stored.
     None,
     /// The hot tier has two of them.
     Hot,
@@ -63,10 +63,10 @@ fn splitting_host<'n>(node: &'n Node, stored: StoredPieces, lines: &[&str]) -> H
     host
 }
 
-/// Sends a call while allocations of `from` bytes and more are refused, beginning at each allocation
-/// in turn. Each time a new host receives it.
+/// Sends a call while allocations of `min_length` bytes and more are refused, beginning at each
+/// allocation in turn. Each time a new host receives the call.
 fn refuse_each_allocation<'n>(
-    from: usize,
+    min_length: usize,
     node: &Node,
     call: &str,
     new_host: impl Fn() -> Host<'n>,
@@ -75,7 +75,7 @@ fn refuse_each_allocation<'n>(
     let mut forwarded = 0;
     for passed in 0.. {
         let host = new_host();
-        let mut refusals = Refusals::new(from, passed);
+        let mut refusals = Refusals::new(min_length, passed);
         let response = host.send(call, &mut refusals);
         let counts = refusals.counts;
         assert!(response.body == expected, "refused after {passed}");
@@ -135,7 +135,7 @@ fn split_responses_are_right_when_all_allocations_are_refused() {
 #[test]
 fn derived_logs_are_right_when_allocations_are_refused() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for (log_length, from) in [
+    for (log_length, min_length) in [
         (100, 1),
         (100_000, MAX_RESERVE_ALLOCATION + 1),
         // derived by a job
@@ -143,7 +143,7 @@ fn derived_logs_are_right_when_allocations_are_refused() {
     ] {
         println!("logs of {log_length} bytes");
         let node = Node { log_length };
-        refuse_each_allocation(from, &node, &logs_of_block(FIRST), || {
+        refuse_each_allocation(min_length, &node, &logs_of_block(FIRST), || {
             Host::for_derivation(&node, FIRST, &[])
         });
     }

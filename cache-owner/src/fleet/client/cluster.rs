@@ -40,8 +40,8 @@ const RETRY_PAUSES_MS: (u64, u64) = (5, 50);
 /// time of the whole.
 const NODE_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time without a byte of a node after a command was written, after which it is probed over another
-/// connection. The library keeps a connection whose commands time out.
+/// Time for which a node may send no byte after a command was written. Then the node is probed over
+/// another connection. The library keeps a connection whose commands time out.
 const MAX_NODE_SILENCE: Duration = Duration::from_secs(2);
 
 /// Number of attempts to connect, one after the other, for which the time to connect to a cluster
@@ -146,7 +146,8 @@ impl NodeSettings {
         self.connect_timeout / CONNECT_ROUNDS
     }
 
-    /// Opens a connection to a node, and uses it until the node is silent there and accepts another.
+    /// Opens a connection to a node, and uses it until the node is silent there and accepts another
+    /// connection.
     async fn open_node(
         self: Arc<Self>,
         node: FleetNode,
@@ -194,7 +195,7 @@ impl NodeSettings {
     async fn wait_until_replaceable(&self, node: &FleetNode, monitor: &ReplyMonitor) {
         loop {
             let silence = monitor.wait_for_silence(MAX_NODE_SILENCE).await;
-            // replies to the login
+            // the node has replied to the login of an opened connection
             let probe = self.open_monitored_connection(
                 node,
                 AsyncConnectionConfig::new(),
@@ -202,7 +203,7 @@ impl NodeSettings {
                 Arc::default(),
             );
             let probe = timeout(self.node_timeout(), probe).await;
-            if matches!(probe, Ok(Ok(_))) && monitor.continues(silence) {
+            if matches!(probe, Ok(Ok(_))) && monitor.is_ongoing(silence) {
                 return;
             }
         }

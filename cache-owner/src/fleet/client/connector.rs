@@ -158,7 +158,8 @@ impl FleetLink {
     }
 
     /// Sends the probe of an open breaker: a query for a value that does not exist, within the time
-    /// of a lookup. So no request is the probe. Returns whether the connection may be used.
+    /// limit of a probe. So no client's request serves as the probe. Returns whether the connection
+    /// may be used.
     async fn probe_connection(&self, open: &OpenConnection, driver: &mut ConnectionDriver) -> bool {
         if !self.begin_probe() {
             return true;

@@ -1,7 +1,7 @@
 //! Detection of silence: commands are written to a connection, and nothing is received.
 //!
-//! The time limits of commands do not detect it: a lookup may wait for less time than a healthy server
-//! needs over a slow network. Each received byte ends the silence.
+//! The time limits of commands do not detect a silence: the limit of a lookup may be shorter than
+//! the time that a healthy server needs over a slow network. Each received byte ends a silence.
 
 use std::io;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::sleep;
 
-/// The first write to a connection that nothing has been received after.
+/// Records the first write to a connection after which no byte was received.
 #[derive(Debug, Default)]
 pub(super) struct ReplyMonitor {
     /// Number of the write; 0: bytes were received after all writes.
-    unanswered: AtomicU64,
+    unanswered_write: AtomicU64,
 }
 
 /// A silence, which ends with the next received byte.
@@ -25,20 +25,20 @@ pub(super) struct ReplyMonitor {
 pub(super) struct Silence(u64);
 
 impl ReplyMonitor {
-    /// Waits for a silence of `limit` after a write. It is detected before twice this time.
+    /// Waits for a silence of `limit` after a write. The silence is detected before twice this time.
     pub(super) async fn wait_for_silence(&self, limit: Duration) -> Silence {
         loop {
-            let silence = Silence(self.unanswered.load(Ordering::Relaxed));
+            let silence = Silence(self.unanswered_write.load(Ordering::Relaxed));
             sleep(limit).await;
-            if self.continues(silence) {
+            if self.is_ongoing(silence) {
                 return silence;
             }
         }
     }
 
-    /// Whether nothing has been received since this silence began.
-    pub(super) fn continues(&self, silence: Silence) -> bool {
-        silence.0 != 0 && self.unanswered.load(Ordering::Relaxed) == silence.0
+    /// Whether nothing was received since this silence began.
+    pub(super) fn is_ongoing(&self, silence: Silence) -> bool {
+        silence.0 != 0 && self.unanswered_write.load(Ordering::Relaxed) == silence.0
     }
 }
 
@@ -69,7 +69,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        this.monitor.unanswered.store(0, Ordering::Relaxed);
+        this.monitor.unanswered_write.store(0, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -83,10 +83,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<S> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
         this.writes += 1;
-        // reads and writes are of one task
-        if this.monitor.unanswered.load(Ordering::Relaxed) == 0 {
-            let number = this.writes;
-            this.monitor.unanswered.store(number, Ordering::Relaxed);
+        // one task reads and writes
+        let unanswered = &this.monitor.unanswered_write;
+        if unanswered.load(Ordering::Relaxed) == 0 {
+            unanswered.store(this.writes, Ordering::Relaxed);
         }
         Poll::Ready(Ok(written))
     }
@@ -129,12 +129,12 @@ mod tests {
         let silence = monitor.wait_for_silence(LIMIT).await;
         assert_eq!(begun.elapsed(), LIMIT);
         stream.write_all(b"GET").await.unwrap();
-        assert!(monitor.continues(silence));
+        assert!(monitor.is_ongoing(silence));
         server.write_all(b"+").await.unwrap();
         stream.read_u8().await.unwrap();
-        assert!(!monitor.continues(silence));
+        assert!(!monitor.is_ongoing(silence));
         stream.write_all(b"GET").await.unwrap();
-        assert!(!monitor.continues(silence), "of another write");
+        assert!(!monitor.is_ongoing(silence), "another write");
         let later = monitor.wait_for_silence(LIMIT).await;
         assert_ne!(later, silence);
     }

@@ -26,7 +26,7 @@ struct SimulatedCallout {
     fields: HeaderLines,
     answer: Option<node::SimulatedNodeResponse>,
     /// Pieces that were not sent, in reverse; `None` until the head is sent.
-    left: Option<Vec<Vec<u8>>>,
+    unsent_pieces: Option<Vec<Vec<u8>>>,
 }
 
 pub fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,7 +73,7 @@ impl SimulatedCallouts {
             id,
             fields: answer.response_headers(id.is_multiple_of(2)),
             answer: Some(answer),
-            left: None,
+            unsent_pieces: None,
         });
         Some(id)
     }
@@ -113,12 +113,12 @@ impl SimulatedCallouts {
             return true;
         }
         let (envoy, module) = (self.config_pointer(), self.module_pointer());
-        match &mut callout.left {
+        match &mut callout.unsent_pieces {
             None => {
-                let answer = callout.answer.take().expect("once");
+                let answer = callout.answer.take().expect("the head is sent once");
                 let mut pieces = chance.split_into_random_pieces(&answer.body);
                 pieces.reverse();
-                callout.left = Some(pieces);
+                callout.unsent_pieces = Some(pieces);
                 let fields = std::mem::take(&mut callout.fields);
                 drop(all);
                 let fields: Vec<_> = fields

@@ -97,9 +97,9 @@ extern "C" fn handle_process_exit() {
     let _ = std::panic::catch_unwind(|| stop_owner(true, || false));
 }
 
-/// Stops the owner and stores the entries of its memory, unless a filter uses it. `is_over`: the
-/// process ends as well.
-pub fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
+/// Stops the owner and stores the entries of its memory, unless a filter uses it. `is_exit`:
+/// the process ends as well.
+pub fn stop_owner(is_exit: bool, is_used: impl FnOnce() -> bool) {
     let Some(library) = LIBRARY.get() else {
         return;
     };
@@ -108,10 +108,10 @@ pub fn stop_owner(is_over: bool, is_used: impl FnOnce() -> bool) {
         return;
     }
     *rests = true;
-    if library.exit_owner(is_over) {
+    if library.exit_owner(is_exit) {
         return;
     }
-    if is_over {
+    if is_exit {
         exit_process_now();
     }
     register_immediate_exit();

@@ -130,10 +130,10 @@ impl OwnerLibrary {
     }
 
     /// Stops the owner, and stores the entries of its memory. `false`: it is still ending.
-    /// `is_over`: the process ends as well, and has no log any more.
-    pub fn exit_owner(&self, is_over: bool) -> bool {
+    /// `is_exit`: the process ends as well, and has no log any more.
+    pub fn exit_owner(&self, is_exit: bool) -> bool {
         // SAFETY: the function has no other arguments.
-        unsafe { (self.exit_owner)(if is_over { None } else { Some(log_line) }) }
+        unsafe { (self.exit_owner)(if is_exit { None } else { Some(log_line) }) }
     }
 }
 

@@ -198,7 +198,8 @@ pub struct CacheEntry {
     invalidation_number: u64,
     /// [`NamespaceChain::shown_block_expiry_count`] of its chain at that time.
     tip_ends: u64,
-    /// Number of the request, of all requests of this process to nodes; 0 if another process sent it.
+    /// Number of the request among all requests of this process to nodes; 0 if another process has
+    /// sent it.
     dispatch_number: u64,
     /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,

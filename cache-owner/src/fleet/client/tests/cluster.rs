@@ -4,7 +4,7 @@ use sszip_core::config::fleet::FleetNode;
 
 use super::*;
 
-/// Slot of the key `name`, which the first node has. The second one has the key `foo`.
+/// Slot of the key `name`, which the first node has. The second node has the key `foo`.
 const SLOT: u32 = 5798;
 
 /// Two nodes, which have the lower and the upper half of the slots.
@@ -154,8 +154,8 @@ async fn connection_is_replaced_when_no_command_succeeds() {
     assert_eq!(client.get(b"name", TCP_LIMIT).await, Ok(None));
 }
 
-/// Looks up a value of each node, until `ends` holds for the result of the first one. Lookups of the
-/// second one succeed meanwhile.
+/// Looks up a value of each node, until `ends` holds for the result of the first node. Lookups of
+/// the second node succeed meanwhile.
 async fn look_up_until(
     client: &FleetClient,
     ends: impl Fn(Result<Option<Vec<u8>>, FleetError>) -> bool,
@@ -192,7 +192,7 @@ async fn silent_connection_to_a_node_is_replaced_while_others_reply() {
 async fn silent_connection_is_kept_while_its_node_accepts_no_other() {
     let cluster = TestCluster::new().await;
     let client = create_client(&FleetSettings {
-        // a part of it limits each probe
+        // a third of this time limits each probe
         connect_timeout_ms: 3_000,
         ..cluster.settings()
     });
@@ -204,7 +204,7 @@ async fn silent_connection_is_kept_while_its_node_accepts_no_other() {
     let logins = || server.commands("HELLO").len();
     let before = logins();
     look_up_until(&client, |_| logins() >= before + 2).await;
-    // the library sends commands of a node that is not connected to another one
+    // the library would send the commands of a node without a connection to another node
     let sent = cluster.server(1).commands("GET");
     assert!(sent.iter().all(|words| words[1] == "foo"), "{sent:?}");
     assert_eq!(client.status().lookup_breaker, "closed");

@@ -46,7 +46,7 @@ async fn silent_server_costs_few_lookups_their_time() {
     let sent = test.server.commands("GET").len();
     let counts = look_up_for(&test, Duration::from_secs(60)).await;
     assert_eq!((counts["timeout"], counts["error"]), (0, 0), "{counts:?}");
-    // one each after 1, 2, 4, 8 and 16 s and then 30 s
+    // one probe each after 1, 2, 4, 8 and 16 s and then 30 s
     let probes = test.server.commands("GET").len() - sent;
     assert!((4..=6).contains(&probes), "{probes}");
     let lines = test.take_lines("lookup connection");

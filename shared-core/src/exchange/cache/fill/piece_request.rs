@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::cache::reason::Reason;
 
-/// Whether the node has begun to respond to the request for a piece, and whether the node is the
-/// cause if the response is not used. A host may drop the request before. Clones share the state.
+/// Whether the node has begun to respond to the request for a piece, and whether the node is at
+/// fault if the response is not used. A host may drop the request before. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(in crate::exchange) struct PieceRequestState(Arc<PieceResponseFlags>);
 
@@ -38,8 +38,8 @@ impl PieceRequestState {
         self.0.has_other_cause.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the node has responded, and is the cause if its response is not used.
-    pub(in crate::exchange) fn has_response_of_node(&self) -> bool {
+    /// Whether the node has responded, and is at fault if its response is not used.
+    pub(in crate::exchange) fn is_node_at_fault(&self) -> bool {
         let flags = &self.0;
         flags.is_received.load(Ordering::Relaxed) && !flags.has_other_cause.load(Ordering::Relaxed)
     }
@@ -58,8 +58,8 @@ mod tests {
     use crate::cache::reason::Reason;
 
     #[test]
-    fn node_is_the_cause_unless_the_status_concerns_the_client() {
-        assert!(!PieceRequestState::default().has_response_of_node());
+    fn node_is_at_fault_unless_the_status_concerns_the_client() {
+        assert!(!PieceRequestState::default().is_node_at_fault());
         for (status, is_cause) in [
             (200, true),
             (204, true),
@@ -80,12 +80,12 @@ mod tests {
         ] {
             let request = PieceRequestState::default();
             request.record_response(status);
-            assert_eq!(request.has_response_of_node(), is_cause, "{status}");
+            assert_eq!(request.is_node_at_fault(), is_cause, "{status}");
         }
     }
 
     #[test]
-    fn node_is_the_cause_of_a_rejection_unless_memory_or_the_client_is() {
+    fn node_is_at_fault_for_a_rejection_unless_memory_or_the_client_is() {
         for (reason, is_cause) in [
             (Reason::Memory, false),
             (Reason::Length, false),
@@ -99,7 +99,7 @@ mod tests {
             let request = PieceRequestState::default();
             request.record_response(200);
             request.record_rejection(reason);
-            assert_eq!(request.has_response_of_node(), is_cause, "{reason:?}");
+            assert_eq!(request.is_node_at_fault(), is_cause, "{reason:?}");
         }
     }
 }

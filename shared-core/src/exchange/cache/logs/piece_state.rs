@@ -42,8 +42,8 @@ pub(super) enum WaitOutcome {
     Continue,
     /// A piece is still in flight: the call was woken for another reason.
     InFlight,
-    /// A piece has no entry, and the node is not the cause: its request was not sent, its response
-    /// concerns the client or found no memory, or other clients' responses were not usable.
+    /// A piece has no entry, and the node is not at fault: the request was not sent, the response
+    /// concerns the client, memory for it was short, or other clients' responses were not usable.
     NotUsable,
     /// The node has sent no usable response for a piece, or none in time.
     NodeFailed,
@@ -113,9 +113,7 @@ impl LogPiece {
             return WaitOutcome::InFlight;
         }
         match &self.request {
-            Some(request) if is_in_flight || request.has_response_of_node() => {
-                WaitOutcome::NodeFailed
-            }
+            Some(request) if is_in_flight || request.is_node_at_fault() => WaitOutcome::NodeFailed,
             None if !is_in_flight && self.followed < MAX_FOLLOWED_FLIGHTS => WaitOutcome::Continue,
             _ => WaitOutcome::NotUsable,
         }
@@ -180,7 +178,7 @@ impl LogPieces {
         entries: Vec<(CacheKey, Arc<CacheEntry>)>,
         shared: &ProcessCacheState,
     ) {
-        // needs no memory that may be refused
+        // allocates nothing, so that no entry is lost when memory is refused
         for (key, entry) in entries {
             if let Some(at) = self.all.iter().position(|piece| piece.key == key) {
                 self.set_usable_entry(at, entry, shared);

@@ -26,7 +26,7 @@ use crate::exchange::machine::Exchange;
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::jsonrpc::request::JsonRpcCall;
 
-/// Maximum time of a search, as a multiple of the lock timeout: no wait begins later.
+/// Maximum time of a search, as a multiple of the lock timeout: no wait begins after it.
 const MAX_LOCK_TIMEOUTS: u64 = 6;
 
 /// The client's call, with its key and its vary key.
@@ -83,7 +83,7 @@ impl Exchange {
     }
 
     /// Returns the entries that are searched for a call, with those that the hot tier has, and the
-    /// state before. `None` if no response is assembled for it.
+    /// state of purges and the chain before the search. `None` if the call is not eligible.
     fn plan_logs_search(
         &self,
         client: &ClientLogCall<'_>,
@@ -149,7 +149,7 @@ impl Exchange {
         };
         match outcome {
             WaitOutcome::Continue => search.waits_until = 0,
-            // until the same time
+            // the wait goes on until the same time
             WaitOutcome::InFlight => {}
             WaitOutcome::NotUsable | WaitOutcome::NodeFailed => {
                 return self.forward_logs_call(*search, None, client, lookup);
