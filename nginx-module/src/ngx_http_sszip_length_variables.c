@@ -20,7 +20,7 @@
 typedef struct {
     ngx_str_t                    name;
 
-    /* of the variable's own module */
+    /* handler of the variable's own module */
     ngx_http_get_variable_pt     get_handler;
     uintptr_t                    data;
 } ngx_http_sszip_length_variable_t;
@@ -97,8 +97,8 @@ ngx_http_sszip_reserve_length(ngx_cycle_t *cycle)
 
 
 /*
- * Returns the value of the variable's own module, in the request's context if
- * the request's pool has no memory for it.
+ * Evaluates a variable by the handler of its own module.  The value is in the
+ * request's context if the request's pool has no memory for it.
  */
 
 static ngx_int_t

@@ -22,7 +22,7 @@
 /* variables with the length of a request body */
 #define NGX_HTTP_SSZIP_LENGTHS  2
 
-/* variables of that kind whose value is allocated */
+/* variables with the length of a request body whose value is allocated */
 #define NGX_HTTP_SSZIP_ALLOCATED_LENGTHS  2
 
 /* maximum length of foreign text in a log line, in bytes */
@@ -124,7 +124,7 @@ typedef struct {
     ngx_chain_t                 *request_bufs;
     off_t                        request_length;
 
-    /* values for which the request's pool has no memory */
+    /* values of these variables for which the request's pool has no memory */
     u_char                       lengths[NGX_HTTP_SSZIP_ALLOCATED_LENGTHS]
                                         [NGX_OFF_T_LEN];
 
@@ -325,7 +325,7 @@ void ngx_http_sszip_close_window(ngx_http_request_t *r);
 void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
-/* variables with the length of a request body, where memory is refused */
+/* variables with the length of a request body, when memory is refused */
 void ngx_http_sszip_wrap_length_variables(ngx_conf_t *cf);
 ngx_int_t ngx_http_sszip_reserve_length(ngx_cycle_t *cycle);
 

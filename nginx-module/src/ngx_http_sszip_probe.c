@@ -135,7 +135,7 @@ ngx_http_sszip_probe_path(ngx_http_request_t *r,
 /*
  * Copies the variables of a request: a probe has variables of its own, so that
  * their values do not appear in a log of the client's request.  A probe has no
- * body, so the variables with the length of the client's have no value.
+ * body, so its variables with the length of a body have no value.
  */
 
 static ngx_http_variable_value_t *
