@@ -17,24 +17,15 @@
  */
 
 
-typedef struct {
-    ngx_str_t                    name;
-
-    /* handler of the variable's own module */
-    ngx_http_get_variable_pt     get_handler;
-    uintptr_t                    data;
-} ngx_http_sszip_length_variable_t;
-
-
 static ngx_int_t ngx_http_sszip_length_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
 
-static ngx_http_sszip_length_variable_t
-    ngx_http_sszip_length_variables[NGX_HTTP_SSZIP_ALLOCATED_LENGTHS] =
+static ngx_str_t
+    ngx_http_sszip_length_names[NGX_HTTP_SSZIP_ALLOCATED_LENGTHS] =
 {
-    { ngx_string("content_length"), NULL, 0 },
-    { ngx_string("proxy_internal_body_length"), NULL, 0 }
+    ngx_string("content_length"),
+    ngx_string("proxy_internal_body_length")
 };
 
 
@@ -43,18 +34,26 @@ static ngx_http_sszip_length_variable_t
 static ngx_pool_t  *ngx_http_sszip_length_pool;
 
 
-/* replaces the handlers of the variables */
+/*
+ * Replaces the handlers of the variables.  Each configuration has the replaced
+ * handlers of its own: another module's data may belong to a configuration,
+ * and the previous one is in use until its requests have ended, or if this one
+ * is rejected.
+ */
 
 void
 ngx_http_sszip_wrap_length_variables(ngx_conf_t *cf)
 {
-    ngx_uint_t                         i, j;
-    ngx_hash_key_t                    *keys;
-    ngx_http_variable_t               *var;
-    ngx_http_core_main_conf_t         *cmcf;
-    ngx_http_sszip_length_variable_t  *length;
+    ngx_str_t                          *name;
+    ngx_uint_t                          i, j;
+    ngx_hash_key_t                     *keys;
+    ngx_http_variable_t                *var;
+    ngx_http_core_main_conf_t          *cmcf;
+    ngx_http_sszip_main_conf_t         *smcf;
+    ngx_http_sszip_variable_handler_t  *handler;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
 
     keys = cmcf->variables_keys->keys.elts;
 
@@ -64,18 +63,18 @@ ngx_http_sszip_wrap_length_variables(ngx_conf_t *cf)
 
         for (j = 0; j < NGX_HTTP_SSZIP_ALLOCATED_LENGTHS; j++) {
 
-            length = &ngx_http_sszip_length_variables[j];
+            name = &ngx_http_sszip_length_names[j];
 
-            if (var->name.len != length->name.len
-                || ngx_strncmp(var->name.data, length->name.data,
-                               length->name.len)
-                   != 0)
+            if (var->name.len != name->len
+                || ngx_strncmp(var->name.data, name->data, name->len) != 0)
             {
                 continue;
             }
 
-            length->get_handler = var->get_handler;
-            length->data = var->data;
+            handler = &smcf->length_handlers[j];
+
+            handler->get_handler = var->get_handler;
+            handler->data = var->data;
 
             var->get_handler = ngx_http_sszip_length_variable;
             var->data = j;

@@ -18,7 +18,7 @@ from harness.log_ranges import (
 )  # fmt: skip
 from harness.log_sites import (
     FIRST, PASSWORD, RANGES, REST, TOO_WIDE, UNAUTHORIZED, WORKERS, WRONG_PASSWORD, GuardedNode, error_of, geth_cors,
-    too_wide, vary_names, wide,
+    too_wide_call, vary_names, wide_call,
 )  # fmt: skip
 from harness.log_sites_nginx import UNAVAILABLE, NginxSite
 from harness.origin import answer
@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module", params=["before", "after"])
-def started(request, session_origin, tmp_path_factory):
+def running_site(request, session_origin, tmp_path_factory):
     """nginx with sszip loaded before the other modules, or after them."""
     chain, key = certificate(tmp_path_factory.mktemp("certificate"))
     files = {
@@ -50,11 +50,11 @@ def started(request, session_origin, tmp_path_factory):
 
 
 @pytest.fixture
-def site(started, origin):
-    started.node = RelayNode(started.chain)
-    origin.answers(started.node)
-    yield started
-    started.server.check()
+def site(running_site, origin):
+    running_site.node = RelayNode(running_site.chain)
+    origin.answers(running_site.node)
+    yield running_site
+    running_site.server.check()
 
 
 @pytest.fixture
@@ -71,12 +71,12 @@ def test_assembled_responses_hits_and_errors_have_the_cors_headers_of_nginx_once
     expected = [name] if allowed else []
     site.warm_up("cors", client)
     for turn in range(2):
-        response = site.post("cors", wide(members), client, method=method)
-        site.assert_right(response, wide(members))
+        response = site.post("cors", wide_call(members), client, method=method)
+        site.assert_right(response, wide_call(members))
         assert response.all("Access-Control-Allow-Origin") == expected, turn
         assert "origin" in vary_names(response)
         assert response.all("X-Served-By") == ["rpc"]
-        refused = site.post("cors", too_wide(members), client, method=method)
+        refused = site.post("cors", too_wide_call(members), client, method=method)
         assert error_of(refused) == TOO_WIDE
         assert refused.all("Access-Control-Allow-Origin") == expected
         assert "origin" in vary_names(refused)
@@ -88,8 +88,8 @@ def test_assembled_response_has_the_cors_headers_of_the_node_for_its_own_origin(
     for name in ("https://a.test", "https://b.test"):
         site.warm_up("plain", ("Origin", name))
         for _ in range(2):
-            response = site.post("plain", wide(members), ("Origin", name))
-            site.assert_right(response, wide(members))
+            response = site.post("plain", wide_call(members), ("Origin", name))
+            site.assert_right(response, wide_call(members))
             assert response.all("Access-Control-Allow-Origin") == [name]
             assert "origin" in vary_names(response)
         # responses that name an origin are stored for it alone
@@ -99,16 +99,16 @@ def test_assembled_response_has_the_cors_headers_of_the_node_for_its_own_origin(
 def test_query_for_a_wide_range_reaches_the_node_as_posts(site, members, origin):
     site.warm_up("cors", DAPP)
     origin.requests.clear()
-    response = site.post("cors", wide(members), DAPP, method="QUERY")
-    site.assert_right(response, wide(members))
+    response = site.post("cors", wide_call(members), DAPP, method="QUERY")
+    site.assert_right(response, wide_call(members))
     assert response.header("Accept-Query") == "application/json"
     site.assert_fetched_in_pieces()
     assert {request.method for request in origin.received()} == {"POST"}
     # the same call as a POST
-    hit = site.post("cors", wide(members), DAPP)
-    site.assert_right(hit, wide(members))
+    hit = site.post("cors", wide_call(members), DAPP)
+    site.assert_right(hit, wide_call(members))
     assert len(site.node.bodies) == len(RANGES)
-    refused = site.post("cors", too_wide(members), DAPP, method="QUERY")
+    refused = site.post("cors", too_wide_call(members), DAPP, method="QUERY")
     assert error_of(refused) == TOO_WIDE
     assert refused.header("Cache-Control") == "no-cache"
     assert len(site.node.bodies) == len(RANGES)
@@ -120,7 +120,7 @@ def test_clients_without_the_password_get_no_logs_and_no_errors_of_the_range(sit
     origin.requests.clear()
 
     def assert_rejected():
-        for body in (wide(members), too_wide(members)):
+        for body in (wide_call(members), too_wide_call(members)):
             for credentials in ([], [WRONG_PASSWORD]):
                 rejected = site.post("basic", body, *credentials, method=method)
                 assert rejected.status == 401
@@ -129,8 +129,8 @@ def test_clients_without_the_password_get_no_logs_and_no_errors_of_the_range(sit
     assert_rejected()
     assert not site.node.bodies
     for _ in range(2):
-        site.assert_right(site.post("basic", wide(members), PASSWORD, method=method), wide(members))
-        assert error_of(site.post("basic", too_wide(members), PASSWORD, method=method)) == TOO_WIDE
+        site.assert_right(site.post("basic", wide_call(members), PASSWORD, method=method), wide_call(members))
+        assert error_of(site.post("basic", too_wide_call(members), PASSWORD, method=method)) == TOO_WIDE
         assert_rejected()
     site.assert_fetched_in_pieces()
     assert [request.header("Authorization") for request in origin.received()] == [None] * len(RANGES)
@@ -141,20 +141,20 @@ def test_call_with_credentials_for_the_node_is_not_split_unless_they_are_in_the_
     origin.answers(site.node)
     for path in ("/", "/keyed"):
         site.warm_up("forwarded", PASSWORD, path=path)
-    site.assert_right(site.post("forwarded", wide(members), PASSWORD), wide(members))
+    site.assert_right(site.post("forwarded", wide_call(members), PASSWORD), wide_call(members))
     (single,) = site.node.bodies
-    assert single == wide(members)
+    assert single == wide_call(members)
     # the pieces have the credentials of the client
     origin.requests.clear()
-    site.assert_right(site.post("forwarded", wide(members), PASSWORD, path="/keyed"), wide(members))
+    site.assert_right(site.post("forwarded", wide_call(members), PASSWORD, path="/keyed"), wide_call(members))
     site.assert_fetched_in_pieces(since=1)
     assert [request.header("Authorization") for request in origin.received()] == [PASSWORD[1]] * len(RANGES)
     for credentials in ([], [WRONG_PASSWORD]):
         for path in ("/", "/keyed"):
-            rejected = site.post("forwarded", wide(members), *credentials, path=path)
+            rejected = site.post("forwarded", wide_call(members), *credentials, path=path)
             assert (rejected.status, decoded(rejected)) == (401, UNAUTHORIZED)
     before = len(site.node.bodies)
-    site.assert_right(site.post("forwarded", wide(members), PASSWORD, path="/keyed"), wide(members))
+    site.assert_right(site.post("forwarded", wide_call(members), PASSWORD, path="/keyed"), wide_call(members))
     assert len(site.node.bodies) == before
 
 
@@ -166,28 +166,28 @@ def test_authorization_service_is_queried_once_for_a_split_call(site, members, o
     key = ("X-Api-Key", "right")
     site.warm_up("authorized", key)
     before = len(origin.received("/judge"))
-    site.assert_right(site.post("authorized", wide(members), key), wide(members))
+    site.assert_right(site.post("authorized", wide_call(members), key), wide_call(members))
     site.assert_fetched_in_pieces()
     assert len(origin.received("/judge")) == before + 1
     for headers in ([], [("X-Api-Key", "wrong")]):
-        for body in (wide(members), too_wide(members)):
+        for body in (wide_call(members), too_wide_call(members)):
             rejected = site.post("authorized", body, *headers)
             assert rejected.status == 403 and b"jsonrpc" not in decoded(rejected)
-    site.assert_right(site.post("authorized", wide(members), key), wide(members))
+    site.assert_right(site.post("authorized", wide_call(members), key), wide_call(members))
     assert len(origin.received("/judge")) == before + 6
     assert len(site.node.bodies) == len(RANGES)
 
 
 def test_split_call_counts_once_for_limits_of_requests_and_connections(site, members):
     users = [("X-User", f"user-{next(_numbers)}") for _ in range(2)]
-    # a request without a user is not limited
+    # requests without a user are not limited
     site.warm_up("limited")
-    site.assert_right(site.post("limited", wide(members), users[0]), wide(members))
+    site.assert_right(site.post("limited", wide_call(members), users[0]), wide_call(members))
     site.assert_fetched_in_pieces()
-    for body in (wide(members), too_wide(members)):
+    for body in (wide_call(members), too_wide_call(members)):
         limited = site.post("limited", body, users[0])
         assert limited.status == 429 and b"jsonrpc" not in decoded(limited)
-    site.assert_right(site.post("limited", wide(members), users[1]), wide(members))
+    site.assert_right(site.post("limited", wide_call(members), users[1]), wide_call(members))
     assert len(site.node.bodies) == len(RANGES)
 
 
@@ -197,22 +197,22 @@ CODINGS = ["gzip, deflate, br, zstd", "br", "gzip", "identity"]
 @pytest.mark.parametrize("accept", CODINGS)
 def test_clients_receive_the_assembled_logs_in_a_coding_that_they_accept(site, members, accept):
     site.warm_up("plain")
-    site.assert_right(site.post("plain", wide(members), ("Accept-Encoding", accept)), wide(members))
+    site.assert_right(site.post("plain", wide_call(members), ("Accept-Encoding", accept)), wide_call(members))
     site.assert_fetched_in_pieces()
     # hits of the entry and of a piece
     for other in CODINGS:
-        for body in (wide(members), logs(PIECE * 2, PIECE * 3 - 1, members)):
+        for body in (wide_call(members), logs(PIECE * 2, PIECE * 3 - 1, members)):
             response = site.post("plain", body, ("Accept-Encoding", other))
             site.assert_right(response, body)
             coding = response.header("Content-Encoding")
             assert coding is None or coding in other
-        error = site.post("plain", too_wide(members), ("Accept-Encoding", other))
+        error = site.post("plain", too_wide_call(members), ("Accept-Encoding", other))
         assert error_of(error) == TOO_WIDE
 
 
-def requires_no_node(site, server, members, *headers):
-    """Sends calls for other ranges of final blocks, and returns whether one was assembled without
-    the node: a worker stores pieces at the owner in the background."""
+def assembles_without_node(site, server, members, *headers):
+    """Sends calls for other ranges of final blocks, and returns whether one response was assembled
+    without the node: workers store pieces at the owner in the background."""
 
     def is_assembled(first, last):
         body = logs(first, last, members)
@@ -234,36 +234,36 @@ def test_pieces_come_from_the_node_of_the_user_and_are_shared_by_both_halves(sit
     for half, filter_members in (("left", members), ("right", new_filter(site.chain))):
         origin.requests.clear()
         since = len(site.node.bodies)
-        body = wide(filter_members)
+        body = wide_call(filter_members)
         site.assert_right(site.post("halves", body, halves[half]), body)
         site.assert_fetched_in_pieces(since=since)
         assert {request.header("X-Half") for request in origin.received()} == {half}
-    assert requires_no_node(site, "halves", members, halves["right"])
+    assert assembles_without_node(site, "halves", members, halves["right"])
 
 
 def test_chains_that_a_header_selects_have_pieces_of_their_own(site, members, origin):
-    nodes = {"main": site.node, "other": RelayNode(site.other)}
+    nodes = {"main": site.node, "other": RelayNode(site.other_chain)}
     origin.answers(lambda request: nodes[request.header("X-Chain")](request))
-    origin_of = {"main": site.chain, "other": site.other}
+    chains = {"main": site.chain, "other": site.other_chain}
     for name in nodes:
         site.warm_up("chains", ("X-Chain", name))
     for node in nodes.values():
         node.bodies.clear()
     for name in ("main", "other", "main", "other"):
-        for body in (wide(members), logs(FIRST + 1, '"latest"', members)):
+        for body in (wide_call(members), logs(FIRST + 1, '"latest"', members)):
             response = site.post("chains", body, ("X-Chain", name))
-            site.assert_right(response, body, origin_of[name])
+            site.assert_right(response, body, chains[name])
     for node in nodes.values():
         assert node.single_calls() == []
         assert set(RANGES) <= set(node.ranges())
-    assert site.post("chains", wide(members)).status == 404
-    assert site.post("chains", wide(members), ("X-Chain", "unknown")).status == 404
+    assert site.post("chains", wide_call(members)).status == 404
+    assert site.post("chains", wide_call(members), ("X-Chain", "unknown")).status == 404
 
 
 def test_call_is_split_where_a_condition_proxies_it(site, members):
     site.warm_up("if")
-    site.assert_right(site.post("if", wide(members)), wide(members))
-    assert error_of(site.post("if", too_wide(members))) == TOO_WIDE
+    site.assert_right(site.post("if", wide_call(members)), wide_call(members))
+    assert error_of(site.post("if", too_wide_call(members))) == TOO_WIDE
     site.assert_fetched_in_pieces()
     page = fetch(site.server.ports["port_if"], "/")
     assert page.status == 200 and decoded(page) == b"<html>a page</html>"
@@ -271,17 +271,17 @@ def test_call_is_split_where_a_condition_proxies_it(site, members):
 
 def test_pieces_come_from_the_next_node_when_one_is_down(site, members):
     site.warm_up("pool")
-    site.assert_right(site.post("pool", wide(members)), wide(members))
+    site.assert_right(site.post("pool", wide_call(members)), wide_call(members))
     site.assert_fetched_in_pieces()
 
 
 def test_client_receives_the_error_page_when_all_nodes_fail(site, members, origin):
     site.warm_up("pool")
     origin.answers(answer(b"failed", status=503, type="text/plain"))
-    failed = site.post("pool", wide(members))
+    failed = site.post("pool", wide_call(members))
     assert (failed.status, json.loads(decoded(failed))) == (503, UNAVAILABLE)
     origin.answers(site.node)
-    site.assert_right(site.post("pool", wide(members)), wide(members))
+    site.assert_right(site.post("pool", wide_call(members)), wide_call(members))
 
 
 def curl(site, body, *options, count=4):
@@ -300,16 +300,16 @@ def curl(site, body, *options, count=4):
 @pytest.mark.parametrize("options", [(), ("-X", "QUERY")], ids=["POST", "QUERY"])
 def test_range_is_assembled_once_for_concurrent_streams_over_tls(site, members, options):
     site.warm_up("tls")
-    expected = direct_response(site.chain, wide(members)).rstrip()
-    assert [body.rstrip() for body in curl(site, wide(members), *options)] == [expected] * 4
-    for body in curl(site, too_wide(members), *options):
+    expected = direct_response(site.chain, wide_call(members)).rstrip()
+    assert [body.rstrip() for body in curl(site, wide_call(members), *options)] == [expected] * 4
+    for body in curl(site, too_wide_call(members), *options):
         assert json.loads(body)["error"] == TOO_WIDE
     site.assert_fetched_in_pieces()
 
 
 def test_coalesced_clients_of_all_workers_receive_the_response_of_one_split(site, members):
     site.warm_up("plain")
-    bodies = [wide(members).replace(b'"id":1', b'"id":%d' % number) for number in range(1, 4 * WORKERS + 1)]
+    bodies = [wide_call(members).replace(b'"id":1', b'"id":%d' % number) for number in range(1, 4 * WORKERS + 1)]
     responses = {}
 
     def send(body):
@@ -341,7 +341,7 @@ def test_workers_share_the_pieces_of_different_ranges(site, members):
         site.assert_right(response, body)
         workers.add(response.header("X-Worker"))
     assert len(workers) > 1 and site.node.single_calls() == []
-    # a worker may need a piece that another one is just storing at the owner
+    # a worker may need a piece that another worker is just storing at the owner
     assert len(site.node.ranges()) < 2 * len(set(site.node.ranges()))
 
 
@@ -353,7 +353,7 @@ def blocks_with_logs(chain):
     bodies = [call("eth_getLogs", f'[{{"blockHash":"{block}"}}]') for block in hashes]
     found = zip(hashes, chain.honest(*bodies), strict=True)
     topics = ((block, [log["topics"][0] for log in block_logs if log["topics"]]) for block, block_logs in found)
-    return [(block, of_block[0]) for block, of_block in topics if of_block]
+    return [(block, block_topics[0]) for block, block_topics in topics if block_topics]
 
 
 def test_workers_derive_logs_from_receipts_after_comparisons_of_their_own(site):

@@ -14,7 +14,7 @@ from harness.rpc import call
 from test_log_split_requests import FINAL, JSON, PROOF, LogRange, LogStand, assert_right_logs
 from tiers import by_tier
 
-# a failure of the node ends the splitting of calls on its route for ten seconds
+# number of routes: a failure of the node ends the splitting of calls on its route for ten seconds
 ROUTES = 40
 # a pool of 112 bytes has room for next to nothing, so that most allocations are their own
 CONFIG = """
@@ -103,7 +103,7 @@ def test_logs_are_right_or_an_error_when_an_allocation_fails_while_pieces_are_fe
             assert (outcome, is_split) == ("whole", True)
             break
         outcomes.append(outcome)
-        # nothing is stuck: neither a flight nor the memory
+        # the next call is served: neither a flight nor a shortage of memory is left
         outcome, is_split = stand.fetch_logs(path)
         assert outcome == "whole"
         if not is_split:

@@ -18,7 +18,7 @@ from tiers import times
 
 FIRST = 5
 HISTORY = logs(FIRST, '"latest"')
-# the same call of several clients
+# the call of several clients, each with its own id
 CALLS = [HISTORY.replace(b'"id":1', b'"id":%d' % id) for id in range(1, 5)]
 # a connection lives as long as its test, unless Envoy ends
 DRAIN = ["--drain-time-s", "600", "--drain-strategy", "immediate"]
@@ -174,8 +174,8 @@ def test_waiting_clients_get_the_whole_response_when_their_filter_is_replaced(ma
     with stand:
         for level in range(2, 2 + times(2, 8)):
             # the pieces of other calls are not fetched again
-            more = new_filter(stand.chain)
-            bodies = [logs(FIRST, '"latest"', more, str(id)) for id in range(1, 5)]
+            members = new_filter(stand.chain)
+            bodies = [logs(FIRST, '"latest"', members, str(id)) for id in range(1, 5)]
             before = len(stand.node.bodies)
             with waiting_clients(stand, bodies):
                 resource.replace(level)
@@ -225,19 +225,19 @@ def make_pair(make_stand, origin):
         base_id = 300_000 + os.getpid() % 30_000 * 2 + next(_base_ids) % 2
         stand = make_stand(restart_options(base_id, 0, parent_seconds))
         stand.server.restarts = True
-        following = Envoy([route("/")], origin=origin, workers=stand.workers)
+        successor = Envoy([route("/")], origin=origin, workers=stand.workers)
         text = json.dumps(stand.server.configuration).replace("@prefix@", str(stand.server.prefix))
-        following.configuration = json.loads(text)
-        following.port = following.direct = stand.server.port
-        following.admin = stand.server.admin
-        following.options, following.restarts = restart_options(base_id, 1, parent_seconds), True
-        return stand, following
+        successor.configuration = json.loads(text)
+        successor.port = successor.direct = stand.server.port
+        successor.admin = stand.server.admin
+        successor.options, successor.restarts = restart_options(base_id, 1, parent_seconds), True
+        return stand, successor
 
     return make
 
 
 @contextlib.contextmanager
-def started(envoy, stand):
+def running_envoy(envoy, stand):
     """Starts an Envoy, and waits until the owner of the stand's store has its link."""
     try:
         envoy.start()
@@ -248,13 +248,13 @@ def started(envoy, stand):
 
 
 def test_waiting_clients_get_the_assembled_response_of_the_old_envoy_in_a_hot_restart(make_pair):
-    """The old Envoy fetches the pieces though another one has its sockets."""
-    # it does not end before its clients have their responses
-    stand, following = make_pair(parent_seconds=600)
+    """The old Envoy fetches the pieces though the new one has its sockets."""
+    # the old Envoy does not end before its clients have their responses
+    stand, successor = make_pair(parent_seconds=600)
     with stand, contextlib.ExitStack() as stack:
         with waiting_clients(stand):
             stand.server.wait_for(lambda: stand.server.active() >= len(CALLS) + CONCURRENT, "all clients")
-            stack.enter_context(started(following, stand))
+            stack.enter_context(running_envoy(successor, stand))
         assert stand.node.single_calls() == []
         stand.assert_equal_to_direct(HISTORY)
         wait_for_split(stand)
@@ -262,14 +262,14 @@ def test_waiting_clients_get_the_assembled_response_of_the_old_envoy_in_a_hot_re
 
 def test_responses_are_right_when_envoy_is_restarted_hot_under_load(make_pair):
     """The new Envoy becomes the owner of the store, and follows the chain."""
-    stand, following = make_pair(parent_seconds=5)
+    stand, successor = make_pair(parent_seconds=5)
     old = stand.server
     with stand, contextlib.ExitStack() as stack, LogClients(stand) as load:
         load.wait_for_more(10)
-        stack.enter_context(started(following, stand))
+        stack.enter_context(running_envoy(successor, stand))
         load.wait_for_more(10)
-        old.wait_for(lambda: old.process.poll() is not None, "the old one to end")
-        old.wait_for(lambda: stand.store_owner.pid() == following.process.pid, "the other one to take over")
+        old.wait_for(lambda: old.process.poll() is not None, "the old Envoy to end")
+        old.wait_for(lambda: stand.store_owner.pid() == successor.process.pid, "the new Envoy to take over")
         stand.follow()
         wait_for_split(stand)
         load.wait_for_more(10)

@@ -15,7 +15,7 @@ from harness.log_ranges import (
 )  # fmt: skip
 from harness.log_sites import (
     FIRST, LIMIT, PASSWORD, RANGES, TOO_WIDE, UNAUTHORIZED, WORKERS, WRONG_PASSWORD, GuardedNode, LogSite, error_of,
-    geth_cors, new_balance_call, too_wide, vary_names, wide,
+    geth_cors, new_balance_call, too_wide_call, vary_names, wide_call,
 )  # fmt: skip
 from harness.origin import Origin, answer
 from harness.rpc import call
@@ -56,8 +56,8 @@ class EnvoySite(LogSite):
             "logs_max_range": str(LIMIT),
             "query": True,
         }
-        of_other = {"cache_namespace": "other", "cache_head": f"http://{self.other.address} {follows}"}
-        by_header = route("/chains", of_other, "other")
+        other_settings = {"cache_namespace": "other", "cache_head": f"http://{self.other_chain.address} {follows}"}
+        by_header = route("/chains", other_settings, "other")
         by_header["match"]["headers"] = [{"name": "x-chain", "string_match": {"exact": "other"}}]
         # the longest prefix first: "/compressor" is one of "/compressor-after"
         names = sorted(FILTERS_OF_ROUTES, key=len, reverse=True)
@@ -110,17 +110,17 @@ def authority(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def started(session_origin, other_origin, authority):
+def running_site(session_origin, other_origin, authority):
     with EnvoySite(session_origin, other_origin, authority) as site:
         yield site
 
 
 @pytest.fixture
-def site(started, origin):
-    started.node = RelayNode(started.chain)
-    origin.answers(started.node)
-    yield started
-    started.server.check()
+def site(running_site, origin):
+    running_site.node = RelayNode(running_site.chain)
+    origin.answers(running_site.node)
+    yield running_site
+    running_site.server.check()
 
 
 @pytest.fixture
@@ -137,10 +137,10 @@ def test_assembled_responses_hits_and_errors_have_the_cors_headers_of_the_filter
     expected = [name] if allowed else []
     site.warm_up("/cors", ("Origin", name))
     for turn in range(2):
-        response = site.post("/cors", wide(members), ("Origin", name), method=method)
-        site.assert_right(response, wide(members))
+        response = site.post("/cors", wide_call(members), ("Origin", name), method=method)
+        site.assert_right(response, wide_call(members))
         assert response.all("Access-Control-Allow-Origin") == expected, turn
-        refused = site.post("/cors", too_wide(members), ("Origin", name), method=method)
+        refused = site.post("/cors", too_wide_call(members), ("Origin", name), method=method)
         assert error_of(refused) == TOO_WIDE
         assert refused.all("Access-Control-Allow-Origin") == expected
     site.assert_fetched_in_pieces()
@@ -152,8 +152,8 @@ def test_assembled_response_has_the_cors_headers_of_the_node_for_its_own_origin(
     for name in ("https://a.test", "https://b.test"):
         site.warm_up(path, ("Origin", name))
         for _ in range(2):
-            response = site.post(path, wide(members), ("Origin", name))
-            site.assert_right(response, wide(members))
+            response = site.post(path, wide_call(members), ("Origin", name))
+            site.assert_right(response, wide_call(members))
             # the filter replaces the node's
             assert response.all("Access-Control-Allow-Origin") == [name]
             assert "origin" in vary_names(response)
@@ -164,14 +164,14 @@ def test_assembled_response_has_the_cors_headers_of_the_node_for_its_own_origin(
 def test_query_for_a_wide_range_reaches_the_node_as_posts(site, members, origin):
     site.warm_up("/cors", DAPP)
     origin.requests.clear()
-    response = site.post("/cors", wide(members), DAPP, method="QUERY")
-    site.assert_right(response, wide(members))
+    response = site.post("/cors", wide_call(members), DAPP, method="QUERY")
+    site.assert_right(response, wide_call(members))
     assert response.header("Accept-Query") == "application/json"
     site.assert_fetched_in_pieces()
     assert {request.method for request in origin.received()} == {"POST"}
     # the same call as a POST
-    site.assert_right(site.post("/cors", wide(members), DAPP), wide(members))
-    refused = site.post("/cors", too_wide(members), DAPP, method="QUERY")
+    site.assert_right(site.post("/cors", wide_call(members), DAPP), wide_call(members))
+    refused = site.post("/cors", too_wide_call(members), DAPP, method="QUERY")
     assert error_of(refused) == TOO_WIDE
     assert refused.header("Cache-Control") == "no-cache"
     assert len(site.node.bodies) == len(RANGES)
@@ -182,10 +182,10 @@ def test_authorization_service_is_queried_once_for_a_split_call(site, members, a
     site.warm_up("/authz", key)
     before = len(authority.received())
     for turn in range(2):
-        site.assert_right(site.post("/authz", wide(members), key), wide(members))
+        site.assert_right(site.post("/authz", wide_call(members), key), wide_call(members))
         assert len(authority.received()) == before + 1 + 5 * turn
         for headers in ([], [("X-Key", "wrong")]):
-            for body in (wide(members), too_wide(members)):
+            for body in (wide_call(members), too_wide_call(members)):
                 rejected = site.post("/authz", body, *headers)
                 assert rejected.status == 403 and b"jsonrpc" not in rejected.decoded
     site.assert_fetched_in_pieces()
@@ -197,26 +197,26 @@ def test_pieces_have_the_credentials_of_the_client_if_they_are_in_the_key(site, 
     for path in ("/", "/keyed"):
         site.warm_up(path, PASSWORD)
     # other credentials bypass the cache
-    site.assert_right(site.post("/", wide(members), PASSWORD), wide(members))
-    assert site.node.bodies == [wide(members)]
+    site.assert_right(site.post("/", wide_call(members), PASSWORD), wide_call(members))
+    assert site.node.bodies == [wide_call(members)]
     origin.requests.clear()
-    site.assert_right(site.post("/keyed", wide(members), PASSWORD), wide(members))
+    site.assert_right(site.post("/keyed", wide_call(members), PASSWORD), wide_call(members))
     site.assert_fetched_in_pieces(since=1)
     assert [request.header("Authorization") for request in origin.received()] == [PASSWORD[1]] * len(RANGES)
     for credentials in ([], [WRONG_PASSWORD]):
         for path in ("/", "/keyed"):
-            rejected = site.post(path, wide(members), *credentials)
+            rejected = site.post(path, wide_call(members), *credentials)
             assert (rejected.status, rejected.decoded) == (401, UNAUTHORIZED)
     before = len(site.node.bodies)
-    site.assert_right(site.post("/keyed", wide(members), PASSWORD), wide(members))
+    site.assert_right(site.post("/keyed", wide_call(members), PASSWORD), wide_call(members))
     assert len(site.node.bodies) == before
 
 
 def test_split_call_counts_once_for_a_rate_limit(site, members):
     site.warm_up("/limited")
     for _ in range(TOKENS - 1):
-        site.assert_right(site.post("/limited", wide(members)), wide(members))
-    for body in (wide(members), too_wide(members)):
+        site.assert_right(site.post("/limited", wide_call(members)), wide_call(members))
+    for body in (wide_call(members), too_wide_call(members)):
         limited = site.post("/limited", body)
         assert limited.status == 429 and b"jsonrpc" not in limited.decoded
     site.assert_fetched_in_pieces()
@@ -227,28 +227,28 @@ def test_clients_receive_the_assembled_logs_with_compressors_before_sszip_and_be
     for accept in CODINGS:
         members = new_filter(site.chain)
         site.warm_up(path)
-        site.assert_right(site.post(path, wide(members), accept=accept), wide(members))
+        site.assert_right(site.post(path, wide_call(members), accept=accept), wide_call(members))
         site.assert_fetched_in_pieces()
-        for body in (wide(members), logs(PIECE * 2, PIECE * 3 - 1, members)):
+        for body in (wide_call(members), logs(PIECE * 2, PIECE * 3 - 1, members)):
             for other in ("gzip", "identity"):
                 response = site.post(path, body, accept=other)
                 site.assert_right(response, body)
                 assert response.coding in (None, other)
-        assert error_of(site.post(path, too_wide(members), accept=accept)) == TOO_WIDE
+        assert error_of(site.post(path, too_wide_call(members), accept=accept)) == TOO_WIDE
 
 
 def test_chains_that_a_header_selects_have_pieces_of_their_own(site, members, other_origin):
-    nodes = {"main": site.node, "other": RelayNode(site.other)}
+    nodes = {"main": site.node, "other": RelayNode(site.other_chain)}
     other_origin.answers(nodes["other"])
-    chains = {"main": site.chain, "other": site.other}
+    chains = {"main": site.chain, "other": site.other_chain}
     for name in nodes:
         site.warm_up("/chains", ("X-Chain", name))
     nodes["other"].bodies.clear()
     for name in ("main", "other", "main", "other"):
-        for body in (wide(members), logs(FIRST + 1, '"latest"', members)):
+        for body in (wide_call(members), logs(FIRST + 1, '"latest"', members)):
             response = site.post("/chains", body, ("X-Chain", name))
             site.assert_right(response, body, chains[name])
-            assert error_of(site.post("/chains", too_wide(members), ("X-Chain", name))) == TOO_WIDE
+            assert error_of(site.post("/chains", too_wide_call(members), ("X-Chain", name))) == TOO_WIDE
     for node in nodes.values():
         assert node.single_calls() == []
         assert set(RANGES) <= set(node.ranges())
@@ -256,7 +256,7 @@ def test_chains_that_a_header_selects_have_pieces_of_their_own(site, members, ot
 
 def test_coalesced_clients_of_all_workers_receive_the_response_of_one_split(site, members):
     site.warm_up("/")
-    bodies = [wide(members).replace(b'"id":1', b'"id":%d' % number) for number in range(1, 4 * WORKERS + 1)]
+    bodies = [wide_call(members).replace(b'"id":1', b'"id":%d' % number) for number in range(1, 4 * WORKERS + 1)]
     responses = {}
 
     def send(body):
@@ -315,9 +315,9 @@ def test_range_is_assembled_once_for_concurrent_streams_over_tls(origin, other_o
             members = new_filter(site.chain)
             curl(site.server, new_balance_call(), count=1)
             site.node.bodies.clear()
-            expected = direct_response(site.chain, wide(members)).rstrip()
-            received = curl(site.server, wide(members), *options)
+            expected = direct_response(site.chain, wide_call(members)).rstrip()
+            received = curl(site.server, wide_call(members), *options)
             assert [body.rstrip() for body in received] == [expected] * 4
             site.assert_fetched_in_pieces()
-            for body in curl(site.server, too_wide(members), *options):
+            for body in curl(site.server, too_wide_call(members), *options):
                 assert json.loads(body)["error"] == TOO_WIDE

@@ -278,12 +278,13 @@ def answers(rpc):
 
 def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, origin):
     """Clients abort at any moment, and the node fails in every way: each client that stays
-    receives one of the node's own responses, and stored ones never go back: none is of a request
-    that the node had received before the request of one that the client has received began."""
+    receives one of the node's own responses, and stored ones never go back: after a stored response
+    to a request that began at a time T, a client receives none to a request that the node had
+    received before T."""
     chance = random.Random(7)
     versions = itertools.count(1)
-    # when the client that caused a request to the node began, and when the node received it: the
-    # request was sent in between, on any thread
+    # of each version: the time at which the request of the client began, and the time at which the
+    # node received its request; a thread has sent the latter in between
     spans = {}
 
     def node(request):

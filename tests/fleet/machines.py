@@ -21,12 +21,12 @@ TIMEOUT = "900ms"
 # Of a purge; a busy machine delays confirmations.
 PURGE_WAIT = "5s"
 
-# Time after which a new Envoy ends the one that it has replaced; requests in flight have to end before.
+# Seconds after which a new Envoy ends its predecessor; requests in flight have to end before.
 PARENT_SECONDS = 12
 
 # hashes of transactions that are in no block
 _transactions = itertools.count(1)
-# Envoys that run at a time have different base ids
+# Envoys that run at the same time have different base ids
 _restart_bases = itertools.count(0)
 _JSON = ("Content-Type", "application/json")
 

@@ -11,7 +11,7 @@ from harness.rpc import call
 METHOD = "trace_block"
 # Node time from which the owners know that the requests are slow; leases last twice as long.
 SLOW_MS = 2_000
-# Holds a response until the test releases it.
+# Delay of a response that the test releases.
 UNTIL_RELEASED_MS = 600_000
 
 
@@ -20,12 +20,12 @@ def trace(number):
 
 
 class SlowFleet:
-    """Machines with a node each, whose owners know that the method takes the node long.
+    """Machines with a node each, whose owners know that METHOD takes the node long.
 
     `kinds`: the kind of each machine. `is_patient`: no time limit ends a wait for another machine."""
 
-    # name of the requests in the node's commands
-    held = METHOD
+    # method of the requests that the nodes delay
+    delayed_method = METHOD
 
     def __init__(self, world, redis, url=None, kinds=("daemon", "daemon"), is_patient=False, options=None, **fleet):
         self._redis = redis
@@ -37,8 +37,8 @@ class SlowFleet:
             options |= {"lock_timeout": "2m"}
         settings = [world.settings(url or redis.url, **fleet) for _ in kinds]
         self.machines = [
-            world.new_machine(chain, of_machine, kind, **options, **self._node_options(world)).start()
-            for chain, of_machine, kind in zip(self.chains, settings, kinds, strict=True)
+            world.new_machine(chain, machine_settings, kind, **options, **self._node_options(world)).start()
+            for chain, machine_settings, kind in zip(self.chains, settings, kinds, strict=True)
         ]
         for machine in self.machines:
             machine.wait_until_used()
@@ -76,7 +76,7 @@ class SlowFleet:
 
     def _delay_responses(self, milliseconds):
         for chain in self.chains:
-            chain.do({"hold": {"method": self.held, "ms": milliseconds}})
+            chain.do({"hold": {"method": self.delayed_method, "ms": milliseconds}})
 
     @contextlib.contextmanager
     def delayed_responses(self):
@@ -140,11 +140,11 @@ class SlowFleet:
 class SlowBeaconFleet(SlowFleet):
     """Machines whose owners know that a route of the Beacon API takes the node long."""
 
-    # pages
-    held = "GET"
+    # the requests are GETs of pages
+    delayed_method = "GET"
 
     def _node_options(self, world):
-        # its pages are neither delayed nor counted
+        # a further node for the owner, whose pages are neither delayed nor counted
         return {"beacon": world.chain()}
 
     def _final(self, chain):
@@ -170,4 +170,4 @@ class SlowBeaconFleet(SlowFleet):
         return self.chains[0].honest_page(path)
 
     def _node_requests(self, chain):
-        return chain.pages
+        return chain.page_request_count

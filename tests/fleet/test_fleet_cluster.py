@@ -262,8 +262,8 @@ REPLIES = {
 
 
 def assert_shared_after_a_fault(world, has_stream, begin_fault):
-    """Checks responses during the fault of a node's proxy, and that entries are shared after it.
-    Connections that the fault has stalled remain so."""
+    """Checks responses during a fault of the proxy in front of a node, and that entries are shared
+    after the fault. Connections that the fault has stalled remain stalled."""
     fleet = new_fleet(world, has_proxies=True)
     cluster = fleet.cluster
     node = cluster.primary_of(STREAM) if has_stream else cluster.primary_without(STREAM)

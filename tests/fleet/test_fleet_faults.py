@@ -199,7 +199,7 @@ def test_entries_are_not_queued_while_stores_are_not_sent(fleet):
         stores_before = fleet.a.fleet.json["stores"]
         assert fleet.a.requested(*(balance(final, n) for n in range(1, 21))) == 20
         assert fleet.a.fleet.json["stores"] == stores_before
-    # without a store or a lookup, which would be a probe
+    # the owner's probe closes the breaker, without a store or a lookup
     fleet.a.wait_for(lambda: fleet.a.fleet.stores_values, "the connection of stores to be used")
     fleet.a.wait_until_used()
     share(fleet.a, fleet.redis, balance(final, 21))

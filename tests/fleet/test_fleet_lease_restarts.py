@@ -18,13 +18,13 @@ def test_requests_that_wait_for_a_machine_are_answered_across_a_reload(new_fleet
             b.wait_for(lambda: b.owner.pid() not in (None, before), "the new manager")
         b.wait_until_ready()
         b.wait_until_used()
-        # by a new worker
+        # a new worker handles this request
         results.append(fleet.send(b, body))
         if kind == "nginx":
             # the new manager finds the lease
             fleet.wait_for_count("waited", 1, b)
     fleet.assert_right(body, *results)
-    # by the machine that has the lease, and by the old worker at most
+    # the machine that has the lease has sent a request, and the old worker may have sent another one
     assert requests < fleet.node_requests <= requests + 2
     assert fleet.leases == []
 
@@ -38,7 +38,7 @@ def test_requests_that_wait_for_a_machine_are_answered_across_a_hot_restart(worl
     with fleet.delayed_responses():
         results = fleet.send_to_each(body)
         former = b.restart_hot()
-        # by the new Envoy, whose owner is the former one's
+        # the new Envoy handles this request, and uses the owner in the former Envoy
         results.append(fleet.send(b, body))
     fleet.assert_right(body, *results)
     assert requests < fleet.node_requests <= requests + 2
@@ -57,20 +57,20 @@ def test_requests_that_wait_for_a_machine_are_answered_across_a_hot_restart(worl
 
 @pytest.mark.parametrize("kind", by_tier(["daemon"], ["daemon", "nginx"]))
 def test_machines_fetch_once_each_when_the_holder_of_the_lease_is_killed(new_fleet, kind):
-    # no follower goes to the node by itself
+    # no wait of a follower times out
     fleet = new_fleet(kinds=["daemon", kind, kind], options={"lock_timeout": "2m"})
     a, b, c = fleet.machines
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():
         results = fleet.send_to_each(body)
-        # by other workers, or in the flight of the first request
+        # other workers handle these requests, or they join the flight of the first request
         results += [fleet.send(b, body) for _ in range(4)]
         a.owner.kill()
-        # the lease expires
+        # a waiting machine sends a request once the lease has expired
         fleet.wait_for_node_requests(requests + 2)
         fleet.wait_for_count("abandoned", 1, b, c)
     fleet.assert_right(body, *results)
-    # a machine may wait again, for the one whose wait has ended first
+    # the machine whose wait ends last may wait again, for the other machine's fetch
     assert requests + 2 <= fleet.node_requests <= requests + 3
     assert fleet.count("waited", b, c) == 2
     a.owner.start()
@@ -89,7 +89,7 @@ def test_machines_wait_for_each_other_again_when_the_killed_owner_is_back(new_fl
     a.owner.start()
     a.wait_until_ready()
     a.wait_until_used()
-    # its node times are unknown after the restart: the other machine takes the lease
+    # the owner has no node times after its restart: the other machine takes the lease
     fleet.machines.reverse()
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():

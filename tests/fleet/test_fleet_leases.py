@@ -151,9 +151,9 @@ def test_calls_of_a_batch_take_no_lease_and_wait_for_none(new_fleet):
     with fleet.delayed_responses():
         results = [fleet.send(a, body)]
         fleet.wait_for_count("leased", 1)
-        of_batch = fleet.run(b.fetch, batch)
-        # its own, though the other machine has the lease of a call
+        batch_response = fleet.run(b.fetch, batch)
+        # the batch is sent to the node, though the other machine has the lease of one of its calls
         fleet.wait_for_node_requests(requests + 3)
-    assert len(json.loads(of_batch.result().decoded)) == 2
+    assert len(json.loads(batch_response.result().decoded)) == 2
     fleet.assert_right(body, *results)
     assert [fleet.count(result) for result in ("leased", "waited")] == [1, 0]

@@ -55,15 +55,15 @@ def fetch_logs(cache_directory):
 
 
 def log_calls(stand):
-    """The requests for logs that are in no batch."""
-    return [one for one in stand.node.single_calls() if one["method"] == "eth_getLogs"]
+    """The calls for logs that the node has received outside of batches."""
+    return [single for single in stand.node.single_calls() if single["method"] == "eth_getLogs"]
 
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_client_receives_the_assembled_logs_of_a_wide_range(stand, fetch_logs, name):
     expected = fetch_logs(name, stand.chain.port, JOBS)
     assert all(line["logs"] for line in expected)
-    # from the node, and from the cache
+    # first from the node, then from the cache
     for _ in range(2):
         assert fetch_logs(name, stand.server.port, JOBS) == expected
     assert set(hex_ranges(FIRST, REST - 1)) <= set(stand.node.ranges())

@@ -1,6 +1,7 @@
-// Fetches logs with a client library, CLIENT URL <JOBS, from the folder of its packages: each job
-// {"first", "last"}, block numbers, results in a line: the logs as the library returns them, or the
-// error. Without "last" the range ends at the head.
+// Fetches logs with a client library. Arguments: CLIENT URL. Standard input: an array of jobs
+// {"first", "last"}, two block numbers; without "last" the range ends at the head. Output: a line
+// for each job, with the logs as the library returns them, or the error. The working directory is the
+// folder of the packages.
 import {readFileSync} from "node:fs";
 import {JsonRpcProvider} from "ethers";
 import {createPublicClient, http} from "viem";
@@ -40,5 +41,5 @@ for (const job of JSON.parse(readFileSync(0, "utf8"))) {
   }
   console.log(JSON.stringify(line, (_, value) => (typeof value === "bigint" ? String(value) : value)));
 }
-// without a wait for connections that are kept alive
+// connections that are kept alive would delay the end of the process
 process.exit();

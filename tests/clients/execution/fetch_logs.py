@@ -1,5 +1,6 @@
-"""Fetches logs with web3.py, fetch_logs.py URL <JOBS: each job {"first", "last"}, block numbers,
-results in a line: the logs as the library returns them, or the error, as fetch_logs.js prints them."""
+"""Fetches logs with web3.py. Argument: URL. Standard input: an array of jobs {"first", "last"}, two
+block numbers; without "last" the range ends at the head. Output: a line for each job, in the form of
+fetch_logs.js."""
 
 import json
 import sys

@@ -50,7 +50,7 @@ class Chain(ReplayNode):
         return sum(methods.values()) if method is None else methods.get(method, 0)
 
     @property
-    def pages(self):
+    def page_request_count(self):
         """Number of pages of the Beacon API that clients have requested."""
         return self._exchange("GET", "/stats")["pages"]
 

@@ -1,5 +1,5 @@
-"""Sites in front of two simulated chains, with the settings about logs and QUERY: the calls of their
-clients, and comparisons of the responses with the nodes' own."""
+"""Servers in front of two simulated chains, with the settings about logs and QUERY: the calls of clients,
+and comparisons of responses with the nodes' own."""
 
 import base64
 import itertools
@@ -31,12 +31,12 @@ UNAUTHORIZED = b'{"error":"unauthorized"}'
 _numbers = itertools.count(1)
 
 
-def wide(members):
+def wide_call(members):
     """A call for the logs from FIRST to the head."""
     return logs(FIRST, '"latest"', members)
 
 
-def too_wide(members):
+def too_wide_call(members):
     """A call for more blocks than LIMIT."""
     return logs(1, HEAD, members)
 
@@ -76,18 +76,18 @@ class LogSite:
 
     def __init__(self):
         self.chain = Chain(*CHAIN)
-        self.other = Chain(*CHAIN, "--seed", 7, "--chain-id", 2)
+        self.other_chain = Chain(*CHAIN, "--seed", 7, "--chain-id", 2)
         # the relay node of the test in front of the first chain
         self.node = None
         self.server = None
 
     def __enter__(self):
         try:
-            for chain in (self.chain, self.other):
+            for chain in (self.chain, self.other_chain):
                 chain.do({"finalize": FINAL})
             self.server.start()
             wait_until_linked(self.server)
-            wait_until_followed(self.server, {"main": self.chain, "other": self.other})
+            wait_until_followed(self.server, {"main": self.chain, "other": self.other_chain})
         except BaseException:
             self.__exit__()
             raise
@@ -97,7 +97,7 @@ class LogSite:
         try:
             self.server.stop()
         finally:
-            for chain in (self.chain, self.other):
+            for chain in (self.chain, self.other_chain):
                 chain.stop()
 
     def assert_right(self, response, body, chain=None):

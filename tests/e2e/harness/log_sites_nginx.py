@@ -24,7 +24,7 @@ sszip_cache_memory 16m;
 sszip_cache_valid immutable 1h;
 sszip_cache_valid unfinalized 1h;
 sszip_cache_valid tip 1h;
-# longer than any request of these tests waits
+# longer than the wait of any request of these tests
 sszip_cache_lock_timeout 60s;
 sszip_cache_namespace main;
 sszip_cache_head http://@chain@ api=execution interval=100ms;
@@ -188,7 +188,7 @@ class NginxSite(LogSite):
         super().__init__()
         values = {
             "@chain@": self.chain.address,
-            "@other@": self.other.address,
+            "@other@": self.other_chain.address,
             "@split@": f"{PIECE} concurrent={CONCURRENT}",
             "@limit@": str(LIMIT),
             "@unavailable@": json.dumps(UNAVAILABLE),
