@@ -29,7 +29,7 @@ static ngx_str_t
 };
 
 
-/* memory for one value */
+/* memory for one value; NULL: the worker has reserved none */
 
 static ngx_pool_t  *ngx_http_sszip_length_pool;
 
@@ -104,14 +104,17 @@ static ngx_int_t
 ngx_http_sszip_length_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_int_t                          rc;
-    ngx_pool_t                        *pool;
-    ngx_http_sszip_ctx_t              *ctx;
-    ngx_http_sszip_length_variable_t  *length;
+    ngx_int_t                           rc;
+    ngx_pool_t                         *pool;
+    ngx_http_sszip_ctx_t               *ctx;
+    ngx_http_sszip_main_conf_t         *smcf;
+    ngx_http_sszip_variable_handler_t  *handler;
 
-    length = &ngx_http_sszip_length_variables[data];
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
 
-    rc = length->get_handler(r, v, length->data);
+    handler = &smcf->length_handlers[data];
+
+    rc = handler->get_handler(r, v, handler->data);
 
     if (rc == NGX_OK) {
         return NGX_OK;
@@ -119,14 +122,19 @@ ngx_http_sszip_length_variable(ngx_http_request_t *r,
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
-    if (ctx == NULL) {
+    /* the worker has no pool if its first configuration only purges */
+
+    if (ctx == NULL || ngx_http_sszip_length_pool == NULL) {
         return rc;
     }
+
+    /* the log of the worker's first cycle may be gone */
+    ngx_http_sszip_length_pool->log = r->connection->log;
 
     pool = r->pool;
     r->pool = ngx_http_sszip_length_pool;
 
-    rc = length->get_handler(r, v, length->data);
+    rc = handler->get_handler(r, v, handler->data);
 
     r->pool = pool;
 

@@ -29,6 +29,14 @@
 #define NGX_HTTP_SSZIP_LOG_TEXT  512
 
 
+/* handler of a variable that sszip's replaces */
+
+typedef struct {
+    ngx_http_get_variable_pt     get_handler;
+    uintptr_t                    data;
+} ngx_http_sszip_variable_handler_t;
+
+
 typedef struct {
     ngx_flag_t                   used;             /* sszip directives exist */
     ngx_flag_t                   enable;           /* in any location */
@@ -43,6 +51,10 @@ typedef struct {
     ngx_flag_t                   store;            /* this nginx owns it */
     ngx_str_t                    library;          /* owner library */
     sszip_validated_config      *config;           /* whole configuration */
+
+    ngx_http_sszip_variable_handler_t
+                                 length_handlers[
+                                     NGX_HTTP_SSZIP_ALLOCATED_LENGTHS];
 } ngx_http_sszip_main_conf_t;
 
 
