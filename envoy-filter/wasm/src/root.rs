@@ -313,12 +313,12 @@ impl FilterRoot {
 
     /// Ends the root's part in streams that outlive it: their lookups are misses.
     pub fn end(&self) {
+        self.begin_proxy_call(false);
         self.has_ended.set(true);
         self.metrics.flush_counters();
         if let Some(store) = self.store.get() {
             store.end(&self.process);
         }
-        self.begin_proxy_call(false);
         self.resumption_permits.set(MAX_RESUMED_AT_END);
         self.resume_woken(self.id);
     }
