@@ -56,6 +56,9 @@ def test_members_of_a_batch_are_fleet_hits(pair):
     numbers = range(a.chain.final - 12, a.chain.final)
     calls = [call("eth_getBlockReceipts", f'["0x{number:x}"]', str(number)) for number in numbers]
     share(a, redis, *calls[:8])
+    # no worker splits a batch before a response has shown that no other filter changes bodies
+    for _ in range(16):
+        assert b.fetch(call("eth_syncing", "[]")).status == 200
     before = b.chain.count("eth_getBlockReceipts")
     batch = b"[" + b",".join(calls) + b"]"
     responses = json.loads(b.fetch(batch).decoded)
