@@ -1,6 +1,7 @@
 """A fleet in a Redis Cluster: values and the purge stream are on several nodes, and slots move between
 them."""
 
+import itertools
 import random
 import types
 
@@ -277,9 +278,29 @@ def assert_shared_after_a_fault(world, has_stream, begin_fault):
     assert load.faults == []
     for machine in (fleet.a, fleet.b):
         machine.wait_until_used()
+    wait_until_all_are_shared(fleet)
     calls = [balance(fleet.final, account) for account in range(10**6, 10**6 + 12)]
     share(fleet.a, cluster, *calls)
     assert_hits(fleet.b, *calls)
+
+
+def wait_until_all_are_shared(fleet):
+    """Waits until entries of all nodes are stored by one machine and are hits on the other: an entry is
+    offered once, and is lost if the connection to its node is silent then."""
+    accounts = itertools.count(2 * 10**6)
+    stored = []
+
+    def are_shared():
+        nonlocal stored
+        calls = [balance(fleet.final, next(accounts)) for _ in range(24)]
+        fleet.a.assert_right(*calls)
+        hits_before = fleet.b.fleet.hits
+        fleet.b.assert_right(*stored)
+        is_shared = stored and fleet.b.fleet.hits == hits_before + len(stored)
+        stored = calls
+        return is_shared
+
+    fleet.b.wait_for(are_shared, "the entries of all nodes to be shared")
 
 
 @pytest.mark.thorough("replies of one server are replaced in `make test`")
