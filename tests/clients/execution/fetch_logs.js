@@ -41,5 +41,5 @@ for (const job of JSON.parse(readFileSync(0, "utf8"))) {
   }
   console.log(JSON.stringify(line, (_, value) => (typeof value === "bigint" ? String(value) : value)));
 }
-// connections that are kept alive would delay the end of the process
-process.exit();
+// once the lines are written: connections that are kept alive would delay the end of the process
+process.stdout.write("", () => process.exit());
