@@ -373,7 +373,7 @@ impl CacheEntry {
 
     /// Sets the [number](super::process::ProcessCacheState::next_dispatch_number) of the request to
     /// the node, which distinguishes the requests of one millisecond.
-    pub fn with_dispatch_number(mut self, number: u64) -> Self {
+    pub fn assign_dispatch_number(mut self, number: u64) -> Self {
         self.dispatch_number = number;
         self
     }

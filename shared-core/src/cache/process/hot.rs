@@ -278,7 +278,8 @@ impl HotTier {
         let _writing = lock_ignoring_poison(&self.writing);
         let present = self.cache.peek(&PrehashedKey(*key));
         if present.is_some_and(|slot| Arc::ptr_eq(&slot.entry, entry)) {
-            let denied = CacheEntry::without_content(sent_at).with_dispatch_number(dispatch_number);
+            let denied =
+                CacheEntry::without_content(sent_at).assign_dispatch_number(dispatch_number);
             self.insert_while_locked(*key, Arc::new(denied), DENIED);
         }
     }
@@ -657,7 +658,7 @@ mod tests {
         let payload = EntryPayload::Raw(b"1".to_vec().into());
         let entry = CacheEntry::new(EnvelopeBytes::envelope_without_bytes(), payload, meta(0));
         let entry = entry.with_lifetime(sent_at, 1000);
-        Arc::new(entry.with_dispatch_number(number))
+        Arc::new(entry.assign_dispatch_number(number))
     }
 
     fn sent_at(sent_at: u64) -> Arc<CacheEntry> {

@@ -139,7 +139,7 @@ impl CacheFill {
         let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
         let entry = built.entry.with_lifetime(sent_at, built.valid);
         let mut entry = entry
-            .with_dispatch_number(dispatch_number)
+            .assign_dispatch_number(dispatch_number)
             .with_invalidation_number(changes)
             .with_shown_block_expiry_count(tip_ends);
         if let Some(owner) = self.shared.owner_client() {
