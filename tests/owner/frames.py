@@ -219,7 +219,7 @@ class Session(Connection):
             self.welcome = self.next("welcome", "refused")
             if self.welcome.name == "welcome":
                 break
-            # the owner takes a message that is late on a busy machine for one of another clock
+            # the owner refuses a message that is late on a busy machine
             assert REASONS[self.welcome.reason] == "clock differs"
             self.close()
         self.process = process

@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
 use self::history::Coverage;
-use self::steps::step;
+use self::steps::{step, WorldStep};
 use self::world::SimulatedWorld;
 
 /// Takes the item with this index, modulo the number of items; `None` if there is none.
@@ -71,4 +71,20 @@ fn sequences_share_entries_between_sandboxes() {
         count(|of| of.long_entries),
     ];
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
+}
+
+/// The outage is longer than the time after which it is reported.
+#[test]
+fn session_requests_that_arrive_late_are_repeated_until_one_is_in_time() {
+    let mut world = SimulatedWorld::new();
+    world.run_step(WorldStep::LookUp(0, 0));
+    for _ in 0..20 {
+        world.run_step(WorldStep::Pass(300));
+        world.run_step(WorldStep::Deliver(0));
+        world.run_step(WorldStep::Reply(0));
+        assert!(!world.has_session(0));
+        world.run_step(WorldStep::Pass(20));
+    }
+    world.finish_all();
+    assert!(world.has_session(0));
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use sszip_core::cache::link::callouts::CalloutId;
+use sszip_core::cache::link::{OwnerHealthChange, OwnerOutage};
 use sszip_core::cache::owner::ClockReading;
 
 use crate::callout_owner::{CalloutNumber, CalloutOwner, CalloutResponse};
@@ -62,6 +63,9 @@ impl CalloutNetwork {
             self.requests.push((self.last_callout, callout.body));
         }
         assert_ne!(link.ms_until_next_callout(now), Some(0));
+        // the sandboxes and the owner have one clock, however late a message is
+        let other_clock = OwnerHealthChange::Down(OwnerOutage::OtherClock);
+        assert_ne!(link.take_owner_health_change(now), Some(other_clock));
     }
 
     /// Delivers a callout to the owner, or to Envoy, whose response is local.

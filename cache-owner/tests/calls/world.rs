@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sszip_core::cache::chain::{ChainChange, HeightUnit};
 use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::{ClockReading, Owner};
+use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::CacheKey;
 use sszip_core::time_constants::memory_lease;
 
@@ -102,6 +103,11 @@ impl SimulatedWorld {
             generation: owner.purge_entries(&scope, || now).unwrap(),
             began: self.now.step,
         });
+    }
+
+    /// Whether a sandbox has an open session.
+    pub fn has_session(&self, sandbox: usize) -> bool {
+        self.network.sandboxes[sandbox].link.is_owner_reachable()
     }
 
     pub fn run_step(&mut self, step: WorldStep) {

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 
 use super::background_queue::BackgroundQueue;
 use super::jobs::OwnerJob;
-use super::owner_health::OwnerOutage;
 use super::session::{SessionLoss, SessionStage, SessionState};
 use super::{purge, LinkState, OwnerAdminReply, OwnerLink, MAX_PURGE_SENDS};
 use crate::cache::chain::ChainState;
-use crate::cache::owner_protocol::owner_message::{OwnerMessage, RefusalReason, SessionEvent};
+use crate::cache::owner_protocol::owner_message::{OwnerMessage, SessionEvent};
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
@@ -76,9 +75,7 @@ impl OwnerLink {
                 Ok(())
             }
             OwnerMessage::Refused(reason) => {
-                if reason == RefusalReason::ClockDiffers {
-                    state.session.unusable = Some(OwnerOutage::OtherClock);
-                }
+                state.session.record_refusal(reason, now);
                 Err(SessionLoss)
             }
             _ if stage != SessionStage::Open => Err(SessionLoss),

@@ -74,7 +74,7 @@ impl OwnerLink {
     }
 
     fn append_session_request(&self, state: &mut LinkState, frame: &mut OutgoingFrame, now: u64) {
-        if state.session.take_session_request() {
+        if state.session.take_session_request(now) {
             let request = SessionRequest {
                 process: self.process.clone(),
                 attempt: state.session.attempt,

@@ -1,6 +1,8 @@
 //! The state of the session, and whether an owner that has opened it replies.
 
 use super::owner_health::OwnerOutage;
+use crate::cache::owner_protocol::owner_message::RefusalReason;
+use crate::cache::owner_protocol::process_message::max_clock_difference;
 use crate::cache::owner_protocol::protocol_error::ProtocolError;
 use crate::cache::CacheNamespace;
 
@@ -22,6 +24,8 @@ pub(super) struct SessionState {
     pub(super) number: u64,
     /// Number of the last session request.
     pub(super) attempt: u32,
+    /// The clock of the last session request, in milliseconds.
+    pub(super) requested_at: u64,
     /// Whether any owner has opened a session.
     pub(super) was_open: bool,
     /// Whether no owner exists, as far as is known.
@@ -64,14 +68,25 @@ impl SessionState {
         self.stage = SessionStage::Unsent;
     }
 
-    /// Whether the session has to be requested; it has been, afterwards.
-    pub(super) fn take_session_request(&mut self) -> bool {
+    /// Whether the session has to be requested; it has been at `now`, afterwards.
+    pub(super) fn take_session_request(&mut self, now: u64) -> bool {
         let is_unsent = self.stage == SessionStage::Unsent;
         if is_unsent {
             self.stage = SessionStage::Requested;
             self.attempt += 1;
+            self.requested_at = now;
         }
         is_unsent
+    }
+
+    /// Records at `now` that the owner has refused the session for `reason`.
+    pub(super) fn record_refusal(&mut self, reason: RefusalReason, now: u64) {
+        // with one clock, a request is delayed by no more than the time until its refusal: if that was
+        // short, the clocks differ; otherwise the request may have been late, and is repeated
+        let is_prompt = now.saturating_sub(self.requested_at) <= max_clock_difference();
+        if reason == RefusalReason::ClockDiffers && is_prompt {
+            self.unusable = Some(OwnerOutage::OtherClock);
+        }
     }
 
     /// Whether the session is open.

@@ -24,10 +24,11 @@ use crate::cache::owner_protocol::outgoing_frame::{FrameAppendError, OutgoingFra
 use crate::cache::owner_protocol::owner_message::{
     FoundEntry, LeaseReply, OwnerMessage, RefusalReason, SessionEvent,
 };
-use crate::cache::owner_protocol::process_message::{SessionRequest, StoreRequest};
+use crate::cache::owner_protocol::process_message::{
+    max_clock_difference, SessionRequest, StoreRequest,
+};
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
-use crate::time_constants::memory_lease;
 
 /// Maximum number of bytes of entries that a session has to send. Further lookups find nothing.
 const MAX_OUTPUT_BYTES: usize = 64 << 20;
@@ -265,16 +266,16 @@ impl Owner {
         max_entry: u64,
         now: ClockReading,
     ) -> Result<OwnerSession, RefusalReason> {
-        // send leases end by the clock of the process
-        if request.clock.abs_diff(now.monotonic) > memory_lease() / 4 {
-            return Err(RefusalReason::ClockDiffers);
-        }
         let mut shared = lock_ignoring_poison(&self.shared);
         if !shared
             .processes
             .is_newer_attempt(&request.process, request.attempt)
         {
             return Err(RefusalReason::UnknownSession);
+        }
+        // send leases end by the clock of the process
+        if request.clock.abs_diff(now.monotonic) > max_clock_difference() {
+            return Err(RefusalReason::ClockDiffers);
         }
         let ended = match shared.processes.is_process_connected(&request.process) {
             true => shared.leases.release_process_leases(&request.process),

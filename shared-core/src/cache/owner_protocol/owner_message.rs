@@ -171,7 +171,9 @@ pub enum RefusalReason {
     UnknownSession,
     /// The maximum number of processes is reached.
     TooManyProcesses,
-    /// The monotonic clocks of process and owner differ, so that send leases are impossible.
+    /// The clock of the session request differs from the owner's: the request was late, or the
+    /// process has another monotonic clock, with which send leases are impossible. Only the process
+    /// can tell the two apart: it knows when it sent the request.
     ClockDiffers,
     /// The owner is about to stop.
     Stopping,

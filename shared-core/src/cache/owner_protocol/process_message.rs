@@ -18,9 +18,17 @@ use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::{StoredEntryAttributes, MAX_METHOD_LENGTH};
 use crate::cache::freshness::{BlockAnchor, FinalityUpgrade};
 use crate::cache::{CacheKey, CacheNamespace};
+use crate::time_constants::memory_lease;
 
 /// Maximum number of keys of a batch lookup.
 pub const MAX_BATCH_KEYS: usize = 1_000;
+
+/// Maximum difference between the clock of a session request and that of the owner when the request
+/// arrives, in milliseconds. Send leases end by the clock of the process, so the owner refuses a
+/// request beyond it: the request was late, or the process has another monotonic clock.
+pub fn max_clock_difference() -> u64 {
+    memory_lease() / 4
+}
 
 /// Kinds of the messages from a process to the owner.
 mod kind {
@@ -116,7 +124,7 @@ pub struct SessionRequest {
     /// Name of the process, the same as long as it runs.
     pub process: OwnerClientName,
     /// Number of the request among all of this process, from 1 on. The owner refuses one that is
-    /// not above the last that it has received: it was delayed.
+    /// not above the last that it has accepted: it was delayed.
     pub attempt: u32,
     /// Monotonic clock of the process in milliseconds.
     pub clock: u64,

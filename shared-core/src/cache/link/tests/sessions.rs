@@ -259,6 +259,34 @@ fn refusals_close_the_connection_and_other_clocks_are_reported() {
 }
 
 #[test]
+fn refusal_of_a_request_that_may_have_been_late_does_not_prove_another_clock() {
+    for (delay, expected) in [
+        (250, OwnerOutage::OtherClock),
+        (251, OwnerOutage::Silent),
+        (1_400, OwnerOutage::Silent),
+    ] {
+        let mut host = LinkTestHost::new();
+        host.run();
+        host.pass(delay);
+        host.send(OwnerMessage::Refused(RefusalReason::ClockDiffers));
+        assert!(!host.is_open);
+        // the next request has a new clock
+        host.take_messages();
+        host.pass(RETRY);
+        let [ProcessMessage::Hello(request)] = &host.take_messages()[..] else {
+            panic!("a session request is expected");
+        };
+        assert_eq!((request.attempt, request.clock), (2, host.now));
+        assert_eq!(host.link().take_owner_health_change(host.now), None);
+        let change = host.link().take_owner_health_change(host.now + 3_000);
+        assert_eq!(change, Some(OwnerHealthChange::Down(expected)), "{delay}");
+        host.send_together(&[welcome(1, 0), send_lease(9_000, 0)]);
+        let change = host.link().take_owner_health_change(host.now);
+        assert_eq!(change, Some(OwnerHealthChange::Up));
+    }
+}
+
+#[test]
 fn messages_out_of_place_close_the_connection() {
     // before the session is open
     for message in [

@@ -160,7 +160,7 @@ fn delayed_session_request_does_not_end_a_newer_session() {
 }
 
 #[test]
-fn session_of_a_process_with_another_clock_is_refused() {
+fn session_request_that_is_late_or_of_another_clock_is_refused() {
     let (owner, _model) = owner();
     for (attempt, clock, is_refused) in [
         (1, 10_000, false),
@@ -173,6 +173,9 @@ fn session_of_a_process_with_another_clock_is_refused() {
         let expected = is_refused.then_some(RefusalReason::ClockDiffers);
         assert_eq!(opened.err(), expected, "{clock}");
     }
+    // a request before the last accepted one was delayed, whatever its clock
+    let delayed = owner.open_session(&request("a", 2, 9_000), MAX_ENTRY, at(10_000));
+    assert_eq!(delayed.err(), Some(RefusalReason::UnknownSession));
 }
 
 #[test]
@@ -350,7 +353,8 @@ mod sequences {
 
     #[derive(Clone, Debug)]
     enum SessionStep {
-        Open(u8),
+        /// A session request arrives, so many milliseconds after the process has sent it.
+        Open(u8, u64),
         Close(u8),
         /// The next frame is taken: after the events that the process has applied, as for a poll, or
         /// after the events that were taken, as for a connection.
@@ -365,7 +369,8 @@ mod sequences {
     fn step() -> impl Strategy<Value = SessionStep> {
         let process = 0..3_u8;
         prop_oneof![
-            2 => process.clone().prop_map(SessionStep::Open),
+            2 => (process.clone(), prop_oneof![3 => 0..=250_u64, 1 => 251..2_000_u64])
+                .prop_map(|(process, delay)| SessionStep::Open(process, delay)),
             1 => process.clone().prop_map(SessionStep::Close),
             5 => (process.clone(), any::<bool>())
                 .prop_map(|(process, polls)| SessionStep::Take(process, polls)),
@@ -430,13 +435,19 @@ mod sequences {
             let mut begun: Vec<(u64, u64)> = Vec::new();
             for step in steps {
                 match step {
-                    SessionStep::Open(n) => {
+                    SessionStep::Open(n, delay) => {
                         let model = &mut models[usize::from(n)];
                         model.attempt += 1;
-                        let request = request(&format!("p{n}"), model.attempt, now);
-                        model.session = Some(owner.open_session(&request, MAX_ENTRY, at(now)).unwrap());
-                        model.frames.clear();
-                        (model.has_welcome, model.applied) = (false, 0);
+                        let request = request(&format!("p{n}"), model.attempt, now - delay);
+                        let opened = owner.open_session(&request, MAX_ENTRY, at(now));
+                        if delay > 250 {
+                            // the present session continues
+                            prop_assert_eq!(opened.err(), Some(RefusalReason::ClockDiffers));
+                        } else {
+                            model.session = Some(opened.unwrap());
+                            model.frames.clear();
+                            (model.has_welcome, model.applied) = (false, 0);
+                        }
                     }
                     SessionStep::Close(n) => {
                         if let Some(session) = models[usize::from(n)].session.take() {
