@@ -51,8 +51,8 @@ enum StoredPieces {
 }
 
 /// Creates a process that splits calls, with stored pieces.
-fn splitting_host<'n>(node: &'n Node, stored: StoredPieces, lines: &[&str]) -> Host<'n> {
-    let host = Host::new(node, &[&[SPLIT][..], lines].concat());
+fn splitting_host(node: &Node, stored: StoredPieces) -> Host<'_> {
+    let host = Host::new(node, &[SPLIT]);
     if !matches!(stored, StoredPieces::None) {
         let response = host.send(&shorter_call(), &mut Refusals::none());
         assert_eq!((response.is_forwarded, response.piece_requests), (false, 2));
@@ -114,7 +114,7 @@ fn split_responses_are_right_when_long_allocations_are_refused() {
         for stored in [StoredPieces::None, StoredPieces::Hot, StoredPieces::AtOwner] {
             println!("{stored:?}, logs of {log_length} bytes");
             refuse_each_allocation(MAX_RESERVE_ALLOCATION + 1, &node, &wide_call(), || {
-                splitting_host(&node, stored, &[])
+                splitting_host(&node, stored)
             });
         }
     }
@@ -126,9 +126,7 @@ fn split_responses_are_right_when_all_allocations_are_refused() {
     let node = Node { log_length: 100 };
     for stored in [StoredPieces::None, StoredPieces::Hot, StoredPieces::AtOwner] {
         println!("{stored:?}");
-        refuse_each_allocation(1, &node, &wide_call(), || {
-            splitting_host(&node, stored, &[])
-        });
+        refuse_each_allocation(1, &node, &wide_call(), || splitting_host(&node, stored));
     }
 }
 
@@ -232,7 +230,7 @@ fn calls_are_split_after_a_piece_had_no_memory() {
 fn split_is_abandoned_when_memory_is_short_before_its_job() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let node = Node { log_length: 16_000 };
-    let host = splitting_host(&node, StoredPieces::Hot, &[]);
+    let host = splitting_host(&node, StoredPieces::Hot);
     assert_eq!(host.take_split_counts(), [1, 0]);
     let response = host.send(&wide_call(), &mut Refusals::for_short_jobs());
     assert!(response.body == node.respond(wide_call().as_bytes()));
@@ -251,7 +249,7 @@ fn assembled_entry_is_not_stored_when_memory_becomes_short_during_the_join() {
     let node = Node { log_length: 1_000 };
     let expected = node.respond(shorter_call().as_bytes());
     assert!(expected.len() < MAX_RESERVE_ALLOCATION);
-    let host = splitting_host(&node, StoredPieces::None, &[]);
+    let host = splitting_host(&node, StoredPieces::None);
     host.send(&wide_call(), &mut Refusals::none());
     let stored = host.entry_count();
     host.take_split_counts();

@@ -110,6 +110,22 @@ pub(in crate::exchange) struct BuiltEntry {
     is_read: bool,
 }
 
+impl BuiltEntry {
+    /// Creates an entry that was read strictly, of no method and no block.
+    fn new(key: CacheKey, entry: CacheEntry, valid: u64) -> Self {
+        Self {
+            key,
+            entry,
+            valid,
+            method: None,
+            shows: None,
+            if_final: None,
+            anchor: None,
+            is_read: true,
+        }
+    }
+}
+
 /// The state that a fill captures when its request is sent: the route's settings, the purge
 /// generation, and the state of the chain.
 #[derive(Clone, Debug)]
@@ -342,16 +358,7 @@ impl CacheFill {
     /// milliseconds.
     pub(in crate::exchange) fn set_built_entry(&mut self, entry: CacheEntry, valid: u64) {
         let key = self.target.single_cache_key().unwrap_or_default();
-        self.entries = vec![BuiltEntry {
-            key,
-            entry,
-            valid,
-            method: None,
-            shows: None,
-            if_final: None,
-            anchor: None,
-            is_read: true,
-        }];
+        self.entries = vec![BuiltEntry::new(key, entry, valid)];
         self.built = true;
     }
 

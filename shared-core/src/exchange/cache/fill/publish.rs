@@ -92,15 +92,11 @@ impl CacheFill {
             self.finish_unstored();
             return Err(Reason::WrongChain);
         }
+        let key = self.target.single_cache_key().unwrap_or_default();
         let built = BuiltEntry {
-            key: self.target.single_cache_key().unwrap_or_default(),
-            entry: assembled,
-            valid,
             method: Some(method.to_vec()),
             shows: shown,
-            if_final: None,
-            anchor: None,
-            is_read: true,
+            ..BuiltEntry::new(key, assembled, valid)
         };
         let (entry, is_current) = self.publish_built_entry(built, now);
         if is_current && !self.rekeyed {

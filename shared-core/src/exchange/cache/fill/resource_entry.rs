@@ -79,16 +79,7 @@ impl CacheFill {
             meta,
             room,
         )?;
-        Some(BuiltEntry {
-            key: resource.key,
-            entry,
-            valid,
-            method: None,
-            shows: None,
-            if_final: None,
-            anchor: None,
-            is_read: true,
-        })
+        Some(BuiltEntry::new(resource.key, entry, valid))
     }
 
     /// Returns the class of a complete response that is not stored, for its followers.
