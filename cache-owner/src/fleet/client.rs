@@ -15,7 +15,7 @@ mod counters;
 mod error;
 mod fleet_lease;
 mod link;
-mod reply_monitor;
+pub(super) mod reply_monitor;
 mod sentinels;
 mod store_pause;
 mod stream_opener;

@@ -1,7 +1,8 @@
 //! A byte stream that fails before its reader buffers more than the limits of replies.
 //!
 //! The client library buffers a reply until it is complete, at any length that the server declares.
-//! The stream below it reads the same bytes first (`sszip_core::cache::fleet::reply_limit`).
+//! The stream below it reads the same bytes first (`sszip_core::cache::fleet::reply_limit`), counts
+//! what is received and sent, and reports it to the monitor of the connection, if it has one.
 
 use std::io;
 use std::pin::Pin;
@@ -11,6 +12,8 @@ use std::task::{ready, Context, Poll};
 
 use sszip_core::cache::fleet::reply_limit::{ReplyLengthGuard, ReplyLimits, ReplyViolation};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::client::reply_monitor::ReplyMonitor;
 
 /// Number of bytes that were received from and sent to the server, over all connections.
 #[derive(Debug, Default)]
@@ -27,6 +30,7 @@ pub struct ReplyLimitStream<S> {
     stream: S,
     guard: ReplyLengthGuard,
     traffic: Arc<FleetTraffic>,
+    monitor: Option<Arc<ReplyMonitor>>,
     violation: Arc<OnceLock<ReplyViolation>>,
 }
 
@@ -43,7 +47,16 @@ impl<S> ReplyLimitStream<S> {
             stream,
             guard: ReplyLengthGuard::new(limits),
             traffic,
+            monitor: None,
             violation,
+        }
+    }
+
+    /// Reports writes and received bytes to `monitor`, which has no other connection.
+    pub(super) fn monitored_by(self, monitor: Arc<ReplyMonitor>) -> Self {
+        Self {
+            monitor: Some(monitor),
+            ..self
         }
     }
 }
@@ -57,6 +70,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReplyLimitStream<S> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+        if let Some(monitor) = &this.monitor {
+            monitor.record_received_bytes();
+        }
         let received = buffer.filled().get(before..).unwrap_or_default();
         let count = u64::try_from(received.len()).unwrap_or(u64::MAX);
         this.traffic.received.fetch_add(count, Ordering::Relaxed);
@@ -82,6 +98,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ReplyLimitStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
+        if let Some(monitor) = &this.monitor {
+            monitor.record_write();
+        }
         let count = u64::try_from(written).unwrap_or(u64::MAX);
         this.traffic.sent.fetch_add(count, Ordering::Relaxed);
         Poll::Ready(Ok(written))
@@ -98,6 +117,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ReplyLimitStream<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{duplex, AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -107,6 +128,21 @@ mod tests {
         elements: 4,
         reply: 100,
     };
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_and_received_bytes_are_reported_to_the_monitor() {
+        const LIMIT: Duration = Duration::from_secs(2);
+        let (client, mut server) = duplex(64);
+        let monitor = Arc::<ReplyMonitor>::default();
+        let mut stream = ReplyLimitStream::new(client, LIMITS, Arc::default(), Arc::default())
+            .monitored_by(Arc::clone(&monitor));
+        stream.write_all(b"GET").await.unwrap();
+        let silence = monitor.wait_for_silence(LIMIT).await;
+        assert!(monitor.is_ongoing(silence));
+        server.write_all(b"+").await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), b'+');
+        assert!(!monitor.is_ongoing(silence));
+    }
 
     #[tokio::test]
     async fn bytes_after_a_violation_are_not_read() {

@@ -26,7 +26,7 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::reply_monitor::{MonitoredStream, ReplyMonitor};
+use super::reply_monitor::ReplyMonitor;
 use crate::fleet::connect::FleetConnector;
 use crate::fleet::reply_limit_stream::{FleetTraffic, ReplyLimitStream};
 
@@ -177,12 +177,9 @@ impl NodeSettings {
         violation: Arc<OnceLock<ReplyViolation>>,
     ) -> RedisResult<(MultiplexedConnection, BoxFuture<'static, ()>)> {
         let stream = self.connector.open_node_stream(node).await?;
-        let stream = ReplyLimitStream::new(
-            MonitoredStream::new(stream, monitor),
-            self.limits,
-            Arc::clone(&self.traffic),
-            violation,
-        );
+        let traffic = Arc::clone(&self.traffic);
+        let stream = ReplyLimitStream::new(stream, self.limits, traffic, violation);
+        let stream = stream.monitored_by(monitor);
         let config = config.set_pipeline_buffer_size(self.queue_length);
         let (connection, driver) =
             MultiplexedConnection::new_with_config(&self.info, stream, config).await?;
