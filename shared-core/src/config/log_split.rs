@@ -1,8 +1,8 @@
 //! The split of wide calls for logs into pieces (`logs_split`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use super::log_split_pauses::LogSplitPauses;
 use super::values::{invalid_value_error, DirectiveError, DirectiveValueRange, DirectiveValueUnit};
 
 /// Range of the length of a piece in blocks.
@@ -23,9 +23,6 @@ const DEFAULT_CONCURRENCY: u64 = 4;
 
 /// Name of the second value, with its sign.
 const CONCURRENCY_PREFIX: &[u8] = b"concurrent=";
-
-/// Milliseconds for which a route does not split calls after the node has failed to send a piece.
-const PAUSE_MS: u64 = 10_000;
 
 /// The values of `logs_split`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +64,15 @@ fn parse_concurrency(value: &[u8]) -> Result<u64, DirectiveError> {
     })
 }
 
-/// The split of wide calls for logs on one route: the length of the pieces, and a pause after a
-/// failure. Clones share the pause.
+/// The split of wide calls for logs on one route: the length of the pieces, and the pauses after
+/// failures. Clones share the pauses.
 #[derive(Clone, Debug)]
 pub struct LogSplitConfig {
     /// Length of a piece in blocks. Pieces begin at its multiples.
     pub blocks: u64,
     /// Maximum number of pieces of one call that are fetched at a time.
     pub concurrent: usize,
-    /// Time until which no call is split, in milliseconds of the lookup clock.
-    paused_until: Arc<AtomicU64>,
+    pub(crate) pauses: Arc<LogSplitPauses>,
 }
 
 impl LogSplitConfig {
@@ -84,26 +80,14 @@ impl LogSplitConfig {
         Self {
             blocks: limits.blocks,
             concurrent: limits.concurrent,
-            paused_until: Arc::default(),
+            pauses: Arc::default(),
         }
-    }
-
-    /// Whether calls are not split at `now`, in milliseconds of the lookup clock.
-    pub(crate) fn is_paused(&self, now: u64) -> bool {
-        now < self.paused_until.load(Ordering::Relaxed)
-    }
-
-    /// Stops the splitting of calls for some seconds after `now`: the node has failed to send a
-    /// piece, and would fail again.
-    pub(crate) fn pause(&self, now: u64) {
-        let until = now.saturating_add(PAUSE_MS);
-        self.paused_until.fetch_max(until, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LogSplitConfig, LogSplitLimits, PAUSE_MS};
+    use super::{LogSplitConfig, LogSplitLimits};
     use crate::cache::process::ProcessResources;
     use crate::config::RouteConfigBlock;
 
@@ -167,16 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn pause_ends_after_its_time_and_is_shared_by_clones() {
+    fn pause_is_shared_by_clones_and_not_by_routes() {
         let limits = LogSplitLimits::parse_log_split(&[b"500"]).unwrap().unwrap();
-        let config = LogSplitConfig::new(limits);
+        let (config, route) = (LogSplitConfig::new(limits), LogSplitConfig::new(limits));
         let other = config.clone();
-        assert!(!other.is_paused(5));
-        config.pause(5);
-        // an earlier time does not shorten the pause
-        config.pause(1);
-        assert!(other.is_paused(4 + PAUSE_MS) && !other.is_paused(5 + PAUSE_MS));
-        let route = LogSplitConfig::new(limits);
-        assert!(!route.is_paused(6));
+        config.pauses.pause(5);
+        assert!(other.pauses.is_paused(6) && !route.pauses.is_paused(6));
     }
 }

@@ -19,6 +19,7 @@ pub mod json_schema;
 pub mod json_settings;
 mod log_range;
 pub mod log_split;
+mod log_split_pauses;
 mod method_names;
 pub mod node_capabilities;
 mod policy;

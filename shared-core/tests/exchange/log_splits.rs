@@ -1,5 +1,5 @@
 //! Calls for logs that are split into pieces: the responses of the node after which the route splits
-//! no call, and the time of a split.
+//! no call, or none with the same filter, and the time of a split.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,6 +23,12 @@ const TIMEOUT_MS: u64 = 1_000;
 /// Number of pieces of the tests' calls.
 const PIECES: usize = 20;
 
+/// Number of pieces that are fetched at a time, of which all fail.
+const WAVE: usize = 4;
+
+/// Duration of a pause.
+const PAUSE_MS: u64 = 10_000;
+
 /// Multiple of the timeout after which no wait begins.
 const MAX_TIMEOUTS: u64 = 6;
 
@@ -41,6 +47,8 @@ enum PieceReply {
     Status(u16),
     /// Logs that are longer than the longest entry.
     LongLogs,
+    /// An error in place of the logs, in a batch that proves the range.
+    RefusedLogs,
     /// A body with a coding that was not requested.
     Encoded,
     /// An error in place of the batch.
@@ -53,6 +61,24 @@ struct Outcome {
     is_forwarded: bool,
     piece_requests: usize,
 }
+
+/// A call whose first pieces have failed.
+const ABANDONED: Outcome = Outcome {
+    is_forwarded: true,
+    piece_requests: WAVE,
+};
+
+/// A call that was not split.
+const UNSPLIT: Outcome = Outcome {
+    is_forwarded: true,
+    piece_requests: 0,
+};
+
+/// A call whose response was assembled from pieces of the node.
+const ASSEMBLED: Outcome = Outcome {
+    is_forwarded: false,
+    piece_requests: PIECES,
+};
 
 /// A process with one route on a chain whose block 900 is final, and the node behind it.
 struct Host {
@@ -141,8 +167,10 @@ impl Host {
         let body = match reply {
             PieceReply::Status(_) => "denied".to_owned(),
             PieceReply::Error => r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600}}"#.into(),
-            PieceReply::Logs | PieceReply::Encoded => batch_response(&request, ""),
-            PieceReply::LongLogs => batch_response(&request, &" ".repeat(8 << 10)),
+            PieceReply::Logs
+            | PieceReply::Encoded
+            | PieceReply::LongLogs
+            | PieceReply::RefusedLogs => batch_response(&request, reply),
         };
         let status = match reply {
             PieceReply::Status(status) => status,
@@ -183,26 +211,28 @@ fn log(block: u64) -> String {
     format!(r#"{{"blockNumber":"0x{block:x}"}}"#)
 }
 
-/// The response to the batch for a piece, whose first block has a log; `padding` is white space after
-/// it.
-fn batch_response(batch: &Value, padding: &str) -> String {
+/// The response to the batch for a piece, whose first block has a log.
+fn batch_response(batch: &Value, reply: PieceReply) -> String {
     let calls = batch.as_array().unwrap().iter().map(|call| {
-        let result = match call["method"].as_str().unwrap() {
-            "eth_getLogs" => {
-                let first = call["params"][0]["fromBlock"].as_str().unwrap();
-                let first = u64::from_str_radix(&first[2..], 16).unwrap();
-                format!("[{}{padding}]", log(first))
-            }
-            _ => "\"0x1\"".to_owned(),
-        };
-        response(call["id"].as_u64().unwrap(), &result)
+        let id = call["id"].as_u64().unwrap();
+        if call["method"] != "eth_getLogs" {
+            return response(id, "\"0x1\"");
+        }
+        let first = call["params"][0]["fromBlock"].as_str().unwrap();
+        let log = log(u64::from_str_radix(&first[2..], 16).unwrap());
+        match reply {
+            PieceReply::RefusedLogs => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32005,"message":"query returned more than 10000 results"}}}}"#
+            ),
+            PieceReply::LongLogs => response(id, &format!("[{log}{}]", " ".repeat(8 << 10))),
+            _ => response(id, &format!("[{log}]")),
+        }
     });
     format!("[{}]", calls.collect::<Vec<_>>().join(","))
 }
 
 #[test]
 fn route_splits_calls_after_a_refusal_of_a_client_and_not_after_a_failure_of_the_node() {
-    const WAVE: usize = 4;
     for (reply, is_paused) in [
         (PieceReply::Status(401), false),
         (PieceReply::Status(403), false),
@@ -211,28 +241,60 @@ fn route_splits_calls_after_a_refusal_of_a_client_and_not_after_a_failure_of_the
         (PieceReply::Status(429), false),
         (PieceReply::LongLogs, false),
         (PieceReply::Encoded, false),
+        // refusals of the filter
+        (PieceReply::RefusedLogs, false),
+        (PieceReply::Status(413), false),
         // nodes that reject batches
         (PieceReply::Status(400), true),
-        (PieceReply::Status(413), true),
         (PieceReply::Status(422), true),
         (PieceReply::Error, true),
         (PieceReply::Status(500), true),
         (PieceReply::Status(503), true),
     ] {
         let host = Host::new("logs_split 10 concurrent=4");
-        let refused = host.send("wrong", reply, 0);
-        let expected = Outcome {
-            is_forwarded: true,
-            piece_requests: WAVE,
-        };
-        assert_eq!(refused, expected, "{reply:?}");
+        assert_eq!(host.send("wrong", reply, 0), ABANDONED, "{reply:?}");
+        let expected = if is_paused { UNSPLIT } else { ASSEMBLED };
         let other = host.send("right", PieceReply::Logs, 0);
-        let expected = Outcome {
-            is_forwarded: is_paused,
-            piece_requests: if is_paused { 0 } else { PIECES },
-        };
         assert_eq!(other, expected, "after {reply:?}");
     }
+}
+
+#[test]
+fn calls_with_a_refused_filter_are_not_split_for_ten_seconds() {
+    for reply in [PieceReply::RefusedLogs, PieceReply::Status(413)] {
+        let host = Host::new("logs_split 10 concurrent=4");
+        assert_eq!(host.send("broad", reply, 0), ABANDONED);
+        assert_eq!(host.send("broad", PieceReply::Logs, 0), UNSPLIT);
+        assert_eq!(host.send("narrow", PieceReply::Logs, 0), ASSEMBLED);
+        assert_eq!(host.send("broad", PieceReply::Logs, 0), UNSPLIT);
+        host.now.set(host.now.get() + PAUSE_MS);
+        assert_eq!(host.send("broad", PieceReply::Logs, 0), ASSEMBLED);
+    }
+}
+
+/// The vary keys of the clients differ, and so do the keys of their filters.
+#[test]
+fn route_splits_no_call_after_the_pieces_of_eight_filters_in_a_row_were_refused() {
+    let host = Host::new("logs_split 10 concurrent=4");
+    let refuse = |clients: std::ops::Range<u8>| {
+        for client in clients {
+            let refused = host.send(&format!("broad-{client}"), PieceReply::RefusedLogs, 0);
+            assert_eq!(refused, ABANDONED, "{client}");
+        }
+    };
+    let send = |client| host.send(client, PieceReply::Logs, 0);
+    refuse(0..7);
+    assert_eq!(send("a"), ASSEMBLED);
+    refuse(7..15);
+    assert_eq!(send("b"), UNSPLIT);
+    // one more refusal shows that the node still refuses all pieces
+    host.now.set(host.now.get() + PAUSE_MS);
+    refuse(15..16);
+    assert_eq!(send("b"), UNSPLIT);
+    host.now.set(host.now.get() + PAUSE_MS);
+    assert_eq!(send("b"), ASSEMBLED);
+    refuse(16..17);
+    assert_eq!(send("c"), ASSEMBLED);
 }
 
 #[test]

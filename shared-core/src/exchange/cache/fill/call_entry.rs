@@ -61,6 +61,9 @@ impl CacheFill {
         for answer in &answers {
             let id = &body[answer.id.clone()];
             let wanted = wanted_by_id.get(id).filter(|_| ids.get(id) == Some(&1));
+            if wanted.is_some() {
+                self.record_refused_piece(answer);
+            }
             let entry = wanted.and_then(|wanted| self.build_call_entry(wanted, body, answer, room));
             if entry.is_some_and(|entry| try_push(&mut built, entry).is_none()) {
                 self.why.set(Some(Reason::Memory));
@@ -193,6 +196,13 @@ impl CacheFill {
             anchor: judged.anchor,
             is_read: judged.is_read,
         })
+    }
+
+    /// Records an error in place of the logs of a piece, whose range the node has proven to have.
+    fn record_refused_piece(&self, answer: &JsonRpcResponse) {
+        if let (CallOutcomeSpan::Error(_), Some(request)) = (&answer.outcome, &self.piece_request) {
+            request.record_refused_filter();
+        }
     }
 
     /// Counts a JSON-RPC error of the node.

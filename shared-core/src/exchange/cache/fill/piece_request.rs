@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use crate::cache::reason::Reason;
 
-/// Whether the node has begun to respond to the request for a piece, and whether the node is at
-/// fault if the response is not used. A host may drop the request before. Clones share the state.
+/// Whether the node has begun to respond to the request for a piece, and the cause if the response
+/// is not used: the node, the client's filter, or another one. A host may drop the request before.
+/// Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(in crate::exchange) struct PieceRequestState(Arc<PieceResponseFlags>);
 
 #[derive(Debug, Default)]
 struct PieceResponseFlags {
     is_received: AtomicBool,
+    is_filter_refused: AtomicBool,
     /// Another cause than the node prevents the use of the response.
     has_other_cause: AtomicBool,
 }
@@ -21,9 +23,18 @@ impl PieceRequestState {
     /// Records that the head of a response with this status was received.
     pub(in crate::exchange) fn record_response(&self, status: u16) {
         self.0.is_received.store(true, Ordering::Relaxed);
-        if concerns_client(status) {
+        // only the client's filter makes the request long
+        if status == 413 {
+            self.record_refused_filter();
+        } else if concerns_client(status) {
             self.record_other_cause();
         }
+    }
+
+    /// Records that the node has refused the call for the logs of the piece: its filter matches too
+    /// many logs, or is too long or invalid, as far as is known.
+    pub(in crate::exchange) fn record_refused_filter(&self) {
+        self.0.is_filter_refused.store(true, Ordering::Relaxed);
     }
 
     /// Records the reason why the response is not stored, before its flight ends.
@@ -38,18 +49,25 @@ impl PieceRequestState {
         self.0.has_other_cause.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the node has refused the call because of its filter.
+    pub(in crate::exchange) fn is_filter_refused(&self) -> bool {
+        self.0.is_filter_refused.load(Ordering::Relaxed)
+    }
+
     /// Whether the node has responded, and is at fault if its response is not used.
     pub(in crate::exchange) fn is_node_at_fault(&self) -> bool {
         let flags = &self.0;
-        flags.is_received.load(Ordering::Relaxed) && !flags.has_other_cause.load(Ordering::Relaxed)
+        flags.is_received.load(Ordering::Relaxed)
+            && !self.is_filter_refused()
+            && !flags.has_other_cause.load(Ordering::Relaxed)
     }
 }
 
 /// Whether a response with this status concerns the client, whose head the request has: its
-/// credentials, its rate or its path. The body is sszip's own: nodes that reject batches, or long
-/// ones, send 400, 413 or 422.
+/// credentials, its rate or its path. The body is sszip's own: nodes that reject batches send 400 or
+/// 422.
 fn concerns_client(status: u16) -> bool {
-    matches!(status, 300..=499) && !matches!(status, 400 | 413 | 422)
+    matches!(status, 300..=499) && !matches!(status, 400 | 422)
 }
 
 #[cfg(test)]
@@ -70,7 +88,7 @@ mod tests {
             (403, false),
             (404, false),
             (407, false),
-            (413, true),
+            (413, false),
             (422, true),
             (429, false),
             (431, false),
@@ -81,6 +99,7 @@ mod tests {
             let request = PieceRequestState::default();
             request.record_response(status);
             assert_eq!(request.is_node_at_fault(), is_cause, "{status}");
+            assert_eq!(request.is_filter_refused(), status == 413, "{status}");
         }
     }
 

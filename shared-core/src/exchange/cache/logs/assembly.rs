@@ -203,7 +203,7 @@ impl Exchange {
     /// Stops the splitting of calls on the route for some seconds.
     pub(super) fn pause_log_split(&self, now: u64) {
         if let Some(split) = &self.route_config.cache.logs_split {
-            split.pause(now);
+            split.pauses.pause(now);
         }
     }
 }

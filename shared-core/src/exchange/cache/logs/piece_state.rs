@@ -45,6 +45,8 @@ pub(super) enum WaitOutcome {
     /// A piece has no entry, and the node is not at fault: the request was not sent, the response
     /// concerns the client, memory for it was short, or other clients' responses were not usable.
     NotUsable,
+    /// The node has refused the call for a piece, because of the client's filter as far as is known.
+    FilterRefused,
     /// The node has sent no usable response for a piece, or none in time.
     NodeFailed,
 }
@@ -113,7 +115,9 @@ impl LogPiece {
             return WaitOutcome::InFlight;
         }
         match &self.request {
-            Some(request) if is_in_flight || request.is_node_at_fault() => WaitOutcome::NodeFailed,
+            Some(_) if is_in_flight => WaitOutcome::NodeFailed,
+            Some(request) if request.is_filter_refused() => WaitOutcome::FilterRefused,
+            Some(request) if request.is_node_at_fault() => WaitOutcome::NodeFailed,
             None if !is_in_flight && self.followed < MAX_FOLLOWED_FLIGHTS => WaitOutcome::Continue,
             _ => WaitOutcome::NotUsable,
         }
@@ -211,6 +215,12 @@ impl LogPieces {
     /// Whether a request was sent for any piece.
     pub(super) fn has_requested_pieces(&self) -> bool {
         self.all.iter().any(|piece| piece.request.is_some())
+    }
+
+    /// Whether the node has sent any piece that was requested for this call.
+    pub(super) fn has_fetched_pieces(&self) -> bool {
+        let mut all = self.all.iter();
+        all.any(|piece| piece.request.is_some() && piece.entry.is_some())
     }
 
     /// Number of bytes of all entries, decompressed.
@@ -357,6 +367,28 @@ mod tests {
         pieces.all[REST].request = Some(PieceRequestState::default());
         pieces.all[REST].mark_awaited();
         assert_eq!(outcome(&mut pieces), WaitOutcome::NodeFailed);
+    }
+
+    #[test]
+    fn refused_filter_is_no_failure_of_the_node() {
+        let (shared, request) = (ProcessCacheState::default(), PieceRequestState::default());
+        let mut pieces = pieces();
+        let outcome = |pieces: &mut LogPieces| {
+            for piece in &mut pieces.all {
+                piece.mark_awaited();
+            }
+            pieces.end_waits(&shared, 0, false)
+        };
+        pieces.all[FINAL].request = Some(request.clone());
+        pieces.all[REST].request = Some(PieceRequestState::default());
+        request.record_response(200);
+        assert_eq!(outcome(&mut pieces), WaitOutcome::NodeFailed);
+        request.record_refused_filter();
+        assert_eq!(outcome(&mut pieces), WaitOutcome::FilterRefused);
+        assert!(!pieces.has_fetched_pieces());
+        pieces.set_usable_entry(FINAL, entry(LifetimeClass::Immutable, "[]"), &shared);
+        assert!(pieces.has_fetched_pieces());
+        assert_eq!(outcome(&mut pieces), WaitOutcome::NotUsable);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Exchange {
             WaitOutcome::Continue => search.waits_until = 0,
             // the wait goes on until the same time
             WaitOutcome::InFlight => {}
-            WaitOutcome::NotUsable | WaitOutcome::NodeFailed => {
+            WaitOutcome::NotUsable | WaitOutcome::FilterRefused | WaitOutcome::NodeFailed => {
                 return self.forward_logs_call(*search, None, client, lookup);
             }
         }

@@ -116,6 +116,8 @@ impl ReceiptsSearch {
 #[derive(Debug)]
 pub(super) struct LogSplit {
     pub(super) pieces: LogPieces,
+    /// Key of the client's filter, whatever its range.
+    pub(super) filter_key: CacheKey,
     /// Number of pieces that were looked up at the owner, or need not be.
     pub(super) queried: usize,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::assembly_input::LogAssemblySource;
 use super::piece_state::{LogPiece, LogPieces, WaitOutcome};
-use super::plan::{piece_params, plan_pieces, LogRange};
+use super::plan::{piece_params, plan_pieces, LogRange, PieceSpan};
 use super::search::{followed_block_chain, ClientLogCall, SearchAction};
 use super::search_state::LogSplit;
 use super::LOGS_METHOD;
@@ -33,6 +33,13 @@ const MAX_FILTER_BYTES: usize = 1 << 20;
 /// requests lead may end meanwhile.
 const MAX_FLIGHT_SEARCHES: usize = 3;
 
+/// Blocks in place of those of a client's call: the key of the resulting call is the key of the
+/// filter, whatever its range.
+const FILTER_SPAN: PieceSpan = PieceSpan {
+    first: 0,
+    last: Some(0),
+};
+
 impl Exchange {
     /// Returns the split of a call, with the entries that the hot tier has for its pieces; `None`
     /// if the call is not split.
@@ -49,7 +56,7 @@ impl Exchange {
             cache.lock && lookup.waiter.is_some() && !(lookup.whole || lookup.no_background_update);
         let shared = &self.route_config.process.shared;
         if !may_fetch
-            || config.is_paused(lookup.now)
+            || config.pauses.is_paused(lookup.now)
             || !shared.may_send_from_memory(lookup.now)
             || !self.stores_logs_of_class(LifetimeClass::Immutable)
         {
@@ -67,18 +74,28 @@ impl Exchange {
             return None;
         }
         let keys = client.vary_key.call_key_builder();
+        let build_key = |span| {
+            let params = piece_params(filter, span)?;
+            Some(keys.build_key(LOGS_METHOD, Some(&params)).ok()?.0)
+        };
+        let filter_key = build_key(FILTER_SPAN)?;
+        if config.pauses.is_filter_paused(&filter_key, lookup.now) {
+            return None;
+        }
         let mut all = Vec::new();
         all.try_reserve_exact(spans.len()).ok()?;
         for span in spans {
-            let params = piece_params(filter, span)?;
-            let key = keys.build_key(LOGS_METHOD, Some(&params)).ok()?;
-            all.push(LogPiece::new(span, key.0));
+            all.push(LogPiece::new(span, build_key(span)?));
         }
         let mut pieces = LogPieces::new(all, range.last, since.clone());
         for at in 0..pieces.all.len() {
             pieces.find_hot_entry(at, shared, lookup.now);
         }
-        Some(LogSplit { pieces, queried: 0 })
+        Some(LogSplit {
+            pieces,
+            filter_key,
+            queried: 0,
+        })
     }
 
     /// Whether lists of logs of this class have a lifetime.
@@ -89,7 +106,7 @@ impl Exchange {
     }
 
     /// Ends the wait for the pieces of a call, and returns the outcome. A failure of the node stops
-    /// the splitting of calls for some seconds.
+    /// the splitting of calls for some seconds, a refusal of the filter that of calls with it.
     pub(super) fn end_piece_waits(
         &self,
         split: &mut LogSplit,
@@ -99,6 +116,15 @@ impl Exchange {
     ) -> WaitOutcome {
         let (shared, pieces) = (&self.route_config.process.shared, &mut split.pieces);
         let outcome = pieces.end_waits(shared, lookup.now, is_timed_out);
+        if let Some(config) = &self.route_config.cache.logs_split {
+            if pieces.has_fetched_pieces() {
+                config.pauses.record_fetched_piece();
+            }
+            if outcome == WaitOutcome::FilterRefused {
+                let pauses = &config.pauses;
+                pauses.record_refused_filter(&split.filter_key, lookup.now);
+            }
+        }
         if outcome == WaitOutcome::NodeFailed
             && self.is_unchanged_since(&pieces.since, client.vary_key)
         {
