@@ -25,7 +25,7 @@ pub(crate) struct LogSplitPauses {
     refusals: Mutex<FilterRefusals>,
 }
 
-/// The filters of which the node has refused a piece.
+/// The filters that the node has refused in a piece.
 #[derive(Debug, Default)]
 struct FilterRefusals {
     /// The last refused filters, each with the end of its pause.
@@ -60,7 +60,7 @@ impl LogSplitPauses {
         self.paused_until.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Stops the splitting of calls with this filter, of which the node has refused a piece; of all
+    /// Stops the splitting of calls with this filter, which the node has refused in a piece; of all
     /// calls if it has refused many filters in a row.
     pub(crate) fn record_refused_filter(&self, filter: &CacheKey, now: u64) {
         let refusals = &mut *lock_ignoring_poison(&self.refusals);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn all_calls_are_paused_when_many_filters_in_a_row_are_refused() {
+    fn route_is_paused_when_many_filters_in_a_row_are_refused() {
         let pauses = LogSplitPauses::default();
         refuse(&pauses, 0..7, 5);
         pauses.record_fetched_piece();

@@ -23,7 +23,7 @@ const TIMEOUT_MS: u64 = 1_000;
 /// Number of pieces of the tests' calls.
 const PIECES: usize = 20;
 
-/// Number of pieces that are fetched at a time, of which all fail.
+/// Number of pieces that are fetched at a time.
 const WAVE: usize = 4;
 
 /// Duration of a pause.

@@ -173,7 +173,7 @@ pub enum RefusalReason {
     TooManyProcesses,
     /// The clock of the session request differs from the owner's: the request was late, or the
     /// process has another monotonic clock, with which send leases are impossible. Only the process
-    /// can tell the two apart: it knows when it sent the request.
+    /// can distinguish the two: it knows when it sent the request.
     ClockDiffers,
     /// The owner is about to stop.
     Stopping,

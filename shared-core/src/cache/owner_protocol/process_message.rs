@@ -23,7 +23,7 @@ use crate::time_constants::memory_lease;
 /// Maximum number of keys of a batch lookup.
 pub const MAX_BATCH_KEYS: usize = 1_000;
 
-/// Maximum difference between the clock of a session request and that of the owner when the request
+/// Maximum difference between the clock of a session request and the owner's clock when the request
 /// arrives, in milliseconds. Send leases end by the clock of the process, so the owner refuses a
 /// request beyond it: the request was late, or the process has another monotonic clock.
 pub fn max_clock_difference() -> u64 {

@@ -33,7 +33,7 @@ const MAX_FILTER_BYTES: usize = 1 << 20;
 /// requests lead may end meanwhile.
 const MAX_FLIGHT_SEARCHES: usize = 3;
 
-/// Blocks in place of those of a client's call: the key of the resulting call is the key of the
+/// Blocks in place of the blocks of a client's call: the key of the resulting call is the key of the
 /// filter, whatever its range.
 const FILTER_SPAN: PieceSpan = PieceSpan {
     first: 0,
@@ -106,7 +106,7 @@ impl Exchange {
     }
 
     /// Ends the wait for the pieces of a call, and returns the outcome. A failure of the node stops
-    /// the splitting of calls for some seconds, a refusal of the filter that of calls with it.
+    /// the splitting of all calls for some seconds, a refusal of the filter only of calls with it.
     pub(super) fn end_piece_waits(
         &self,
         split: &mut LogSplit,

@@ -353,7 +353,7 @@ mod sequences {
 
     #[derive(Clone, Debug)]
     enum SessionStep {
-        /// A session request arrives, so many milliseconds after the process has sent it.
+        /// A session request arrives, a number of milliseconds after the process has sent it.
         Open(u8, u64),
         Close(u8),
         /// The next frame is taken: after the events that the process has applied, as for a poll, or
