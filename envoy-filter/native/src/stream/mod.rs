@@ -318,6 +318,11 @@ impl StreamExchange {
             return StreamAction::Stop;
         };
         let step = driver.resume_after_job(job);
+        if let (StreamPhase::LookingUp, HostStep::Wait) = (self.phase, &step) {
+            // the lookup is repeated at once
+            self.enter_stream_phase(StreamPhase::Waiting);
+            return self.resume_woken_operation(stream);
+        }
         match self.phase {
             StreamPhase::LookingUp => self.handle_lookup_step(stream, step),
             StreamPhase::Encoding => {

@@ -18,8 +18,9 @@
 //! A batch may follow several flights at a time, but only if it has no other call to fetch, so that
 //! it delays none. It is woken when the last of these flights has ended, and fetches the calls for
 //! which no response arrived. A waiting request never leads and a leader never waits, so that no
-//! two requests wait for each other. The one exception is a call for logs that is split: it leads
-//! the flight of its range, and waits for flights of shorter parts of this range only.
+//! two requests wait for each other. The one exception is a call for logs that is split, alone or in
+//! a batch: it leads the flight of its range and no other, and waits for flights of shorter parts of
+//! this range only.
 
 use crate::hash_keys::HashMap;
 use std::collections::hash_map;

@@ -129,7 +129,7 @@ impl Exchange {
     }
 
     /// Decodes an entry off the event loop. If that fails, the request is a miss and is sent to
-    /// the node.
+    /// the node. A batch for which a response is assembled is looked up again.
     pub(in crate::exchange) fn decode_stored_response(&mut self) -> Result<(), HostMisuse> {
         let ExchangePhase::Decoding(decoding) = &mut self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::Compressed));
@@ -146,6 +146,9 @@ impl Exchange {
                         None
                     }
                 }
+            }
+            StoredResponseToDecode::LogsOfBatch(assembly) => {
+                return self.assemble_logs_off_loop(*assembly);
             }
             _ if memory::is_memory_short() => None,
             StoredResponseToDecode::One(key, entry, id, borrowed) => {

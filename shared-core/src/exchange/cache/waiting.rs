@@ -121,6 +121,11 @@ impl WaitingRequest {
         matches!(self.awaited, AwaitedResult::AdminReply)
     }
 
+    /// Whether the request waits for nothing: it is looked up again at once.
+    pub(in crate::exchange) fn has_ended(&self) -> bool {
+        matches!(self.awaited, AwaitedResult::Nothing)
+    }
+
     /// Ends the wait for one response, and returns the action that follows; `None` if the request
     /// was not woken.
     pub(in crate::exchange) fn claim_wakeup(mut self) -> Option<FlightFollowerWakeup> {

@@ -166,6 +166,7 @@ impl ExchangeDriver {
                 ExchangeState::AwaitingPart => HostStep::ForwardRewritten,
                 // the stored response is not available
                 ExchangeState::AwaitingHead => HostStep::Forward,
+                ExchangeState::Waiting => HostStep::Wait,
                 _ if exchange.response_mode == ResponseMode::Hit
                     || exchange.is_local_response() =>
                 {
@@ -182,7 +183,13 @@ impl ExchangeDriver {
         match job.0 {
             OffLoopWork::PendingWork(exchange) => {
                 self.available_exchange = Some(exchange);
-                self.step_after_job()
+                let step = self.step_after_job();
+                if !matches!(step, HostStep::Wait) {
+                    // the lookup that the job belongs to, if any, is not repeated
+                    self.seeking = LookupReadiness::Done;
+                    self.body_reservation = None;
+                }
+                step
             }
             // these jobs belong to no exchange any more
             OffLoopWork::Store(_) | OffLoopWork::Teardown(_) => HostStep::Await,

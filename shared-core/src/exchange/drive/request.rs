@@ -260,7 +260,9 @@ impl ExchangeDriver {
             LookupAction::Forward => HostStep::Forward,
             LookupAction::ForwardRewritten => HostStep::ForwardRewritten,
             LookupAction::Respond => HostStep::Respond,
-            LookupAction::RespondOffLoop => self.start_exchange_job(),
+            LookupAction::RespondOffLoop | LookupAction::AssembleOffLoop => {
+                self.start_exchange_job()
+            }
             LookupAction::Wait => HostStep::Wait,
         }
     }
@@ -299,7 +301,7 @@ impl ExchangeDriver {
         self.updates = std::iter::from_fn(|| exchange.take_background_update())
             .map(Self::from_exchange)
             .collect();
-        if found != LookupAction::Wait {
+        if !matches!(found, LookupAction::Wait | LookupAction::AssembleOffLoop) {
             self.seeking = LookupReadiness::Done;
         }
         Ok(found)

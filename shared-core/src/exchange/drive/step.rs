@@ -20,7 +20,8 @@ pub enum HostStep {
     /// the whole head, and [`Exchange::body_slices`].
     Respond,
     /// Repeat the lookup when this request is woken, or when its
-    /// [timer](crate::exchange::drive::ExchangeDriver::next_timeout_ms) expires.
+    /// [timer](crate::exchange::drive::ExchangeDriver::next_timeout_ms) expires. After a job it
+    /// expires at once.
     Wait,
     /// Send the head with the head edits, and stream the body unchanged.
     Pass,

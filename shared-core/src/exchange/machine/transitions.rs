@@ -14,9 +14,10 @@ pub enum ExchangeState {
     AwaitingUpdate,
     /// The request's body is being rewritten before the request is forwarded.
     Rewriting,
-    /// Another request fetches the response.
+    /// Another request fetches the response, or the lookup is repeated at once.
     Waiting,
-    /// A stored response must be decompressed before it is sent.
+    /// A stored response must be decompressed before it is sent, or a response to a call of a batch
+    /// be assembled.
     Decoding,
     /// A stored response or an error replaces the upstream's response, whose body is discarded.
     DiscardingUpstream,
@@ -61,7 +62,7 @@ pub enum ExchangeEvent {
     Rewritten,
     /// The request can't be rewritten or must not be forwarded: an error is the response.
     Refuse,
-    /// Another request fetches the response.
+    /// Another request fetches the response, or the lookup has to be repeated.
     Wait,
     /// The wait ended, with or without a result.
     Wake,
@@ -115,6 +116,7 @@ pub const TRANSITIONS: &[(ExchangeState, ExchangeEvent, ExchangeState)] = {
         (Waiting, Wake, AwaitingHead),
         (Decoding, Hit, Ready),
         (Decoding, Miss, AwaitingHead),
+        (Decoding, Wait, Waiting),
         (Decoding, SendOriginal, AwaitingHead),
         (AwaitingHead, HeadToPass, Passing),
         (AwaitingHead, HeadToBuffer, Buffering),

@@ -56,6 +56,8 @@ pub(in crate::exchange) enum StoredResponseToDecode {
     },
     /// A list of logs that is assembled from other entries.
     Logs(Box<LogAssembly>),
+    /// The same, for a call of a batch, which is looked up again then.
+    LogsOfBatch(Box<LogAssembly>),
     /// The decompression has begun.
     #[default]
     Running,

@@ -231,7 +231,7 @@ impl Exchange {
         self.stop_waiting();
         self.storing.fill = None;
         self.lookup_findings.background_updates.clear();
-        self.lookup_findings.logs_search = None;
+        self.end_logs_searches();
         self.release_permits();
     }
 }

@@ -6,10 +6,13 @@ use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::reason::Reason;
+use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
 use crate::config::{CallAccessPolicy, RouteConfig};
+use crate::exchange::cache::batch::log_splits::BatchLogSplits;
 use crate::exchange::cache::batch::split::BatchElementSource;
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
+use crate::exchange::cache::logs::search::ClientLogCall;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::waiting::AwaitedBatchResponses;
 use crate::exchange::machine::Exchange;
@@ -24,6 +27,9 @@ pub(super) struct BatchLookup<'a> {
     /// Whether each call is denied, empty if none is; the entry of a denied call is its error.
     pub(super) denied: Vec<bool>,
     pub(super) found: Vec<Option<Arc<CacheEntry>>>,
+    /// Indices of the calls whose responses were assembled from pieces that were fetched for the
+    /// batch.
+    pub(super) fetched: Vec<usize>,
 }
 
 impl BatchLookup<'_> {
@@ -54,24 +60,55 @@ impl BatchLookup<'_> {
         found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_call_denied(call)))
     }
 
-    /// Whether the call with this index is a cache hit; a denied call is none.
+    /// Whether the call with this index is a cache hit; a denied call is none, and neither is one
+    /// for which the node was queried.
     pub(super) fn has_stored_response(&self, call: usize) -> bool {
         let found = self.found.get(call).is_some_and(Option::is_some);
-        found && !self.is_call_denied(call)
+        found && !self.is_call_denied(call) && !self.fetched.contains(&call)
     }
 
-    /// Number of calls with a stored response.
+    /// Number of calls that are cache hits.
     pub(super) fn batch_hit_count(&self) -> usize {
-        self.stored_batch_entries().count()
+        let calls = 0..self.calls.len();
+        calls.filter(|call| self.has_stored_response(*call)).count()
     }
 
-    /// Searches the hot tier, the responses that were just fetched, and the owner's entries.
+    /// Returns the call for logs with this key, if it has no response yet.
+    pub(super) fn missing_log_call<'b>(
+        &'b self,
+        key: &CacheKey,
+        vary_key: &'b VaryKey,
+    ) -> Option<ClientLogCall<'b>> {
+        let mut calls = self.calls.iter().zip(&self.places).enumerate();
+        calls.find_map(|(at, (call, place))| {
+            let is_missing = self.found.get(at).is_none_or(Option::is_none);
+            let place = place.as_ref().filter(|place| place.key == *key)?;
+            Some(ClientLogCall {
+                call,
+                id: call.id.filter(|_| is_missing)?,
+                place,
+                vary_key,
+            })
+        })
+    }
+
+    /// Forgets the responses that were found, so that all are looked up again.
+    pub(super) fn forget_found_entries(&mut self) {
+        let denied = &self.denied;
+        for (call, found) in self.found.iter_mut().enumerate() {
+            found.take_if(|_| denied.get(call) != Some(&true));
+        }
+    }
+
+    /// Searches the hot tier, the responses that were just fetched, the owner's entries, and the
+    /// assembled responses.
     pub(super) fn find_batch_entries(
         &mut self,
         shared: &ProcessCacheState,
         judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
         wakeup: &AwaitedBatchResponses,
+        splits: Option<&BatchLogSplits>,
     ) {
         let looks = !lookup.bypass && shared.may_send_from_memory(lookup.now);
         let owned = match &wakeup.of_owner {
@@ -79,6 +116,7 @@ impl BatchLookup<'_> {
             _ => &[],
         };
         self.found.resize(self.calls.len(), None);
+        let must_be_of_head = splits.is_some() && self.head_dependent_calls().nth(1).is_some();
         let find = |call: &JsonRpcCall<'_>, place: &Option<CallKeyAndLifetime>| {
             let place = place.as_ref()?;
             let is_it = |(key, _): &&(CacheKey, Arc<CacheEntry>)| *key == place.key;
@@ -93,7 +131,9 @@ impl BatchLookup<'_> {
             }
             let hot = shared.hot_tier();
             let entry = hot.and_then(|hot| hot.get(&place.key, lookup.now));
-            let entry = entry.or_else(in_hand)?;
+            let assembled =
+                || splits.and_then(|it| it.usable_response(&place.key, shared, must_be_of_head));
+            let entry = entry.or_else(in_hand).or_else(assembled)?;
             judge.add_to_key_cache(call, place);
             Some(entry)
         };
@@ -103,6 +143,28 @@ impl BatchLookup<'_> {
                 *found = find(call, place);
             }
         }
+        self.fetched.clear();
+        if let Some(splits) = splits {
+            let places = self.places.iter().enumerate();
+            let fetched = places.filter(|(_, place)| {
+                let place = place.as_ref();
+                place.is_some_and(|place| splits.has_fetched_response(&place.key))
+            });
+            self.fetched.extend(fetched.map(|(call, _)| call));
+        }
+    }
+
+    /// Iterates over the indices of the calls whose responses depend on the head, or may show a newer
+    /// one.
+    fn head_dependent_calls(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.calls.len()).filter(|call| self.depends_on_head(*call))
+    }
+
+    fn depends_on_head(&self, call: usize) -> bool {
+        let has_id = self.calls.get(call).is_some_and(|it| it.id.is_some());
+        let place = self.places.get(call).and_then(Option::as_ref);
+        let depends = place.is_none_or(|place| place.prospect.depends_on_head());
+        has_id && depends && !self.is_call_denied(call)
     }
 
     /// Discards entries that exceed the response limit of their method.
@@ -127,15 +189,8 @@ impl BatchLookup<'_> {
     /// Discards entries that depend on the head if the node is queried for a call that may show
     /// a newer head: all responses of a batch belong to one head.
     pub(super) fn discard_head_dependent_entries(&mut self) {
-        let calls = self.calls.iter().zip(&self.places).zip(&self.found);
-        let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
-            found.is_none() && call.id.is_some() && !self.is_call_denied(*at)
-        });
-        let moves = |place: &Option<CallKeyAndLifetime>| {
-            let prospect = place.as_ref().map(|place| place.prospect);
-            prospect.is_none_or(|prospect| prospect.depends_on_head())
-        };
-        if fetched.any(|(_, ((_, place), _))| moves(place)) {
+        let is_fetched = |call: usize| self.found.get(call).is_none_or(Option::is_none);
+        if self.head_dependent_calls().any(is_fetched) {
             for found in &mut self.found {
                 found.take_if(|entry| {
                     matches!(

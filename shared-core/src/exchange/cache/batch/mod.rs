@@ -3,6 +3,7 @@
 //! unchanged.
 
 mod assembly;
+pub(in crate::exchange) mod log_splits;
 mod lookup_state;
 pub(in crate::exchange) mod merge;
 mod pairing;
@@ -17,6 +18,7 @@ use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
+use crate::exchange::cache::batch::log_splits::{BatchLogSplits, BatchSearchProgress};
 use crate::exchange::cache::batch::lookup_state::BatchLookup;
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
@@ -45,7 +47,7 @@ impl Exchange {
         mut places: Vec<Option<CallKeyAndLifetime>>,
         judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
-        wakeup: AwaitedBatchResponses,
+        waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
         self.lookup_findings.batch_size = Some(calls.len());
         let is_identity = |call: &JsonRpcCall<'_>| is_identity_method(call.method);
@@ -65,34 +67,20 @@ impl Exchange {
             places,
             denied: Vec::new(),
             found: Vec::new(),
+            fetched: Vec::new(),
         };
         self.record_batch_metrics(&batch);
-        let shared = Arc::clone(&self.route_config.process.shared);
-        if !shared.has_response_storage() {
+        if !self.route_config.process.shared.has_response_storage() {
             return LookupResult::Miss;
         }
         if self.lookup_findings.allowed_part.is_some() {
             batch.insert_denied_errors(&self.lookup_findings.denial_errors);
         }
-        batch.find_batch_entries(&shared, judge, lookup, &wakeup);
-        batch.discard_overlong_entries(self.route_config.active_call_policy());
-        // the vary headers changed during the wait: the batch is coalesced under its own keys
-        let is_rekeyed = wakeup.flight_responses.is_some()
-            && wakeup.names.as_ref() != judge.call_vary_key().vary_header_names();
-        let may_wait =
-            wakeup.flight_responses.is_none() || is_rekeyed && !self.lookup_findings.is_rekeyed;
-        self.lookup_findings.is_rekeyed |= is_rekeyed;
-        if may_wait {
-            let awaited = match &wakeup.of_owner {
-                None => self.query_owner_for_batch(&batch, judge.call_vary_key(), lookup),
-                Some(_) => None,
-            };
-            let awaited = awaited.or_else(|| {
-                self.follow_missing_calls(&batch, judge.call_vary_key(), lookup, wakeup.of_owner)
-            });
-            if let (Some(awaited), Some(waiter)) = (awaited, lookup.waiter) {
-                return LookupResult::InFlight(WaitingRequest::new(&shared, waiter, awaited));
-            }
+        if let Some(pending) = self.find_or_await_responses(&mut batch, judge, lookup, waited) {
+            return pending;
+        }
+        if !batch.fetched.is_empty() {
+            self.lookup_findings.served_status = Some(CacheStatus::Miss);
         }
         let Some((gzip, borrowed)) = self.reserve_batch_memory(&batch.found, lookup) else {
             // the node's responses are streamed, and the entries stay as they are
@@ -114,6 +102,68 @@ impl Exchange {
             self.lookup_findings.background_updates.push_back(proof);
         }
         found
+    }
+
+    /// Finds the entries of the batch's calls, and assembles the responses to wide calls for logs.
+    /// Returns the result of the lookup if the batch waits.
+    fn find_or_await_responses(
+        &mut self,
+        batch: &mut BatchLookup<'_>,
+        judge: &CallKeyReader<'_>,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> Option<LookupResult> {
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let vary_key = judge.call_vary_key();
+        let mut received = match self.end_batch_wait(batch, vary_key, lookup, waited) {
+            Ok(received) => received,
+            Err(pending) => return Some(pending),
+        };
+        loop {
+            let splits = self.lookup_findings.batch_logs.as_deref();
+            batch.find_batch_entries(&shared, judge, lookup, &received, splits);
+            batch.discard_overlong_entries(self.route_config.active_call_policy());
+            if let Some(waiting) = self.await_missing_calls(batch, vary_key, lookup, &mut received)
+            {
+                return Some(LookupResult::InFlight(waiting));
+            }
+            match self.search_batch_logs(batch, vary_key, lookup, &mut received) {
+                BatchSearchProgress::Done => return None,
+                BatchSearchProgress::Changed => batch.forget_found_entries(),
+                BatchSearchProgress::Pending(pending) => return Some(pending),
+            }
+        }
+    }
+
+    /// Waits for the owner's entries for the missing calls, or for the requests of others that fetch
+    /// all of them.
+    fn await_missing_calls(
+        &mut self,
+        batch: &BatchLookup<'_>,
+        vary_key: &VaryKey,
+        lookup: &LookupRequest<'_>,
+        received: &mut AwaitedBatchResponses,
+    ) -> Option<Box<WaitingRequest>> {
+        // the vary headers changed during the wait: the batch is coalesced under its own keys
+        let is_rekeyed = received.flight_responses.is_some()
+            && received.names.as_ref() != vary_key.vary_header_names();
+        let may_wait =
+            received.flight_responses.is_none() || is_rekeyed && !self.lookup_findings.is_rekeyed;
+        self.lookup_findings.is_rekeyed |= is_rekeyed;
+        let splits = self.lookup_findings.batch_logs.as_deref();
+        // a request that leads a flight does not wait
+        if !may_wait || splits.is_some_and(BatchLogSplits::is_abandoned) {
+            return None;
+        }
+        let awaited = match &received.of_owner {
+            None => self.query_owner_for_batch(batch, vary_key, lookup),
+            Some(_) => None,
+        };
+        let of_owner = &mut received.of_owner;
+        let awaited =
+            awaited.or_else(|| self.follow_missing_calls(batch, vary_key, lookup, of_owner))?;
+        let shared = &self.route_config.process.shared;
+        Some(WaitingRequest::new(shared, lookup.waiter?, awaited))
     }
 
     /// Creates the background request that verifies the hit of one call of a batch, if a
@@ -188,9 +238,7 @@ impl Exchange {
         if !lookup.bypass {
             self.cache_status = CacheStatus::Miss;
         }
-        // a batch with denied calls is split in any case
-        let is_split = batch.denied.contains(&true);
-        let may_be_split = !lookup.whole && (is_split || !self.may_receive_unknown_coding(lookup));
+        let may_be_split = self.may_split_batch(&batch, lookup);
         let part = (distinct && batch.have_equal_stored_headers() && may_be_split).then(|| {
             batch.split_missing_calls(lookup.body, self.route_config.active_call_policy())
         });
@@ -211,6 +259,7 @@ impl Exchange {
             let target = FillTarget::Batch(fetched);
             let mut fill = self.new_cache_fill(target, judge.call_vary_key().clone(), None, lookup);
             if self.route_config.cache.lock && !lookup.bypass {
+                self.pass_on_abandoned_leadership(&mut fill);
                 fill.lead_batch_flights();
             }
             self.storing.fill = Some(fill);
@@ -232,6 +281,13 @@ impl Exchange {
             },
             ..SplitBatch::default()
         }))
+    }
+
+    /// Whether the node may receive a part of the batch: its response can be merged.
+    fn may_split_batch(&self, batch: &BatchLookup<'_>, lookup: &LookupRequest<'_>) -> bool {
+        // a batch with denied calls is split in any case
+        let is_split = batch.denied.contains(&true);
+        !lookup.whole && (is_split || !self.may_receive_unknown_coding(lookup))
     }
 
     /// Whether the node's response may have a coding that is not decoded here: it always has, or
@@ -296,13 +352,14 @@ impl Exchange {
         is_sent.then_some(AwaitedResult::Stored)
     }
 
-    /// Follows the flights of all missing calls; `None` if other requests do not fetch all of them.
+    /// Follows the flights of all missing calls, and keeps the owner's entries meanwhile; `None` if
+    /// other requests do not fetch all of them.
     fn follow_missing_calls(
         &self,
         batch: &BatchLookup<'_>,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
-        of_owner: Option<OwnerBatchReply>,
+        of_owner: &mut Option<OwnerBatchReply>,
     ) -> Option<AwaitedResult> {
         let waiter = lookup.waiter?;
         if !self.route_config.cache.lock || lookup.bypass || self.request.cache.no_store {
@@ -317,7 +374,7 @@ impl Exchange {
         let flights = &self.route_config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_flights(keys, waiter);
         let names = scope.vary_header_names().cloned();
-        follows.then_some(AwaitedResult::Flights(since, names, of_owner))
+        follows.then(|| AwaitedResult::Flights(since, names, of_owner.take()))
     }
 }
 

@@ -204,6 +204,27 @@ impl CacheFill {
         &self.scope
     }
 
+    /// Takes the leadership of its only key, unless another request fetches it.
+    pub(in crate::exchange) fn lead_single_flight(&mut self) {
+        let Some(key) = self.target.single_cache_key() else {
+            return;
+        };
+        let (shared, now) = (&self.shared, self.settings.sent_at);
+        let sharing = shared.negative_cache.uncacheable_sharing_of_key(&key, now);
+        if sharing != Some(UncacheableSharing::RequesterOnly) {
+            self.token = shared.flights.begin_flight(key);
+        }
+    }
+
+    /// Takes over the leadership of another fill, whose request is not sent. The followers receive
+    /// the response of this fill.
+    pub(in crate::exchange) fn take_over_leadership(&mut self, other: Self) {
+        // without memory for it the other fill hands it over
+        if self.tokens.try_reserve(1).is_ok() {
+            self.tokens.extend(other.into_leadership());
+        }
+    }
+
     /// Takes the leadership of all calls of the batch that no other request fetches.
     pub(in crate::exchange) fn lead_batch_flights(&mut self) {
         let FillTarget::Batch(wanted) = &self.target else {

@@ -12,6 +12,7 @@ use crate::cache::status::CacheStatus;
 use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::EntryReservations;
 use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
@@ -31,15 +32,15 @@ impl Exchange {
     /// loop. If the assembly fails, the call is a miss, whose response its fill stores.
     pub(in crate::exchange) fn respond_with_assembled_logs(
         &mut self,
-        assembly: LogAssembly,
+        assembly: Box<LogAssembly>,
         lookup: &LookupRequest<'_>,
     ) -> LookupResult {
         let most = off_loop_min_length(self.route_config.comp_level) as u64;
         if assembly.source.decoded_length() > most {
-            let decoding = StoredResponseToDecode::Logs(Box::new(assembly));
+            let decoding = StoredResponseToDecode::Logs(assembly);
             return LookupResult::HitToDecode(Box::new(decoding));
         }
-        match self.assemble_logs_response(assembly, lookup) {
+        match self.assemble_logs_response(*assembly, lookup) {
             Ok(answer) => LookupResult::Hit(answer),
             Err(fill) => {
                 self.cache_status = CacheStatus::Miss;
@@ -62,14 +63,18 @@ impl Exchange {
         let is_split = matches!(assembly.source, LogAssemblySource::Pieces(_));
         let response = self.publish_and_send_logs(assembly, lookup);
         if is_split {
-            let event = match response {
+            self.count_log_split(match response {
                 Ok(_) => LogSplitEvent::Assembled,
                 Err(_) => LogSplitEvent::Abandoned,
-            };
-            let shared = &self.route_config.process.shared;
-            shared.log_splits.count_event(event as usize);
+            });
         }
         response
+    }
+
+    /// Counts the end of a split.
+    pub(in crate::exchange) fn count_log_split(&self, event: LogSplitEvent) {
+        let shared = &self.route_config.process.shared;
+        shared.log_splits.count_event(event as usize);
     }
 
     fn publish_and_send_logs(
@@ -78,42 +83,14 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> Result<Box<ReadyResponse>, Option<Box<CacheFill>>> {
         let LogAssembly {
+            key,
             id,
             source,
             fill,
             since,
             has_fetched,
         } = assembly;
-        let shared = Arc::clone(&self.route_config.process.shared);
-        let assembled = self.assemble_logs_entry(&source, &fill, lookup.now);
-        let assembled = match assembled {
-            // memory has become short meanwhile, and nothing is stored
-            Ok(_) if memory::is_memory_short() => Err(Reason::Memory),
-            assembled => assembled,
-        };
-        let assembled = match assembled {
-            Ok(assembled) if source.is_usable(&shared, &since) => assembled,
-            // purged, or replaced by a reorganisation meanwhile
-            Ok(_) => return Err(Some(fill)),
-            Err(reason) => {
-                self.lookup_findings.unusable_reason = Some(reason);
-                return Err(Some(fill));
-            }
-        };
-        drop(source);
-        let AssembledEntry {
-            entry,
-            valid,
-            shown,
-        } = assembled;
-        let published = fill.publish_assembled_entry(entry, LOGS_METHOD, valid, shown, lookup.now);
-        let entry = match published {
-            Ok(entry) => entry,
-            Err(reason) => {
-                self.lookup_findings.unusable_reason = Some(reason);
-                return Err(None);
-            }
-        };
+        let entry = self.publish_assembled_logs(source, fill, &since, lookup.now)?;
         self.mark_usable_when_stale(&entry);
         if has_fetched {
             self.lookup_findings.served_status = Some(CacheStatus::Miss);
@@ -129,11 +106,49 @@ impl Exchange {
             self.lookup_findings.served_status = None;
             self.lookup_findings.unusable_reason = Some(Reason::Memory);
         }
-        if let (Some(hot), Some(key)) = (shared.hot_tier(), self.lookup_findings.key) {
+        if let Some(hot) = self.route_config.process.shared.hot_tier() {
             // the entry may have both codings from now on
             hot.update_entry_weight(&key, &entry);
         }
         answer.ok_or(None)
+    }
+
+    /// Assembles the entry, stores it for other clients, and returns it. If that fails, the fill is
+    /// returned, unless it has ended.
+    pub(in crate::exchange) fn publish_assembled_logs(
+        &mut self,
+        source: LogAssemblySource,
+        fill: Box<CacheFill>,
+        since: &PurgeAndChainSnapshot,
+        now: u64,
+    ) -> Result<Arc<CacheEntry>, Option<Box<CacheFill>>> {
+        let shared = Arc::clone(&self.route_config.process.shared);
+        let assembled = self.assemble_logs_entry(&source, &fill, now);
+        let assembled = match assembled {
+            // memory has become short meanwhile, and nothing is stored
+            Ok(_) if memory::is_memory_short() => Err(Reason::Memory),
+            assembled => assembled,
+        };
+        let assembled = match assembled {
+            Ok(assembled) if source.is_usable(&shared, since) => assembled,
+            // purged, or replaced by a reorganisation meanwhile
+            Ok(_) => return Err(Some(fill)),
+            Err(reason) => {
+                self.lookup_findings.unusable_reason = Some(reason);
+                return Err(Some(fill));
+            }
+        };
+        drop(source);
+        let AssembledEntry {
+            entry,
+            valid,
+            shown,
+        } = assembled;
+        let published = fill.publish_assembled_entry(entry, LOGS_METHOD, valid, shown, now);
+        published.map_err(|reason| {
+            self.lookup_findings.unusable_reason = Some(reason);
+            None
+        })
     }
 
     /// Assembles the entry from its sources. The error is the reason why it can't be; a source that

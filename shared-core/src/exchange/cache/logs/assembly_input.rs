@@ -13,6 +13,8 @@ use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 /// A response to a call for logs, before its entry is assembled from the entries of other calls.
 #[derive(Debug)]
 pub(in crate::exchange) struct LogAssembly {
+    /// Key of the client's call.
+    pub(in crate::exchange) key: CacheKey,
     /// Id of the client's call, as it is written in the request.
     pub(in crate::exchange) id: Vec<u8>,
     pub(in crate::exchange) source: LogAssemblySource,
@@ -36,7 +38,7 @@ pub(in crate::exchange) enum LogAssemblySource {
 
 impl LogAssemblySource {
     /// Number of bytes that are decoded and read.
-    pub(super) fn decoded_length(&self) -> u64 {
+    pub(in crate::exchange) fn decoded_length(&self) -> u64 {
         match self {
             LogAssemblySource::Pieces(pieces) => total_piece_length(pieces),
             LogAssemblySource::Receipts(_, receipts) => receipts.response_length(b""),

@@ -16,7 +16,7 @@ mod assembly;
 pub(in crate::exchange) mod assembly_input;
 mod join;
 mod piece_state;
-mod plan;
+pub(in crate::exchange) mod plan;
 mod receipts;
 pub(in crate::exchange) mod search;
 pub(in crate::exchange) mod search_state;

@@ -176,6 +176,18 @@ impl LogPieces {
         }
     }
 
+    /// Searches the hot tier for all pieces without an entry.
+    pub(super) fn find_hot_entries(&mut self, shared: &ProcessCacheState, now: u64) {
+        for at in 0..self.all.len() {
+            self.find_hot_entry(at, shared, now);
+        }
+    }
+
+    /// Whether all blocks of the range are final.
+    pub(super) fn is_final(&self) -> bool {
+        self.all.last().is_some_and(LogPiece::is_final)
+    }
+
     /// Sets the usable entries among `entries`, by their keys.
     pub(super) fn set_usable_entries(
         &mut self,

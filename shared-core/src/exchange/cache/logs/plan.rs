@@ -4,8 +4,41 @@ use crate::bytes::{try_extend, try_push};
 use crate::jsonrpc::block_reference::BlockTag;
 use crate::jsonrpc::log_filter::{LogFilter, LogFilterEnd};
 
-/// Maximum number of pieces of one call.
+/// Maximum number of pieces of one request.
 pub(super) const MAX_PIECES: usize = 256;
+
+/// Maximum number of bytes of the filters of all pieces of one request, which are hashed into keys.
+const MAX_FILTER_BYTES: usize = 1 << 20;
+
+/// The pieces, and the bytes of their filters, that further calls of one request may have.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exchange) struct LogSplitBudget {
+    pieces: usize,
+    filter_bytes: usize,
+}
+
+impl Default for LogSplitBudget {
+    fn default() -> Self {
+        Self {
+            pieces: MAX_PIECES,
+            filter_bytes: MAX_FILTER_BYTES,
+        }
+    }
+}
+
+impl LogSplitBudget {
+    /// Takes the pieces of a call whose filter has this length. Returns `false` if they are too
+    /// many; nothing is taken then.
+    pub(super) fn take_pieces(&mut self, pieces: usize, filter_length: usize) -> bool {
+        let filter_bytes = pieces.saturating_mul(filter_length);
+        if pieces > self.pieces || filter_bytes > self.filter_bytes {
+            return false;
+        }
+        self.pieces -= pieces;
+        self.filter_bytes -= filter_bytes;
+        true
+    }
+}
 
 /// The range of a call for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +133,10 @@ pub(super) fn piece_params(filter: &LogFilter<'_>, span: PieceSpan) -> Option<Ve
 mod tests {
     use proptest::prelude::*;
 
-    use super::{piece_params, plan_pieces, LogRange, PieceSpan, MAX_PIECES};
+    use super::{
+        piece_params, plan_pieces, LogRange, LogSplitBudget, PieceSpan, MAX_FILTER_BYTES,
+        MAX_PIECES,
+    };
     use crate::jsonrpc::key::call_cache_key;
     use crate::jsonrpc::log_filter::LogFilter;
 
@@ -178,6 +214,17 @@ mod tests {
                 prop_assert!(last <= last_final && Some(last) == range.last);
             }
         }
+    }
+
+    #[test]
+    fn calls_of_one_request_share_the_limits_of_their_pieces() {
+        let mut budget = LogSplitBudget::default();
+        assert!(budget.take_pieces(200, 100));
+        assert!(!budget.take_pieces(MAX_PIECES - 199, 1));
+        assert!(!budget.take_pieces(2, (MAX_FILTER_BYTES - 20_000) / 2 + 1));
+        assert!(budget.take_pieces(2, (MAX_FILTER_BYTES - 20_000) / 2));
+        assert!(budget.take_pieces(MAX_PIECES - 202, 0));
+        assert!(!budget.take_pieces(1, 0));
     }
 
     fn params(filter: &str, first: u64, last: Option<u64>) -> String {

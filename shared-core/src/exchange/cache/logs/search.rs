@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::assembly_input::{LogAssembly, LogAssemblySource};
 use super::piece_state::WaitOutcome;
+use super::plan::LogSplitBudget;
 use super::search_state::{LogsSearch, SearchedEntries};
 use super::LOGS_METHOD;
 use crate::cache::chain::{DispatchMark, HeightUnit};
@@ -19,6 +20,7 @@ use crate::cache::CacheKey;
 use crate::exchange::cache::call_keys::CallKeyAndLifetime;
 use crate::exchange::cache::fill::logs_comparison::PendingLogsComparison;
 use crate::exchange::cache::fill::target::{FillCall, FillTarget};
+use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::cache::waiting::{AwaitedResult, PurgeAndChainSnapshot, WaitingRequest};
@@ -55,9 +57,20 @@ pub(super) enum SearchAction {
     Forward(Option<Box<PendingLogsComparison>>),
 }
 
+/// The result of a step of a search, which is the client's single call or a call of a batch.
+#[derive(Debug)]
+pub(in crate::exchange) enum SearchStep {
+    /// The exchange waits, and has the search.
+    Wait(Box<WaitingRequest>),
+    Assemble(Box<LogAssembly>),
+    /// The search has ended: the call is sent to the node, whose response is compared if receipts
+    /// are set.
+    Abandon(Box<LogsSearch>, Option<Box<PendingLogsComparison>>),
+}
+
 impl Exchange {
-    /// Searches the entries of a call for which the node would be queried; a miss if its response
-    /// is not assembled.
+    /// Searches the entries of a single call for which the node would be queried; a miss if its
+    /// response is not assembled.
     pub(in crate::exchange) fn begin_logs_search(
         &mut self,
         client: &ClientLogCall<'_>,
@@ -69,17 +82,64 @@ impl Exchange {
         let Some(fill) = self.storing.fill.take() else {
             return LookupResult::Miss;
         };
+        let search = self.new_logs_search(client, fill, since, searched, lookup.now);
+        let step = self.start_logs_search(Box::new(search), client, lookup);
+        self.finish_search_step(step, client, lookup)
+    }
+
+    fn new_logs_search(
+        &self,
+        client: &ClientLogCall<'_>,
+        fill: Box<CacheFill>,
+        since: PurgeAndChainSnapshot,
+        searched: SearchedEntries,
+        now: u64,
+    ) -> LogsSearch {
         let longest = self.route_config.cache.lock_timeout;
         let longest = longest.saturating_mul(MAX_LOCK_TIMEOUTS);
-        let search = LogsSearch {
+        LogsSearch {
             key: client.place.key,
             fill,
             since,
             waits_until: 0,
-            ends_at: lookup.now.saturating_add(longest),
+            ends_at: now.saturating_add(longest),
             searched,
-        };
-        self.continue_logs_search(Box::new(search), client, lookup)
+        }
+    }
+
+    /// Returns the search for the pieces of a call of a batch that was looked up with the state
+    /// `since`; `None` if the call is not split. The time limit of the search begins now.
+    pub(in crate::exchange) fn plan_batch_logs_search(
+        &self,
+        client: &ClientLogCall<'_>,
+        since: &PurgeAndChainSnapshot,
+        budget: &mut LogSplitBudget,
+        lookup: &LookupRequest<'_>,
+    ) -> Option<LogsSearch> {
+        let row = client.place.prospect.call_method_row();
+        if client.call.method != LOGS_METHOD || row.is_operators {
+            return None;
+        }
+        let filter = LogFilter::read(client.call.params?)?;
+        let split = self.plan_log_split(client, &filter, since, budget, lookup)?;
+        let searched = SearchedEntries::Pieces(split);
+        let scope = client.vary_key.clone();
+        let fill = self.new_cache_fill(client.fill_target(), scope, None, lookup);
+        Some(self.new_logs_search(client, fill, since.clone(), searched, lookup.now))
+    }
+
+    /// Begins a planned search with the pieces that the hot tier has.
+    pub(in crate::exchange) fn start_logs_search(
+        &mut self,
+        mut search: Box<LogsSearch>,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> SearchStep {
+        if let SearchedEntries::Pieces(split) = &mut search.searched {
+            let shared = &self.route_config.process.shared;
+            split.pieces.find_hot_entries(shared, lookup.now);
+        }
+        self.continue_logs_search(search, client, lookup)
     }
 
     /// Returns the entries that are searched for a call, with those that the hot tier has, and the
@@ -105,26 +165,42 @@ impl Exchange {
         let since = self.capture_wait_snapshot(client.vary_key, lookup.now);
         let searched = match self.plan_receipts_search(client, &filter, &since, lookup.now) {
             Some(receipts) => SearchedEntries::Receipts(receipts),
-            None => SearchedEntries::Pieces(self.plan_log_split(client, &filter, &since, lookup)?),
+            None => {
+                let budget = &mut LogSplitBudget::default();
+                let split = self.plan_log_split(client, &filter, &since, budget, lookup)?;
+                SearchedEntries::Pieces(split)
+            }
         };
         Some((since, searched))
     }
 
-    /// Continues the search of a call after its wait.
+    /// Continues the search of a single call after its wait.
     pub(in crate::exchange) fn resume_logs_search(
         &mut self,
-        mut search: Box<LogsSearch>,
+        search: Box<LogsSearch>,
         client: &ClientLogCall<'_>,
         lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
         self.cache_status = CacheStatus::Miss;
+        let step = self.end_search_wait(search, client, lookup, waited);
+        self.finish_search_step(step, client, lookup)
+    }
+
+    /// Ends the wait of a search, and continues it with the entries that were received.
+    pub(in crate::exchange) fn end_search_wait(
+        &mut self,
+        mut search: Box<LogsSearch>,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> SearchStep {
         let shared = Arc::clone(&self.route_config.process.shared);
         let received = waited.map(|waited| waited.claim_awaited_responses());
         let received = received.unwrap_or_default();
         // the vary headers may have changed meanwhile
         if search.key != client.place.key {
-            return self.forward_logs_call(*search, None, client, lookup);
+            return SearchStep::Abandon(search, None);
         }
         let mut entries = received.flight_responses.unwrap_or_default();
         if let Some(of_owner) = received.of_owner {
@@ -152,19 +228,19 @@ impl Exchange {
             // the wait goes on until the same time
             WaitOutcome::InFlight => {}
             WaitOutcome::NotUsable | WaitOutcome::FilterRefused | WaitOutcome::NodeFailed => {
-                return self.forward_logs_call(*search, None, client, lookup);
+                return SearchStep::Abandon(search, None);
             }
         }
         self.continue_logs_search(search, client, lookup)
     }
 
-    /// Waits for missing entries, assembles the response, or forwards the client's request.
+    /// Waits for missing entries, assembles the response, or abandons the search.
     fn continue_logs_search(
         &mut self,
         mut search: Box<LogsSearch>,
         client: &ClientLogCall<'_>,
         lookup: &LookupRequest<'_>,
-    ) -> LookupResult {
+    ) -> SearchStep {
         let shared = &self.route_config.process.shared;
         let may_send = shared.may_send_from_memory(lookup.now)
             && shared.is_unpurged_since(search.since.generation);
@@ -180,17 +256,17 @@ impl Exchange {
                 if search.remaining_wait(lookup.now) == 0 {
                     if lookup.now >= search.ends_at {
                         drop(waiting);
-                        return self.forward_logs_call(*search, None, client, lookup);
+                        return SearchStep::Abandon(search, None);
                     }
                     let longest = self.route_config.cache.lock_timeout;
                     search.waits_until = lookup.now.saturating_add(longest);
                 }
                 self.lookup_findings.logs_search = Some(search);
-                LookupResult::InFlight(waiting)
+                SearchStep::Wait(waiting)
             }
             SearchAction::Assemble(source) => {
-                let is_derived = matches!(source, LogAssemblySource::Receipts(..));
                 let assembly = LogAssembly {
+                    key: search.key,
                     id: client.id.to_vec(),
                     source,
                     fill: search.fill,
@@ -200,13 +276,30 @@ impl Exchange {
                         SearchedEntries::Pieces(split) => split.pieces.has_requested_pieces(),
                     },
                 };
+                SearchStep::Assemble(Box::new(assembly))
+            }
+            SearchAction::Forward(compared) => SearchStep::Abandon(search, compared),
+        }
+    }
+
+    /// Performs a step of the search of a single call.
+    fn finish_search_step(
+        &mut self,
+        step: SearchStep,
+        client: &ClientLogCall<'_>,
+        lookup: &LookupRequest<'_>,
+    ) -> LookupResult {
+        match step {
+            SearchStep::Wait(waiting) => LookupResult::InFlight(waiting),
+            SearchStep::Assemble(assembly) => {
+                let is_derived = matches!(assembly.source, LogAssemblySource::Receipts(..));
                 let found = self.respond_with_assembled_logs(assembly, lookup);
                 if let (LookupResult::Hit(_), true) = (&found, is_derived) {
                     self.verify_derived_logs(client, lookup);
                 }
                 found
             }
-            SearchAction::Forward(compared) => {
+            SearchStep::Abandon(search, compared) => {
                 self.forward_logs_call(*search, compared, client, lookup)
             }
         }
@@ -234,8 +327,21 @@ impl Exchange {
         is_sent.then(|| WaitingRequest::new(shared, waiter, AwaitedResult::Stored))
     }
 
-    /// Ends a search: the client's own request is sent to the node, and the followers of the call
-    /// receive its response. Requests for pieces that were not sent are dropped.
+    /// Ends a search without a response: requests for pieces that were not sent are dropped. Returns
+    /// the fill of its call.
+    pub(in crate::exchange) fn end_abandoned_search(
+        &mut self,
+        search: LogsSearch,
+    ) -> Box<CacheFill> {
+        if let SearchedEntries::Pieces(_) = search.searched {
+            self.count_log_split(LogSplitEvent::Abandoned);
+            self.lookup_findings.background_updates.clear();
+        }
+        search.fill
+    }
+
+    /// Forwards a single call whose search has ended: the client's own request is sent to the node,
+    /// and the followers of the call receive its response.
     fn forward_logs_call(
         &mut self,
         search: LogsSearch,
@@ -244,16 +350,11 @@ impl Exchange {
         lookup: &LookupRequest<'_>,
     ) -> LookupResult {
         self.cache_status = CacheStatus::Miss;
-        if let SearchedEntries::Pieces(_) = search.searched {
-            let shared = &self.route_config.process.shared;
-            let event = LogSplitEvent::Abandoned as usize;
-            shared.log_splits.count_event(event);
-            self.lookup_findings.background_updates.clear();
-        }
-        let token = search.fill.into_leadership();
+        let is_rekeyed = search.key != client.place.key;
+        let token = self.end_abandoned_search(search).into_leadership();
         let scope = client.vary_key.clone();
         let mut fill = self.new_cache_fill(client.fill_target(), scope, token, lookup);
-        fill.rekeyed = search.key != client.place.key;
+        fill.rekeyed = is_rekeyed;
         fill.receipts = compared;
         self.storing.fill = Some(fill);
         LookupResult::Miss

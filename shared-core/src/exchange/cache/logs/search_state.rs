@@ -32,6 +32,22 @@ pub(in crate::exchange) struct LogsSearch {
 }
 
 impl LogsSearch {
+    /// Key of the client's call.
+    pub(in crate::exchange) fn call_key(&self) -> &CacheKey {
+        &self.key
+    }
+
+    /// Whether pieces are searched whose blocks are all final, so that the response does not depend
+    /// on the head.
+    pub(in crate::exchange) fn has_final_range(&self) -> bool {
+        matches!(&self.searched, SearchedEntries::Pieces(split) if split.pieces.is_final())
+    }
+
+    /// Makes the search the leader of the flight of its call, unless another request leads it.
+    pub(in crate::exchange) fn lead_call_flight(&mut self) {
+        self.fill.lead_single_flight();
+    }
+
     /// Milliseconds from `now` to the end of the wait.
     pub(in crate::exchange) fn remaining_wait(&self, now: u64) -> u64 {
         self.waits_until.saturating_sub(now)

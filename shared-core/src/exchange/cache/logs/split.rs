@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::assembly_input::LogAssemblySource;
 use super::piece_state::{LogPiece, LogPieces, WaitOutcome};
-use super::plan::{piece_params, plan_pieces, LogRange, PieceSpan};
+use super::plan::{piece_params, plan_pieces, LogRange, LogSplitBudget, PieceSpan};
 use super::search::{followed_block_chain, ClientLogCall, SearchAction};
 use super::search_state::LogSplit;
 use super::LOGS_METHOD;
@@ -26,9 +26,6 @@ use crate::exchange::machine::Exchange;
 use crate::jsonrpc::log_filter::LogFilter;
 use crate::memory;
 
-/// Maximum number of bytes of the filters of all pieces of one call, which are hashed into keys.
-const MAX_FILTER_BYTES: usize = 1 << 20;
-
 /// Maximum number of times that the flights of the next pieces are searched: flights that other
 /// requests lead may end meanwhile.
 const MAX_FLIGHT_SEARCHES: usize = 3;
@@ -41,13 +38,14 @@ const FILTER_SPAN: PieceSpan = PieceSpan {
 };
 
 impl Exchange {
-    /// Returns the split of a call, with the entries that the hot tier has for its pieces; `None`
-    /// if the call is not split.
+    /// Returns the split of a call, without the entries of its pieces; `None` if the call is not
+    /// split. Its pieces are taken from the `budget` of the request.
     pub(super) fn plan_log_split(
         &self,
         client: &ClientLogCall<'_>,
         filter: &LogFilter<'_>,
         since: &PurgeAndChainSnapshot,
+        budget: &mut LogSplitBudget,
         lookup: &LookupRequest<'_>,
     ) -> Option<LogSplit> {
         let cache = &self.route_config.cache;
@@ -65,9 +63,6 @@ impl Exchange {
         let mark = followed_block_chain(since).filter(|mark| mark.is_known)?;
         let range = LogRange::from_filter(filter)?;
         let spans = plan_pieces(range, config.blocks, mark.last_final?)?;
-        if spans.len().saturating_mul(filter.text.len()) > MAX_FILTER_BYTES {
-            return None;
-        }
         let has_rest = spans.last().is_some_and(|span| span.last.is_none());
         let classes = [LifetimeClass::Unfinalized, LifetimeClass::Tip];
         if has_rest && !classes.iter().all(|it| self.stores_logs_of_class(*it)) {
@@ -82,15 +77,15 @@ impl Exchange {
         if config.pauses.is_filter_paused(&filter_key, lookup.now) {
             return None;
         }
+        if !budget.take_pieces(spans.len(), filter.text.len()) {
+            return None;
+        }
         let mut all = Vec::new();
         all.try_reserve_exact(spans.len()).ok()?;
         for span in spans {
             all.push(LogPiece::new(span, build_key(span)?));
         }
-        let mut pieces = LogPieces::new(all, range.last, since.clone());
-        for at in 0..pieces.all.len() {
-            pieces.find_hot_entry(at, shared, lookup.now);
-        }
+        let pieces = LogPieces::new(all, range.last, since.clone());
         Some(LogSplit {
             pieces,
             filter_key,

@@ -48,7 +48,9 @@ impl Exchange {
             LookupResult::Miss | LookupResult::HitToDecode(_) => true,
             LookupResult::Hit(_) => self.lookup_findings.repeats_request(),
             // the missing calls of a split batch are another body
-            LookupResult::PartialHit(_) | LookupResult::InFlight(_) => false,
+            LookupResult::PartialHit(_)
+            | LookupResult::Unassembled(_)
+            | LookupResult::InFlight(_) => false,
         };
         if let LookupResult::PartialHit(_) = &found {
             self.remove_request_coding();

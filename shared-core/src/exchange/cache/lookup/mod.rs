@@ -23,6 +23,7 @@ use crate::exchange::machine::message_head::CacheRequestKind;
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
+use crate::exchange::response::ready_response::StoredResponseToDecode;
 use crate::jsonrpc::request::{
     required_request_memory, JsonRpcCall, JsonRpcRequestBody, RequestParseFailure,
 };
@@ -114,9 +115,11 @@ impl Exchange {
         };
         self.cache_status = CacheStatus::Bypass;
         let found = self.search_by_request_kind(&lookup, waited);
-        if !matches!(found, LookupResult::InFlight(_)) {
-            // a search that was not resumed hands its flight over
-            self.lookup_findings.logs_search = None;
+        if !matches!(
+            found,
+            LookupResult::InFlight(_) | LookupResult::Unassembled(_)
+        ) {
+            self.end_logs_searches();
         }
         if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
             return Ok(LookupAction::ForwardRewritten);
@@ -141,6 +144,11 @@ impl Exchange {
                 ExchangeEvent::HitToDecode,
                 ExchangePhase::Decoding(decoding),
                 LookupAction::RespondOffLoop,
+            ),
+            LookupResult::Unassembled(assembly) => (
+                ExchangeEvent::HitToDecode,
+                ExchangePhase::Decoding(Box::new(StoredResponseToDecode::LogsOfBatch(assembly))),
+                LookupAction::AssembleOffLoop,
             ),
             LookupResult::PartialHit(mixed) => (
                 ExchangeEvent::PartialHit,
@@ -230,9 +238,8 @@ impl Exchange {
                 found
             }
             Ok((JsonRpcRequestBody::Batch(calls), places)) => {
-                let wakeup = waited.map(|waited| waited.claim_awaited_responses());
                 self.lookup_findings.record_batch_method_names(&calls);
-                self.lookup_batch(calls, places, &judge, lookup, wakeup.unwrap_or_default())
+                self.lookup_batch(calls, places, &judge, lookup, waited)
             }
             Err(refusal) => {
                 self.cache_reason = match refusal {
@@ -335,7 +342,7 @@ impl Exchange {
         self.storing.fill = None;
         self.lookup_findings.stale_entry = None;
         self.lookup_findings.background_updates.clear();
-        self.lookup_findings.logs_search = None;
+        self.end_logs_searches();
         self.lookup_findings.batch_hits = 0;
         self.lookup_findings.batch_calls.clear();
         self.response_mode = ResponseMode::Off;
@@ -346,8 +353,14 @@ impl Exchange {
 
     /// Records the reason why the host did not look the request up.
     pub fn set_bypass_reason(&mut self, reason: Reason) {
-        // a search that can't be resumed without the body hands its flight over
-        self.lookup_findings.logs_search = None;
+        // they can't be resumed without the body
+        self.end_logs_searches();
         self.cache_reason = reason;
+    }
+
+    /// Ends the searches for logs that were not resumed: they hand their flights over.
+    pub(in crate::exchange) fn end_logs_searches(&mut self) {
+        self.lookup_findings.logs_search = None;
+        self.lookup_findings.batch_logs = None;
     }
 }

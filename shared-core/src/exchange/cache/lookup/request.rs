@@ -121,11 +121,13 @@ pub enum LookupAction {
     /// no connections; if `Exchange::stored_response_status` is 0 then, forward the request to the
     /// node.
     RespondOffLoop,
+    /// Run `Exchange::run_pending_stages` on a thread that serves no connections, then look up again.
+    AssembleOffLoop,
     /// Forward the request to the node, with `Exchange::request_body` as its body.
     ForwardRewritten,
     /// Another request is fetching the response, or background updates fetch its parts: look up
-    /// again when this request is woken. A batch may have to wait twice: first for entries of the
-    /// owner, then for responses that other requests fetch.
+    /// again when this request is woken. A batch may have to wait several times: first for entries of
+    /// the owner, then for responses that other requests fetch, or for parts of a range of logs.
     Wait,
 }
 

@@ -8,8 +8,10 @@ use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::use_stale::UpstreamFailure;
 use crate::cache::CacheKey;
+use crate::exchange::cache::batch::log_splits::BatchLogSplits;
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::fill::CacheFill;
+use crate::exchange::cache::logs::assembly_input::LogAssembly;
 use crate::exchange::cache::logs::search_state::LogsSearch;
 use crate::exchange::cache::waiting::WaitingRequest;
 use crate::exchange::request::unverifiable::UnverifiableRequestReason;
@@ -19,13 +21,15 @@ use crate::jsonrpc::concurrency_limit::ConcurrencyPermit;
 use crate::jsonrpc::request::JsonRpcCall;
 use crate::metrics::BatchCallOutcome;
 
-/// The outcome of a lookup: a miss, a hit, a partly stored batch or a wait, with the data of the
-/// next state.
+/// The outcome of a lookup: a miss, a hit, a partly stored batch, an assembly for a batch or a wait,
+/// with the data of the next state.
 #[derive(Debug)]
 pub(in crate::exchange) enum LookupResult {
     Miss,
     Hit(Box<ReadyResponse>),
     HitToDecode(Box<StoredResponseToDecode>),
+    /// A job assembles the response to a call of a batch, which is looked up again then.
+    Unassembled(Box<LogAssembly>),
     PartialHit(Box<SplitBatch>),
     InFlight(Box<WaitingRequest>),
 }
@@ -91,6 +95,8 @@ pub(in crate::exchange) struct LookupFindings {
     /// The search for the entries of a call for logs, while the request waits for them. When it is
     /// dropped, the flight of the call is handed over.
     pub(in crate::exchange) logs_search: Option<Box<LogsSearch>>,
+    /// The wide calls for logs of a batch, until it is forwarded or answered.
+    pub(in crate::exchange) batch_logs: Option<Box<BatchLogSplits>>,
 }
 
 /// The fill of a background request by another exchange: a background update, a hit verification,
