@@ -203,7 +203,7 @@ fn exchange(
             forwarded = String::from_utf8(exchange.upstream_request_body().to_vec()).unwrap();
         }
         LookupAction::Forward => {}
-        LookupAction::Wait => panic!("it is alone"),
+        LookupAction::Wait | LookupAction::AssembleOffLoop => panic!("it is alone"),
     }
     let body = case.node(&forwarded);
     let mut head: Vec<(&[u8], &[u8])> = vec![(b"Content-Type", b"application/json")];

@@ -17,7 +17,12 @@ use crate::batch_owner::BatchOwner;
 use crate::driver_host::{body_to_send, store_sent_response};
 use crate::setup::{config_of_process, request_head, response_head, JSON};
 
-const PIECE: u64 = 10;
+pub const PIECE: u64 = 10;
+
+/// Head of the chain, and its last final block.
+const HEAD: u64 = 1_000;
+const LAST_FINAL: u64 = 900;
+
 const TIMEOUT_MS: u64 = 1_000;
 
 /// Number of pieces of the tests' calls.
@@ -36,13 +41,15 @@ const DIRECTIVES: &[&str] = &[
     "cache on",
     "cache_namespace mainnet",
     "cache_lock_timeout 1s",
-    "cache_max_entry 8k",
     "cache_credentials key X-Api-Key",
 ];
 
+/// The directive of a host whose entries are shorter than [`PieceReply::LongLogs`].
+const SHORT_ENTRIES: &str = "cache_max_entry 8k";
+
 /// The response of the node to the request for a piece.
 #[derive(Clone, Copy, Debug)]
-enum PieceReply {
+pub enum PieceReply {
     Logs,
     Status(u16),
     /// Logs that are longer than the longest entry.
@@ -80,23 +87,24 @@ const ASSEMBLED: Outcome = Outcome {
     piece_requests: PIECES,
 };
 
-/// A process with one route on a chain whose block 900 is final, and the node behind it.
-struct Host {
-    config: Arc<RouteConfig>,
+/// A process with one route on a chain, and the node behind it.
+pub struct Host {
+    pub config: Arc<RouteConfig>,
     waiter: WaitingRequestId,
     now: Cell<u64>,
 }
 
 impl Host {
-    fn new(split: &str) -> Self {
+    /// Creates a process whose route has these directives, each a line of its name and its words.
+    pub fn new(lines: &[&str]) -> Self {
         let process = ProcessResources::default();
         process.shared.start_hot_tier(1 << 20, 1 << 20, 1);
-        let owner = BatchOwner::following_chain("mainnet", 1_000, 900);
+        let owner = BatchOwner::following_chain("mainnet", HEAD, LAST_FINAL);
         process.shared.set_owner_client(Arc::new(owner));
         let queue = Arc::new(WokenRequestQueue::default());
         let waiter = process.shared.add_event_loop(queue).waiter_of_request(1);
         Self {
-            config: config_of_process(process, &[DIRECTIVES, &[split]].concat()),
+            config: config_of_process(process, &[DIRECTIVES, lines].concat()),
             waiter,
             now: Cell::new(1),
         }
@@ -146,7 +154,7 @@ impl Host {
         }
     }
 
-    fn look_up(&self, driver: &mut ExchangeDriver, call: &str) -> HostStep {
+    pub fn look_up(&self, driver: &mut ExchangeDriver, call: &str) -> HostStep {
         let length = BodyLength::Known(call.len() as u64);
         if let RequiredBody::Nothing = driver.required_body(length) {
             return HostStep::Forward;
@@ -161,7 +169,7 @@ impl Host {
         driver.lookup_under_policy(body, lookup).unwrap()
     }
 
-    fn answer_piece(&self, mut driver: ExchangeDriver, reply: PieceReply) {
+    pub fn answer_piece(&self, mut driver: ExchangeDriver, reply: PieceReply) {
         let exchange = driver.available_exchange().unwrap();
         let request: Value = serde_json::from_slice(exchange.upstream_request_body()).unwrap();
         let body = match reply {
@@ -211,21 +219,33 @@ fn log(block: u64) -> String {
     format!(r#"{{"blockNumber":"0x{block:x}"}}"#)
 }
 
-/// The response to the batch for a piece, whose first block has a log.
-fn batch_response(batch: &Value, reply: PieceReply) -> String {
+/// The logs of a filter, one in each tenth block; `padding` is white space after them.
+fn logs(filter: &Value, padding: &str) -> String {
+    let number = |end: &Value| {
+        let digits = end.as_str()?.strip_prefix("0x")?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    let first = number(&filter["fromBlock"]).unwrap();
+    let last = number(&filter["toBlock"]).unwrap_or(HEAD);
+    let blocks = first.div_ceil(PIECE)..=last / PIECE;
+    let logs: Vec<_> = blocks.map(|block| log(block * PIECE)).collect();
+    format!("[{}{padding}]", logs.join(","))
+}
+
+/// The node's response to a batch, with this reply to its calls for logs.
+pub fn batch_response(batch: &Value, reply: PieceReply) -> String {
     let calls = batch.as_array().unwrap().iter().map(|call| {
         let id = call["id"].as_u64().unwrap();
         if call["method"] != "eth_getLogs" {
             return response(id, "\"0x1\"");
         }
-        let first = call["params"][0]["fromBlock"].as_str().unwrap();
-        let log = log(u64::from_str_radix(&first[2..], 16).unwrap());
+        let filter = &call["params"][0];
         match reply {
             PieceReply::RefusedLogs => format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32005,"message":"query returned more than 10000 results"}}}}"#
             ),
-            PieceReply::LongLogs => response(id, &format!("[{log}{}]", " ".repeat(8 << 10))),
-            _ => response(id, &format!("[{log}]")),
+            PieceReply::LongLogs => response(id, &logs(filter, &" ".repeat(8 << 10))),
+            _ => response(id, &logs(filter, "")),
         }
     });
     format!("[{}]", calls.collect::<Vec<_>>().join(","))
@@ -251,7 +271,7 @@ fn route_splits_calls_after_a_refusal_of_a_client_and_not_after_a_failure_of_the
         (PieceReply::Status(500), true),
         (PieceReply::Status(503), true),
     ] {
-        let host = Host::new("logs_split 10 concurrent=4");
+        let host = Host::new(&["logs_split 10 concurrent=4", SHORT_ENTRIES]);
         assert_eq!(host.send("wrong", reply, 0), ABANDONED, "{reply:?}");
         let expected = if is_paused { UNSPLIT } else { ASSEMBLED };
         let other = host.send("right", PieceReply::Logs, 0);
@@ -262,7 +282,7 @@ fn route_splits_calls_after_a_refusal_of_a_client_and_not_after_a_failure_of_the
 #[test]
 fn calls_with_a_refused_filter_are_not_split_for_ten_seconds() {
     for reply in [PieceReply::RefusedLogs, PieceReply::Status(413)] {
-        let host = Host::new("logs_split 10 concurrent=4");
+        let host = Host::new(&["logs_split 10 concurrent=4"]);
         assert_eq!(host.send("broad", reply, 0), ABANDONED);
         assert_eq!(host.send("broad", PieceReply::Logs, 0), UNSPLIT);
         assert_eq!(host.send("narrow", PieceReply::Logs, 0), ASSEMBLED);
@@ -275,7 +295,7 @@ fn calls_with_a_refused_filter_are_not_split_for_ten_seconds() {
 /// The vary keys of the clients differ, and so do the keys of their filters.
 #[test]
 fn route_splits_no_call_after_the_pieces_of_eight_filters_in_a_row_were_refused() {
-    let host = Host::new("logs_split 10 concurrent=4");
+    let host = Host::new(&["logs_split 10 concurrent=4"]);
     let refuse = |clients: std::ops::Range<u8>| {
         for client in clients {
             let refused = host.send(&format!("broad-{client}"), PieceReply::RefusedLogs, 0);
@@ -299,7 +319,7 @@ fn route_splits_no_call_after_the_pieces_of_eight_filters_in_a_row_were_refused(
 
 #[test]
 fn split_ends_after_six_timeouts_when_each_wave_ends_just_before_its_timeout() {
-    let host = Host::new("logs_split 10 concurrent=1");
+    let host = Host::new(&["logs_split 10 concurrent=1"]);
     let start = host.now.get();
     let slow = host.send("key", PieceReply::Logs, TIMEOUT_MS - 1);
     // no wave begins after the sixth timeout

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
 mod answer_memory;
+mod batch_log_splits;
 mod batch_off_loop;
 #[path = "../support/batch_owner.rs"]
 mod batch_owner;

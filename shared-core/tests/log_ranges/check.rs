@@ -18,6 +18,8 @@ pub struct ResponseCounts {
     pub assembled: u64,
     /// Responses of pieces of final blocks.
     pub assembled_without_rest: u64,
+    /// Responses to calls of batches that were assembled of pieces.
+    pub assembled_in_batches: u64,
     /// Responses that were selected from receipts.
     pub selected: u64,
     /// Requests whose responses a node or a client has aborted.
@@ -34,6 +36,7 @@ impl AddAssign for ResponseCounts {
         self.whole += other.whole;
         self.assembled += other.assembled;
         self.assembled_without_rest += other.assembled_without_rest;
+        self.assembled_in_batches += other.assembled_in_batches;
         self.selected += other.selected;
         self.aborted += other.aborted;
         self.piece_requests += other.piece_requests;

@@ -6,7 +6,41 @@ use super::blockchain::{contract_address, hash_text, topic, Blockchain};
 use super::node_record::LogCallKey;
 use super::random::Random;
 
-/// A request of a client: one call for logs or receipts.
+/// A request of a client: a single call, or a batch of calls with different ids.
+#[derive(Debug)]
+pub struct ClientCalls {
+    pub all: Vec<LogCall>,
+    pub is_batch: bool,
+    pub body: Vec<u8>,
+}
+
+impl ClientCalls {
+    pub fn single(call: LogCall) -> Self {
+        Self {
+            body: call.body.clone(),
+            all: vec![call],
+            is_batch: false,
+        }
+    }
+
+    /// Creates a batch of the first calls with each id.
+    pub fn batch(calls: Vec<LogCall>) -> Self {
+        let mut all: Vec<LogCall> = Vec::new();
+        for call in calls {
+            if !all.iter().any(|other| other.id == call.id) {
+                all.push(call);
+            }
+        }
+        let bodies: Vec<&[u8]> = all.iter().map(|call| &call.body[..]).collect();
+        Self {
+            body: [&b"["[..], &bodies.join(&b","[..]), b"]"].concat(),
+            all,
+            is_batch: true,
+        }
+    }
+}
+
+/// One call of a client for logs or receipts.
 #[derive(Debug)]
 pub struct LogCall {
     pub key: LogCallKey,

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use sszip_core::exchange::drive::{
     BodyLength, ExchangeDriver, HostStep, OffLoopJob, RequestBodyAvailability, RequiredBody,
 };
 use sszip_core::exchange::{Header, LookupRequest, RequestHead, ResponseHead};
 
 use super::check::{ResponseCheck, ResponseSource};
-use super::client_calls::LogCall;
+use super::client_calls::{ClientCalls, LogCall};
 use super::driver_host::{body_to_send, client_body, BodyEnd};
 use super::nodes::NodeReply;
 use super::owner_network::KnownChain;
@@ -27,7 +28,7 @@ pub struct ClientRequest {
     number: usize,
     process: usize,
     event_loop: usize,
-    call: LogCall,
+    calls: ClientCalls,
     driver: ExchangeDriver,
     state: RequestState,
     /// The chain as the process knew it before the lookup.
@@ -44,7 +45,7 @@ pub struct BackgroundRequest {
 
 impl LogWorld {
     /// Sends a client's request to a process.
-    pub fn send_request(&mut self, process: usize, call: LogCall) {
+    pub fn send_request(&mut self, process: usize, calls: ClientCalls) {
         self.sent += 1;
         let to = &self.processes[process];
         let mut driver = ExchangeDriver::new(Arc::clone(&to.config));
@@ -66,7 +67,7 @@ impl LogWorld {
             number: self.sent as usize,
             process,
             event_loop: self.random.index(to.event_loop_count()),
-            call,
+            calls,
             driver,
             state: RequestState::Waiting { until: None },
             known: to.known.clone(),
@@ -85,7 +86,7 @@ impl LogWorld {
             waiter: Some(process.waiter_of_request(request.event_loop, request.number)),
             ..LookupRequest::default()
         };
-        let body = &request.call.body;
+        let body = &request.calls.body;
         let step = match request
             .driver
             .required_body(BodyLength::Known(body.len() as u64))
@@ -107,18 +108,22 @@ impl LogWorld {
             }
             let exchange = driver.available_exchange().unwrap();
             let body = match exchange.upstream_request_body() {
-                [] => request.call.body.clone(),
+                [] => request.calls.body.clone(),
                 own => own.to_vec(),
             };
             self.counts.piece_requests += u64::from(body.starts_with(b"["));
             self.background.push(BackgroundRequest { driver, body });
         }
         request.state = match step {
-            HostStep::Wait => RequestState::Waiting {
-                until: request.driver.next_timeout_ms().map(|wait| self.now + wait),
+            HostStep::Wait => match request.driver.next_timeout_ms() {
+                // a job has assembled the response to a call of a batch
+                Some(0) => return self.look_up(request),
+                wait => RequestState::Waiting {
+                    until: wait.map(|wait| self.now + wait),
+                },
             },
             HostStep::RunJob(job) => RequestState::Job(job),
-            HostStep::Forward => RequestState::AtNode(request.call.body.clone()),
+            HostStep::Forward => RequestState::AtNode(request.calls.body.clone()),
             HostStep::ForwardRewritten => {
                 let exchange = request.driver.available_exchange().unwrap();
                 RequestState::AtNode(exchange.upstream_request_body().to_vec())
@@ -218,13 +223,17 @@ impl LogWorld {
         body.unwrap()
     }
 
-    /// A node responds to a client's request, which receives the response unchanged.
+    /// A node responds to a client's request, which receives the response unchanged, or merged with
+    /// the responses to the other calls of its batch.
     fn answer_request(&mut self, mut request: ClientRequest, body: &[u8]) {
         let reply = self.respond(body);
         match self.deliver(&mut request.driver, &reply) {
             Some(received) => {
                 let received = decode(&request.driver, received);
-                assert_eq!(received, reply.body, "{}", self.describe(&request));
+                match body == request.calls.body {
+                    true => assert_eq!(received, reply.body, "{}", self.describe(&request)),
+                    false => self.check_batch_response(&request, &received, Some(&reply)),
+                }
                 self.counts.forwarded += 1;
             }
             None => self.counts.aborted += 1,
@@ -254,10 +263,41 @@ impl LogWorld {
     /// Checks the response that a client receives from the cache.
     fn check_stored_response(&mut self, request: &ClientRequest) {
         let body = decode(&request.driver, body_to_send(&request.driver));
+        if request.calls.is_batch {
+            return self.check_batch_response(request, &body, None);
+        }
         let text = std::str::from_utf8(&body).unwrap().trim_end();
-        let head = format!(r#"{{"jsonrpc":"2.0","id":{},"#, request.call.id);
+        self.check_call_response(request, &request.calls.all[0], text);
+    }
+
+    /// Checks the responses to the calls of a batch, in the order of the calls. Some of them are from
+    /// the cache, and the others in the `reply` of a node, or errors in place of them.
+    fn check_batch_response(
+        &mut self,
+        request: &ClientRequest,
+        body: &[u8],
+        reply: Option<&NodeReply>,
+    ) {
+        let responses: Vec<&RawValue> = serde_json::from_slice(body).unwrap();
+        let calls = &request.calls.all;
+        assert_eq!(responses.len(), calls.len(), "{}", self.describe(request));
+        let of_node = reply.map(|reply| String::from_utf8_lossy(&reply.body));
+        let of_node = of_node.as_deref().unwrap_or("[]");
+        let is_array = serde_json::from_str::<Vec<&RawValue>>(of_node).is_ok();
+        for (call, response) in calls.iter().zip(responses) {
+            let text = response.get();
+            let error = format!("{}\"error\":", response_head(call));
+            let is_replaced = !is_array && text.starts_with(&error);
+            if !is_replaced && !of_node.contains(text) {
+                self.check_call_response(request, call, text);
+            }
+        }
+    }
+
+    /// Checks the response to one call from the cache.
+    fn check_call_response(&mut self, request: &ClientRequest, call: &LogCall, text: &str) {
         let member = text
-            .strip_prefix(&*head)
+            .strip_prefix(&*response_head(call))
             .and_then(|rest| rest.strip_suffix('}'));
         let heads = &self.processes[request.process].known_heads[request.former_heads..];
         let check = ResponseCheck {
@@ -267,7 +307,7 @@ impl LogWorld {
             lowest_head: heads.iter().copied().min().unwrap(),
             piece: self.piece,
         };
-        let source = member.and_then(|member| check.source_of_member(&request.call, member));
+        let source = member.and_then(|member| check.source_of_member(call, member));
         let Some(source) = source else {
             panic!("{}: a wrong response: {text}", self.describe(request));
         };
@@ -280,6 +320,9 @@ impl LogWorld {
             }
         };
         *count += 1;
+        if let (true, ResponseSource::Assembled { .. }) = (request.calls.is_batch, source) {
+            self.counts.assembled_in_batches += 1;
+        }
         self.last_member = member.unwrap_or_default().to_owned();
     }
 
@@ -289,12 +332,17 @@ impl LogWorld {
             "step {}, request {} ({}), nodes {kinds:?}, pieces of {}, head {}, final {}",
             self.step,
             request.number,
-            String::from_utf8_lossy(&request.call.body),
+            String::from_utf8_lossy(&request.calls.body),
             self.piece,
             self.chain.view.head(),
             self.chain.last_final,
         )
     }
+}
+
+/// Returns the members of the response to a call before its result.
+fn response_head(call: &LogCall) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{},"#, call.id)
 }
 
 /// Returns a body without the coding of the exchange.

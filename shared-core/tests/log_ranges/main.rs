@@ -85,6 +85,7 @@ fn responses_equal_the_chain_when_the_views_of_the_nodes_differ() {
         whole,
         assembled,
         assembled_without_rest,
+        assembled_in_batches,
         selected,
         piece_requests,
         ..
@@ -94,6 +95,7 @@ fn responses_equal_the_chain_when_the_views_of_the_nodes_differ() {
         whole,
         assembled,
         assembled_without_rest,
+        assembled_in_batches,
         selected,
         piece_requests,
     ] {

@@ -4,7 +4,7 @@ use sszip_core::exchange::drive::OffLoopJob;
 
 use super::blockchain::Blockchain;
 use super::check::ResponseCounts;
-use super::client_calls::LogCall;
+use super::client_calls::{ClientCalls, LogCall};
 use super::exchanges::{BackgroundRequest, ClientRequest};
 use super::node_record::NodeRecord;
 use super::nodes::{Node, NodeKind};
@@ -241,7 +241,7 @@ impl LogWorld {
     /// its response.
     fn request_alone(&mut self, call: LogCall) -> u64 {
         let before = self.record.log_calls;
-        self.send_request(0, call);
+        self.send_request(0, ClientCalls::single(call));
         while self.has_work() {
             assert!(
                 self.step < MAX_STEPS,
@@ -326,12 +326,22 @@ impl LogWorld {
         if self.requests.len() == MAX_IN_FLIGHT {
             return;
         }
-        let random = &mut self.random;
-        let call = match random.number_below(10) < self.block_calls {
-            true => LogCall::random_of_block(random, &self.chain, self.last_called),
-            false => LogCall::random(random, self.chain.view.head(), self.piece),
+        let calls = match self.random.happens_once_in(4) {
+            true => {
+                let count = 1 + self.random.index(3);
+                ClientCalls::batch((0..count).map(|_| self.random_call()).collect())
+            }
+            false => ClientCalls::single(self.random_call()),
         };
         let process = self.random.index(self.processes.len());
-        self.send_request(process, call);
+        self.send_request(process, calls);
+    }
+
+    fn random_call(&mut self) -> LogCall {
+        let random = &mut self.random;
+        match random.number_below(10) < self.block_calls {
+            true => LogCall::random_of_block(random, &self.chain, self.last_called),
+            false => LogCall::random(random, self.chain.view.head(), self.piece),
+        }
     }
 }

@@ -131,6 +131,24 @@ fn split_responses_are_right_when_all_allocations_are_refused() {
 }
 
 #[test]
+fn split_responses_of_batches_are_right_when_allocations_are_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let batch = format!("[{}]", wide_call());
+    for (log_length, min_length) in [
+        (100, 1),
+        (8_000, MAX_RESERVE_ALLOCATION + 1),
+        // assembled by a job
+        (16_000, MAX_RESERVE_ALLOCATION + 1),
+    ] {
+        println!("logs of {log_length} bytes");
+        let node = Node { log_length };
+        refuse_each_allocation(min_length, &node, &batch, || {
+            splitting_host(&node, StoredPieces::Hot)
+        });
+    }
+}
+
+#[test]
 fn derived_logs_are_right_when_allocations_are_refused() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (log_length, min_length) in [

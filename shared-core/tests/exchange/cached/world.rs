@@ -213,6 +213,7 @@ impl CacheModel {
                 open.forwarded = open.exchange.upstream_request_body().to_vec();
                 self.open.push(open);
             }
+            LookupAction::AssembleOffLoop => panic!("no call is split"),
         }
     }
 
