@@ -23,7 +23,7 @@ FIRST = 20
 REST = (FINAL + 1) // PIECE * PIECE
 JOBS = [{"first": FIRST}, {"first": FIRST + 1, "last": FINAL - 3}, {"first": FIRST + PIECE, "last": HEAD}]
 NARROW = {"first": 1, "last": 1}
-CLIENTS = ["ethers without batches", "viem", "web3.py"]
+CLIENTS = ["ethers", "ethers without batches", "viem", "web3.py"]
 
 
 @pytest.fixture
@@ -56,8 +56,10 @@ def fetch_logs(cache_directory):
 
 
 def log_calls(stand):
-    """The calls for logs that the node has received outside of batches."""
-    return [single for single in stand.node.single_calls() if single["method"] == "eth_getLogs"]
+    """The calls for logs that the node has received outside of the requests for pieces."""
+    requests = stand.node.client_requests()
+    calls = [one for request in requests for one in (request if isinstance(request, list) else [request])]
+    return [one for one in calls if one["method"] == "eth_getLogs"]
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -73,15 +75,7 @@ def test_client_receives_the_assembled_logs_of_a_wide_range(stand, fetch_logs, n
     assert [call["params"][0]["toBlock"] for call in log_calls(stand)] == ["0x1"]
 
 
-def test_ethers_with_its_default_batches_receives_the_logs_of_the_node(stand, fetch_logs):
-    """Calls of a batch are not split."""
-    expected = fetch_logs("ethers", stand.chain.port, JOBS)
-    assert all(line["logs"] for line in expected)
-    for _ in range(2):
-        assert fetch_logs("ethers", stand.server.port, JOBS) == expected
-
-
-@pytest.mark.parametrize("name", [*CLIENTS, "ethers"])
+@pytest.mark.parametrize("name", CLIENTS)
 def test_client_reports_the_error_of_a_range_that_is_too_wide(stand, fetch_logs, name):
     wide = {"first": 1, "last": HEAD}
     # ethers sends the second one in a batch

@@ -1,6 +1,7 @@
 """sszip_logs_split: wide calls of eth_getLogs are split into aligned pieces, and final ones come from
 the cache."""
 
+import json
 import random
 import threading
 
@@ -9,7 +10,8 @@ import pytest
 from harness.chain import Chain
 from harness.client import Connection, request_bytes
 from harness.log_ranges import (
-    CHAIN, CONCURRENT, FINAL, HEAD, JSON, NO_BATCHES, PIECE, LogStand, closed_gate, hex_ranges, logs, pause_for_unexpected_requests,
+    CHAIN, CONCURRENT, FINAL, HEAD, JSON, NO_BATCHES, PIECE, LogStand, batch_of, closed_gate, hex_ranges,
+    is_piece_request, logs, pause_for_unexpected_requests,
 )  # fmt: skip
 from harness.rpc import call
 from tiers import times
@@ -276,17 +278,89 @@ def test_filter_that_is_not_read_strictly_gets_the_response_of_the_node(stand, p
 @pytest.mark.parametrize(
     "body",
     [
-        b"[" + HISTORY + b"," + call("eth_chainId", id="2") + b"]",
+        batch_of(HISTORY, call("eth_sendRawTransaction", '["0x00"]', id="2")),
+        # the head may have changed when the node responds to the other call
+        batch_of(HISTORY, call("eth_blockNumber", id="2")),
+        batch_of(HISTORY, call("eth_chainId", id="1")),
         call("trace_filter", '[{"fromBlock":"0x1","toBlock":"0x64"}]'),
         call("eth_newFilter", '[{"fromBlock":"0x1","toBlock":"0x64"}]'),
         logs(PIECE, 2 * PIECE - 1),
         logs(REST, '"latest"'),
     ],
-    ids=["batch", "trace_filter", "eth_newFilter", "one piece", "no final piece"],
+    ids=["transaction", "head", "equal ids", "trace_filter", "eth_newFilter", "one piece", "no final piece"],
 )
 def test_other_request_is_sent_to_the_node_unsplit(stand, body):
     assert stand.fetch(body).decoded.rstrip() == stand.direct(body).rstrip()
     assert stand.node.bodies == [body]
+
+
+def test_wide_calls_of_a_batch_are_assembled_and_the_node_receives_the_other_calls(stand):
+    chain_id = call("eth_chainId", id="2")
+    final = logs(PIECE, REST - 1, id="3")
+    body = batch_of(HISTORY, chain_id, final)
+    stand.assert_equal_to_direct(body)
+    rest = (f"0x{REST:x}", "latest")
+    assert sorted(stand.node.ranges()) == sorted([*hex_ranges(FIRST, REST - 1), rest])
+    assert stand.node.client_requests() == [[json.loads(chain_id)]]
+    # all responses are stored now
+    before = len(stand.node.bodies)
+    for accept in ("identity", "gzip"):
+        assert stand.fetch(body, accept).decoded.rstrip() == stand.direct(body).rstrip()
+    assert len(stand.node.bodies) == before
+    # the rest of a longer chain is fetched again
+    stand.change({"extend": 1})
+    before = len(stand.node.bodies)
+    stand.assert_equal_to_direct(body)
+    assert stand.node.ranges(before) == [rest] and stand.node.client_requests(before) == []
+
+
+def test_long_responses_of_a_batch_are_assembled_by_jobs(host, origin):
+    # a job compresses more than 8 KiB at this level
+    settings = {"logs_split": f"{PIECE} concurrent={CONCURRENT}", "comp_level": "12"}
+    with LogStand(host, origin, settings=settings) as stand:
+        chain_id = call("eth_chainId", id="2")
+        body = batch_of(HISTORY, chain_id, logs(PIECE, REST - 1, id="3"))
+        response = stand.assert_equal_to_direct(body)
+        assert len(response.decoded) > 2 * 8 << 10
+        assert stand.node.client_requests() == [[json.loads(chain_id)]]
+
+
+def test_final_ranges_of_a_batch_are_assembled_before_a_call_for_the_head(stand):
+    block_number = call("eth_blockNumber", id="2")
+    body = batch_of(logs(FIRST, FINAL - 3), block_number)
+    stand.assert_equal_to_direct(body)
+    assert sorted(stand.node.ranges()) == sorted(hex_ranges(FIRST, FINAL - 3))
+    assert stand.node.client_requests() == [[json.loads(block_number)]]
+
+
+def test_coalesced_batches_receive_the_assembled_responses_of_one_split(stand):
+    body = batch_of(HISTORY, logs(PIECE, REST - 1, id="2"))
+    responses = []
+    with closed_gate(stand.node) as gate:
+        senders = [
+            threading.Thread(target=lambda: responses.append(stand.fetch(body).decoded.rstrip())) for _ in range(8)
+        ]
+        for sender in senders:
+            sender.start()
+        stand.server.wait_for(lambda: stand.node.in_flight == CONCURRENT, "the first pieces at the node")
+        gate.set()
+        for sender in senders:
+            sender.join()
+    assert responses == [stand.direct(body).rstrip()] * len(senders)
+    ranges = stand.node.ranges()
+    assert len(ranges) == len(set(ranges)) and stand.node.client_requests() == []
+
+
+def test_node_receives_the_whole_batch_once_when_it_sends_no_piece(stand):
+    stand.node.change = lambda request, body: NO_BATCHES if is_piece_request(json.loads(request.body)) else body
+    body = batch_of(HISTORY, logs(PIECE, REST - 1, id="2"), call("eth_chainId", id="3"))
+    stand.assert_equal_to_direct(body)
+    assert 1 <= len(stand.node.ranges()) <= CONCURRENT
+    assert stand.node.client_requests() == [json.loads(body)]
+    # the next batch is not split
+    before = len(stand.node.bodies)
+    stand.assert_equal_to_direct(batch_of(logs(FIRST + 1, '"latest"'), logs(FIRST + 2, FINAL, id="2")))
+    assert len(stand.node.bodies) == before + 1
 
 
 def test_range_is_not_split_by_default(host, origin):
@@ -303,6 +377,14 @@ def test_range_of_more_than_a_hundred_pieces_is_assembled(host, origin):
         before = len(stand.node.bodies)
         stand.assert_equal_to_direct(logs(FIRST + 1, FINAL - 1))
         assert len(stand.node.bodies) == before
+
+
+def test_calls_of_a_batch_beyond_256_pieces_are_sent_to_the_node(host, origin):
+    with LogStand(host, origin, settings={"logs_split": "1 concurrent=8"}) as stand:
+        body = batch_of(logs(FIRST, FINAL), logs(FIRST, FINAL - 1, id="2"))
+        stand.assert_equal_to_direct(body)
+        assert len(stand.node.ranges()) == FINAL - FIRST + 1
+        assert stand.node.client_requests() == [json.loads(body)[1:]]
 
 
 def test_node_receives_the_whole_call_when_its_response_is_longer_than_an_entry(host, origin):
@@ -323,4 +405,6 @@ def test_random_ranges_equal_the_responses_of_the_node_when_the_chain_changes(ho
                 last = dice.choice(['"latest"', None, dice.randrange(first, stand.chain.head + 1)])
                 more = dice.choice(["", ',"topics":[]', ',"address":[]'])
                 stand.assert_equal_to_direct(logs(first, last, more))
+            ranges = [logs(dice.randrange(FINAL), FINAL + n, id=str(n)) for n in range(3)]
+            stand.assert_equal_to_direct(batch_of(*ranges))
         assert len(stand.node.ranges()) > 20

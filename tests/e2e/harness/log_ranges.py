@@ -24,6 +24,8 @@ HEAD, FINAL = 200, 150
 # few transactions, so that memory has room for all responses
 CHAIN = ("--chain-length", HEAD, "--chain-transactions", 4)
 JSON = [("Content-Type", "application/json")]
+# the method of the calls that prove a range
+PROOF = "eth_getBlockTransactionCountByNumber"
 NO_BATCHES = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batches are not supported"}}'
 
 
@@ -36,6 +38,19 @@ def logs(first, last=None, more="", id="1"):
         if value is not None
     ]
     return call("eth_getLogs", "[{" + ",".join(members) + more + "}]", id)
+
+
+def batch_of(*calls):
+    return b"[" + b",".join(calls) + b"]"
+
+
+def is_piece_request(request):
+    """Whether a request has the proof of a range before the call for its logs."""
+    return (
+        isinstance(request, list)
+        and [one["method"] for one in request[:2]] == ["eth_chainId", PROOF]
+        and request[-1]["method"] == "eth_getLogs"
+    )
 
 
 class RelayNode:
@@ -86,10 +101,14 @@ class RelayNode:
             return [json.loads(body) for body in self.bodies[since:]]
 
     def ranges(self, since=0):
-        """The ranges of the pieces: the log calls in batches."""
-        batches = [calls for calls in self.requests(since) if isinstance(calls, list)]
-        filters = [calls[-1]["params"][0] for calls in batches]
+        """The ranges of the pieces."""
+        pieces = [request for request in self.requests(since) if is_piece_request(request)]
+        filters = [calls[-1]["params"][0] for calls in pieces]
         return [(it["fromBlock"], it.get("toBlock")) for it in filters]
+
+    def client_requests(self, since=0):
+        """The requests of clients, or the parts of their batches that were forwarded."""
+        return [request for request in self.requests(since) if not is_piece_request(request)]
 
     def single_calls(self, since=0):
         return [calls for calls in self.requests(since) if isinstance(calls, dict)]
