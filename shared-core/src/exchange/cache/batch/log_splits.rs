@@ -144,8 +144,9 @@ impl Exchange {
                 }
             }
         }
-        if let (Some(splits), None) = (&mut self.lookup_findings.batch_logs, &received.of_owner) {
-            received.of_owner = splits.of_owner.take();
+        if received.of_owner.is_none() {
+            let splits = self.lookup_findings.batch_logs.as_mut();
+            received.of_owner = splits.and_then(|splits| splits.of_owner.take());
         }
         Ok(received)
     }
