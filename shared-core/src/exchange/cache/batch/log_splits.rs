@@ -167,6 +167,9 @@ impl Exchange {
             self.lookup_findings.batch_logs = self.plan_batch_log_splits(batch, vary_key, lookup);
         }
         while let Some(mut search) = self.next_planned_search() {
+            if self.is_search_paused(&search, lookup.now) {
+                continue;
+            }
             let Some(client) = batch.missing_log_call(search.call_key(), vary_key) else {
                 // another request has fetched it meanwhile
                 continue;

@@ -92,11 +92,12 @@ impl BatchLookup<'_> {
         })
     }
 
-    /// Forgets the responses that were found, so that all are looked up again.
-    pub(super) fn forget_found_entries(&mut self) {
+    /// Forgets the responses that are not fresh any more, so that their calls are looked up again: an
+    /// assembled response may have shown a newer head.
+    pub(super) fn forget_stale_entries(&mut self, now: u64) {
         let denied = &self.denied;
         for (call, found) in self.found.iter_mut().enumerate() {
-            found.take_if(|_| denied.get(call) != Some(&true));
+            found.take_if(|entry| denied.get(call) != Some(&true) && !entry.is_fresh(now));
         }
     }
 

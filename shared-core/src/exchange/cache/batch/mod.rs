@@ -129,7 +129,7 @@ impl Exchange {
             }
             match self.search_batch_logs(batch, vary_key, lookup, &mut received) {
                 BatchSearchProgress::Done => return None,
-                BatchSearchProgress::Changed => batch.forget_found_entries(),
+                BatchSearchProgress::Changed => batch.forget_stale_entries(lookup.now),
                 BatchSearchProgress::Pending(pending) => return Some(pending),
             }
         }

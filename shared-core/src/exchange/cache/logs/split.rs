@@ -9,7 +9,7 @@ use super::assembly_input::LogAssemblySource;
 use super::piece_state::{LogPiece, LogPieces, WaitOutcome};
 use super::plan::{piece_params, plan_pieces, LogRange, LogSplitBudget, PieceSpan};
 use super::search::{followed_block_chain, ClientLogCall, SearchAction};
-use super::search_state::LogSplit;
+use super::search_state::{LogSplit, LogsSearch, SearchedEntries};
 use super::LOGS_METHOD;
 use crate::cache::chain::DispatchMark;
 use crate::cache::class::LifetimeClass;
@@ -91,6 +91,16 @@ impl Exchange {
             filter_key,
             queried: 0,
         })
+    }
+
+    /// Whether a search that was planned before must not begin: calls of the route, or those with its
+    /// filter, are not split any more.
+    pub(in crate::exchange) fn is_search_paused(&self, search: &LogsSearch, now: u64) -> bool {
+        let config = self.route_config.cache.logs_split.as_ref();
+        let (Some(config), SearchedEntries::Pieces(split)) = (config, &search.searched) else {
+            return false;
+        };
+        config.pauses.is_paused(now) || config.pauses.is_filter_paused(&split.filter_key, now)
     }
 
     /// Whether lists of logs of this class have a lifetime.
