@@ -659,8 +659,8 @@ typedef enum {
     SSZIP_ACTION_RESPOND = 3,
     /*
      Repeat the lookup when `sszip_next_wakeup` returns the request's waiter,
-     or after `sszip_exchange_next_timer` milliseconds; the result may be
-     this action again.
+     or after `sszip_exchange_next_timer` milliseconds, which are 0 after a
+     job; the result may be this action again.
      */
     SSZIP_ACTION_WAIT = 4,
     /*

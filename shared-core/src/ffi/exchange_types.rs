@@ -124,8 +124,8 @@ pub enum sszip_action {
     /// whole head, and `sszip_exchange_body`.
     SSZIP_ACTION_RESPOND = 3,
     /// Repeat the lookup when `sszip_next_wakeup` returns the request's waiter,
-    /// or after `sszip_exchange_next_timer` milliseconds; the result may be
-    /// this action again.
+    /// or after `sszip_exchange_next_timer` milliseconds, which are 0 after a
+    /// job; the result may be this action again.
     SSZIP_ACTION_WAIT = 4,
     /// Apply the head edits, send the head, and pass the body unchanged.
     SSZIP_ACTION_PASS = 5,
