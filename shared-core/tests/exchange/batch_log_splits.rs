@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use sszip_core::cache::chain::ChainChange;
+use sszip_core::cache::vary_key::named_cache_namespace;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 
 use crate::driver_host::{body_to_send, client_body, store_sent_response, BodyEnd};
@@ -31,8 +33,31 @@ impl BatchOutcome {
     }
 }
 
-/// Sends a batch, whose pieces receive `reply`, and checks the response.
+/// Sends a batch, whose pieces receive `reply`, and checks the response. No flight is left.
 fn send_batch(host: &Host, batch: &str, reply: PieceReply) -> BatchOutcome {
+    send_batch_during(host, batch, reply, |_| {})
+}
+
+/// Sends a batch like [`send_batch`]. `event` is called before each repeated lookup, with the number
+/// of pieces that were requested.
+fn send_batch_during(
+    host: &Host,
+    batch: &str,
+    reply: PieceReply,
+    event: impl FnMut(usize),
+) -> BatchOutcome {
+    let outcome = exchange_batch(host, batch, reply, event);
+    let flights = &host.config.process.shared.flights;
+    assert_eq!(flights.flight_count(), 0, "{batch}");
+    outcome
+}
+
+fn exchange_batch(
+    host: &Host,
+    batch: &str,
+    reply: PieceReply,
+    mut event: impl FnMut(usize),
+) -> BatchOutcome {
     let mut driver = ExchangeDriver::new(Arc::clone(&host.config));
     driver
         .handle_request_head(request_head(b"POST", &[JSON]))
@@ -45,7 +70,10 @@ fn send_batch(host: &Host, batch: &str, reply: PieceReply) -> BatchOutcome {
             host.answer_piece(update, reply);
         }
         step = match step {
-            HostStep::Wait => host.look_up(&mut driver, batch),
+            HostStep::Wait => {
+                event(piece_requests);
+                host.look_up(&mut driver, batch)
+            }
             HostStep::RunJob(mut job) => {
                 jobs += 1;
                 job.run_job();
@@ -84,8 +112,6 @@ fn send_batch(host: &Host, batch: &str, reply: PieceReply) -> BatchOutcome {
     let body = String::from_utf8(body).unwrap();
     let calls: Value = serde_json::from_str(batch).unwrap();
     assert_eq!(body, batch_response(&calls, PieceReply::Logs), "{batch}");
-    let flights = &host.config.process.shared.flights;
-    assert_eq!(flights.flight_count(), 0, "{batch}");
     BatchOutcome {
         body,
         forwarded,
@@ -117,6 +143,24 @@ fn pieces_to_head(first: u64) -> (&'static str, String) {
 
 fn call(method: &'static str) -> (&'static str, String) {
     (method, "[]".to_owned())
+}
+
+/// Adds an address to the filter of a call for logs.
+fn with_address((method, params): (&'static str, String)) -> (&'static str, String) {
+    let filter = params.strip_suffix("}]").unwrap();
+    (method, format!("{filter},\"address\":\"0x{:040x}\"}}]", 7))
+}
+
+/// Adds a block to the followed chain.
+fn add_block(host: &Host, number: u64) {
+    let owner = host.config.process.shared.owner_client().unwrap();
+    let chain = owner
+        .followed_chains()
+        .get(&named_cache_namespace(b"mainnet"));
+    let change = ChainChange::Head(number);
+    chain
+        .unwrap()
+        .modify_locked_chain_state(|state| state.apply_chain_change(change));
 }
 
 #[test]
@@ -181,6 +225,53 @@ fn node_receives_all_missing_calls_in_one_request_when_a_piece_fails() {
         }
         assert_eq!(outcome.piece_requests, piece_requests);
     }
+}
+
+#[test]
+fn refused_filter_pauses_only_its_own_calls() {
+    let host = Host::new(&[SPLIT]);
+    let calls =
+        |range: std::ops::Range<u64>| batch(&[pieces(range.clone()), with_address(pieces(range))]);
+    // the second call is not split after the first one was refused
+    let refused = send_batch(&host, &calls(0..6), PieceReply::RefusedLogs);
+    assert_eq!(refused.piece_requests, WAVE);
+    assert_eq!(refused.forwarded_methods(), ["eth_getLogs", "eth_getLogs"]);
+    let later = send_batch(&host, &calls(10..16), PieceReply::Logs);
+    assert_eq!(later.piece_requests, 6);
+    let forwarded = later.forwarded.unwrap();
+    assert_eq!(forwarded.as_array().unwrap().len(), 1);
+    assert!(forwarded[0]["params"][0].get("address").is_none());
+}
+
+#[test]
+fn planned_call_is_not_split_when_the_node_fails_for_another_client_meanwhile() {
+    let host = Host::new(&[SPLIT]);
+    let calls = batch(&[pieces(0..4), pieces(10..14)]);
+    let outcome = send_batch_during(&host, &calls, PieceReply::Logs, |piece_requests| {
+        if piece_requests == WAVE {
+            let (other, calls) = (host.for_other_client(), batch(&[pieces(20..24)]));
+            let failed = exchange_batch(&other, &calls, PieceReply::Status(500), |_| {});
+            assert_eq!(failed.piece_requests, WAVE);
+        }
+    });
+    assert_eq!(outcome.piece_requests, WAVE);
+    let forwarded = outcome.forwarded.unwrap();
+    let expected: Value = serde_json::from_str(&calls).unwrap();
+    assert_eq!(forwarded[0], expected[1]);
+    assert_eq!(forwarded.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn assembled_responses_of_a_former_head_are_not_sent_together() {
+    let host = Host::new(&[SPLIT]);
+    let calls = batch(&[pieces_to_head(88), pieces_to_head(87)]);
+    let outcome = send_batch_during(&host, &calls, PieceReply::Logs, |piece_requests| {
+        if piece_requests == 4 {
+            add_block(&host, 1_001);
+        }
+    });
+    assert_eq!(outcome.piece_requests, 4);
+    assert_eq!(outcome.forwarded_methods(), ["eth_getLogs", "eth_getLogs"]);
 }
 
 #[test]

@@ -110,6 +110,18 @@ impl Host {
         }
     }
 
+    /// Returns the same process for another client, whose requests wait under another id.
+    pub fn for_other_client(&self) -> Self {
+        Self {
+            config: Arc::clone(&self.config),
+            waiter: WaitingRequestId {
+                id: self.waiter.id + 1,
+                ..self.waiter
+            },
+            now: self.now.clone(),
+        }
+    }
+
     /// Sends the call for the logs of all pieces. The node's reply to each piece takes `delay`
     /// milliseconds.
     fn send(&self, api_key: &str, reply: PieceReply, delay: u64) -> Outcome {
