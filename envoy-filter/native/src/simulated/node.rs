@@ -24,6 +24,12 @@ pub enum SimulatedRequest {
         range: (u64, u64),
         id: usize,
     },
+    /// A batch of calls for the logs of a contract, each in one of these ranges. The ids are their
+    /// positions.
+    LogsBatch {
+        contract: usize,
+        ranges: Vec<(u64, u64)>,
+    },
 }
 
 /// The condition of the simulated node when it receives a request.
@@ -122,8 +128,8 @@ impl SimulatedRequest {
         }
     }
 
-    /// Chooses a call for logs. Its pieces have 10 blocks; some ranges share pieces, one is a piece
-    /// itself, and one ends after the last final block.
+    /// Chooses a call for logs, or a batch of such calls. Their pieces have 10 blocks; some ranges
+    /// share pieces, one is a piece itself, and one ends after the last final block.
     pub fn choose_log_call(chance: &mut EventChoices<'_>, contract: usize) -> Self {
         const RANGES: [(u64, u64); 6] = [
             (800, 819),
@@ -133,16 +139,26 @@ impl SimulatedRequest {
             (830, 839),
             (885, 905),
         ];
-        Self::Logs {
-            contract,
-            range: chance.choose_from(&RANGES),
-            id: chance.choose_below(3),
+        match chance.draw_one_in(4) {
+            true => Self::LogsBatch {
+                contract,
+                ranges: (0..=chance.choose_below(3))
+                    .map(|_| chance.choose_from(&RANGES))
+                    .collect(),
+            },
+            false => Self::Logs {
+                contract,
+                range: chance.choose_from(&RANGES),
+                id: chance.choose_below(3),
+            },
         }
     }
 
     pub fn method_and_path(&self) -> (&'static str, String) {
         match self {
-            Self::Call { .. } | Self::Batch(_) | Self::Logs { .. } => ("POST", "/".into()),
+            Self::Call { .. } | Self::Batch(_) | Self::Logs { .. } | Self::LogsBatch { .. } => {
+                ("POST", "/".into())
+            }
             Self::Page(length) => ("GET", format!("/page/{length}")),
             Self::State(number) => {
                 let path = format!("/eth/v1/beacon/states/{number}/pending_consolidations");
@@ -167,6 +183,13 @@ impl SimulatedRequest {
                 range,
                 id,
             } => logs_call_json(*contract, *range, *id),
+            Self::LogsBatch { contract, ranges } => {
+                let numbered = ranges.iter().enumerate();
+                let all: Vec<_> = numbered
+                    .map(|(id, range)| logs_call_json(*contract, *range, id))
+                    .collect();
+                format!("[{}]", all.join(","))
+            }
             _ => String::new(),
         }
     }
@@ -202,6 +225,13 @@ impl SimulatedRequest {
             } => {
                 let expected = result_json(id, &logs_json(*contract, *range));
                 assert_same_body(body, expected.as_bytes());
+            }
+            Self::LogsBatch { contract, ranges } => {
+                let numbered = ranges.iter().enumerate();
+                let all: Vec<_> = numbered
+                    .map(|(id, range)| result_json(id, &logs_json(*contract, *range)))
+                    .collect();
+                assert_same_body(body, format!("[{}]", all.join(",")).as_bytes());
             }
             Self::Purge(_) => unreachable!("nothing is purged"),
         }

@@ -58,7 +58,9 @@ impl StreamScenario {
         }
         let route = match request {
             SimulatedRequest::Purge(_) => Some(main.purging_route()),
-            SimulatedRequest::Logs { .. } => Some(main.log_route()),
+            SimulatedRequest::Logs { .. } | SimulatedRequest::LogsBatch { .. } => {
+                Some(main.log_route())
+            }
             _ => main.choose_random_route(chance),
         };
         let stream = stream::start_simulated_stream(SimulatedStreamState {
@@ -261,6 +263,12 @@ impl StreamScenario {
         let head = world.head.as_ref().filter(|_| world.has_ended);
         let status = head.and_then(|head| first_header_value(head, "cache-status"));
         world.upstream_request.is_none() && status == Some(&b"sszip; fwd=miss"[..])
+    }
+
+    /// Whether the request is a batch of calls for logs.
+    #[cfg(test)]
+    pub fn is_log_batch(&self) -> bool {
+        matches!(self.request, SimulatedRequest::LogsBatch { .. })
     }
 
     /// Events of the stream's schedulers, as long as there are any.

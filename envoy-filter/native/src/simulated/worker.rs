@@ -61,11 +61,12 @@ impl SimulatedWorker {
         self.over.iter().for_each(StreamScenario::check_response);
     }
 
-    /// Number of responses that were assembled from pieces.
+    /// Numbers of responses that were assembled from pieces: of all, and of those to batches.
     #[cfg(test)]
-    pub fn assembled_response_count(&self) -> usize {
-        let assembled = self.over.iter().filter(|it| it.has_assembled_response());
-        assembled.count()
+    pub fn assembled_response_counts(&self) -> [usize; 2] {
+        let assembled = || self.over.iter().filter(|it| it.has_assembled_response());
+        let batches = assembled().filter(|it| it.is_log_batch());
+        [assembled().count(), batches.count()]
     }
 
     /// Events of the schedulers that are left, as long as there are any.
