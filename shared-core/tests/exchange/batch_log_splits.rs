@@ -275,6 +275,18 @@ fn assembled_responses_of_a_former_head_are_not_sent_together() {
 }
 
 #[test]
+fn assembled_response_of_a_former_head_is_sent_with_one_of_final_blocks() {
+    let host = Host::new(&[SPLIT]);
+    let calls = batch(&[pieces_to_head(88), pieces(0..2)]);
+    let outcome = send_batch_during(&host, &calls, PieceReply::Logs, |piece_requests| {
+        if piece_requests == 5 {
+            add_block(&host, 1_001);
+        }
+    });
+    assert_eq!((outcome.piece_requests, outcome.forwarded), (5, None));
+}
+
+#[test]
 fn long_responses_are_assembled_by_jobs_after_which_the_batch_is_looked_up_again() {
     // a job assembles more than 8 KiB
     let host = Host::new(&[SPLIT, "comp_level 12"]);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::lookup_state::BatchLookup;
 use crate::bytes::try_push;
+use crate::cache::class::LifetimeClass;
 use crate::cache::entry::CacheEntry;
 use crate::cache::process::log_splits::LogSplitEvent;
 use crate::cache::process::wake::WaitingRequestId;
@@ -74,18 +75,15 @@ pub(super) enum BatchSearchProgress {
 }
 
 impl BatchLogSplits {
-    /// Returns the assembled response to a call, if it may be sent. If other calls of the batch
-    /// depend on the head, too, it must be of the present head: all responses belong to one head.
+    /// Returns the assembled response to a call, if it may be sent.
     pub(super) fn usable_response(
         &self,
         key: &CacheKey,
         shared: &ProcessCacheState,
-        must_be_of_head: bool,
     ) -> Option<Arc<CacheEntry>> {
         let entry = &self.assembled.iter().find(|it| it.key == *key)?.entry;
-        let is_usable = entry.is_unaffected_by_reorgs()
-            && self.since.allows_entry_since_wait(shared, entry)
-            && (!must_be_of_head || entry.is_valid_on_chain());
+        let is_usable =
+            entry.is_unaffected_by_reorgs() && self.since.allows_entry_since_wait(shared, entry);
         is_usable.then(|| Arc::clone(entry))
     }
 
@@ -93,6 +91,14 @@ impl BatchLogSplits {
     pub(super) fn has_fetched_response(&self, key: &CacheKey) -> bool {
         let mut assembled = self.assembled.iter();
         assembled.any(|it| it.has_fetched && it.key == *key)
+    }
+
+    /// Whether the response to a call was assembled from pieces of final blocks: no head changes it.
+    pub(super) fn has_immutable_response(&self, key: &CacheKey) -> bool {
+        let is_immutable =
+            |entry: &CacheEntry| entry.response_metadata().class == LifetimeClass::Immutable;
+        let mut assembled = self.assembled.iter();
+        assembled.any(|it| it.key == *key && is_immutable(&it.entry))
     }
 
     /// Whether a search has failed, so that the missing calls are sent to the node at once.

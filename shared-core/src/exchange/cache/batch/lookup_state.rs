@@ -117,7 +117,6 @@ impl BatchLookup<'_> {
             _ => &[],
         };
         self.found.resize(self.calls.len(), None);
-        let must_be_of_head = splits.is_some() && self.head_dependent_calls().nth(1).is_some();
         let find = |call: &JsonRpcCall<'_>, place: &Option<CallKeyAndLifetime>| {
             let place = place.as_ref()?;
             let is_it = |(key, _): &&(CacheKey, Arc<CacheEntry>)| *key == place.key;
@@ -132,8 +131,7 @@ impl BatchLookup<'_> {
             }
             let hot = shared.hot_tier();
             let entry = hot.and_then(|hot| hot.get(&place.key, lookup.now));
-            let assembled =
-                || splits.and_then(|it| it.usable_response(&place.key, shared, must_be_of_head));
+            let assembled = || splits.and_then(|it| it.usable_response(&place.key, shared));
             let entry = entry.or_else(in_hand).or_else(assembled)?;
             judge.add_to_key_cache(call, place);
             Some(entry)
@@ -146,12 +144,29 @@ impl BatchLookup<'_> {
         }
         self.fetched.clear();
         if let Some(splits) = splits {
+            self.discard_entries_of_former_heads(splits);
             let places = self.places.iter().enumerate();
             let fetched = places.filter(|(_, place)| {
                 let place = place.as_ref();
                 place.is_some_and(|place| splits.has_fetched_response(&place.key))
             });
             self.fetched.extend(fetched.map(|(call, _)| call));
+        }
+    }
+
+    /// Discards entries of a former head if the response to another call depends on the head, too: all
+    /// responses of a batch belong to one head.
+    fn discard_entries_of_former_heads(&mut self, splits: &BatchLogSplits) {
+        let is_changing = |call: &usize| {
+            let place = self.places.get(*call).and_then(Option::as_ref);
+            place.is_none_or(|place| !splits.has_immutable_response(&place.key))
+        };
+        if self.head_dependent_calls().filter(is_changing).count() < 2 {
+            return;
+        }
+        for (call, found) in self.found.iter_mut().enumerate() {
+            let is_denied = self.denied.get(call) == Some(&true);
+            found.take_if(|entry| !is_denied && !entry.is_valid_on_chain());
         }
     }
 
