@@ -2,7 +2,9 @@
 
 SSZIP_TIER names the tier; without it (pytest by hand) everything runs."""
 
+import itertools
 import os
+import zlib
 
 IS_THOROUGH = os.environ.get("SSZIP_TIER", "all") == "all"
 NEW_SEEDS = 2
@@ -26,3 +28,25 @@ def by_tier(few, many):
 def times(few, many):
     """Number of repetitions of a rare event."""
     return many if IS_THOROUGH else few
+
+
+def rows_with_splits(rows, splits, first=0):
+    """Pairs of a row, which has a name, and one of the splits, chosen by the name; in `make test-all`
+    all pairs. Hosts with another `first` choose another split for the same row."""
+    if IS_THOROUGH:
+        return list(itertools.product(rows, splits))
+    return [(row, splits[(_checksum(row) + first) % len(splits)]) for row in rows]
+
+
+def one_row_in(count, rows):
+    """One row of so many, chosen by their names, or, in `make test-all`, all rows."""
+    return rows if IS_THOROUGH else [row for row in rows if _checksum(row) % count == 0]
+
+
+def row_id(value):
+    """The part of a test's id that names a row, or a split: a function or a name."""
+    return value if isinstance(value, str) else getattr(value, "name", None) or value.__name__
+
+
+def _checksum(row):
+    return zlib.crc32(row.name.encode())

@@ -16,6 +16,7 @@ from harness.recorded_nodes import BODY
 from harness.origin import CLOSE, WaitFor, answer, chunked
 from harness.response_stream import open_stream
 from test_cases_nginx import directives
+from tiers import row_id, rows_with_splits
 
 def can_come_in_pieces(case):
     return (
@@ -30,6 +31,7 @@ def can_come_in_pieces(case):
 
 
 ROWS = [case for case in cases.load("nginx") if can_come_in_pieces(case)]
+WITHOUT_HOLD = [case for case in ROWS if "hold" not in case.config]
 # Modes of bodies that were buffered, and so have a length.
 BUFFERED_MODES = {"oneshot", "inflate", "too-small", "not-smaller"}
 # Modes of rows that are streamed without a window.
@@ -87,9 +89,10 @@ def paused(script):
         yield WaitFor(threading.Event(), 0.001)
 
 
-def play(nginx, origin, case, hold, most, pause):
+def play(nginx, origin, case, hold, arrival):
     """Runs a row with the node's body in chunks, or until the close if the row is about
     that."""
+    most, pause = ARRIVALS[arrival]
     seed = zlib.crc32(f"{case.name}{most}".encode())
     script = answer(
         case.plain,
@@ -130,31 +133,30 @@ def judge(case, response, mode, is_buffered):
 
 
 ROWS_AGAIN = pytest.mark.carried("the parity table: the core decides its rows")
-IN_PIECES = pytest.mark.parametrize("most, pause", [(40, False), (6, True)], ids=["pieces", "pauses"])
+# The number of the node's pieces, and whether it pauses between them.
+ARRIVALS = {"pieces": (40, False), "pauses": (6, True)}
 
 
 @ROWS_AGAIN
-@IN_PIECES
-@pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
-def test_chunked_row_equals_the_row_with_a_length_in_a_large_window(nginx, origin, case, most, pause):
+@pytest.mark.parametrize("case, arrival", rows_with_splits(ROWS, list(ARRIVALS)), ids=row_id)
+def test_chunked_row_equals_the_row_with_a_length_in_a_large_window(nginx, origin, case, arrival):
     """The results are equal if the window is large enough."""
-    response = play(nginx, origin, case, "16m 60s", most, pause)
+    response = play(nginx, origin, case, "16m 60s", arrival)
     is_buffered = response.mode in BUFFERED_MODES and (case.response["framing"] == "length" or case.expect["length"] == "exact")
     judge(case, response, case.expect.get("mode"), is_buffered)
 
 
 @ROWS_AGAIN
-@IN_PIECES
-@pytest.mark.parametrize("case", [case for case in ROWS if "hold" not in case.config], ids=lambda case: case.name)
-def test_chunked_row_is_streamed_without_a_window(nginx, origin, case, most, pause):
+@pytest.mark.parametrize("case, arrival", rows_with_splits(WITHOUT_HOLD, list(ARRIVALS), first=1), ids=row_id)
+def test_chunked_row_is_streamed_without_a_window(nginx, origin, case, arrival):
     """A body that would be compressed whole is compressed as a stream, whether small or
     incompressible; a body that can't be compressed is sent unchanged."""
     mode = case.expect.get("mode")
     if mode == "cut" and not case.is_encoded_by_node:
         with pytest.raises(Truncated):
-            play(nginx, origin, case, "0", most, pause)
+            play(nginx, origin, case, "0", arrival)
         return
-    response = play(nginx, origin, case, "0", most, pause)
+    response = play(nginx, origin, case, "0", arrival)
     if mode in STREAMED:
         assert (response.mode, response.framing, response.coding) == ("stream", "chunked", "gzip")
         assert response.decoded == case.plain

@@ -1,19 +1,16 @@
-"""The parity table on nginx: each exchange whole, byte by byte and split at random, on
-a connection that stays usable."""
+"""The parity table on nginx: each exchange whole, byte by byte or split at random (in
+`make test-all` in each way), on a connection that stays usable."""
 
 import pytest
 
 from harness import cases, response_checks
 from harness.response_checks import send_random_pieces, send_bytes, send_whole
-from tiers import by_tier
+from tiers import row_id, rows_with_splits
 
 pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
 
 CASES = cases.load("nginx")
-SPLITS = by_tier(
-    [send_whole, send_bytes],
-    [send_whole, send_bytes, send_random_pieces],
-)
+SPLITS = [send_whole, send_bytes, send_random_pieces]
 
 # One location for each set of directives of the table.
 LOCATIONS = {}
@@ -38,8 +35,7 @@ CONFIG = (
 )
 
 
-@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case, split", rows_with_splits(CASES, SPLITS), ids=row_id)
 def test_response_equals_the_row_for_every_split(nginx, origin, case, split):
     origin.answers(case.script(split(case)))
     response = response_checks.exchange(nginx, LOCATIONS[tuple(sorted(case.config.items()))], case)

@@ -1,11 +1,12 @@
 """The sequences of the parity table on Envoy's sandbox: stored responses and their clients, with
-the node's responses whole, byte by byte and split at random."""
+the node's responses whole or split at random (in `make test-all` also byte by byte, and in each
+way)."""
 
 import pytest
 
 from harness import parity_rows, sequences
 from harness.sequences import at_random, byte_by_byte, whole
-from tiers import by_tier
+from tiers import by_tier, row_id, rows_with_splits
 
 HOSTS = ("wasm",)
 SEQUENCES = sequences.load("wasm")
@@ -24,7 +25,6 @@ def envoy(start_envoy):
     return envoy
 
 
-@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
-@pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
+@pytest.mark.parametrize("sequence, split", rows_with_splits(SEQUENCES, SPLITS, first=1), ids=row_id)
 def test_sequence_has_the_expected_responses_for_every_split(envoy, origin, sequence, split):
     ROWS.run(envoy, origin, sequence, split)
