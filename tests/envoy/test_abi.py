@@ -104,6 +104,8 @@ def probe(tmp_path):
     envoy.expect("probe logs error")
     source = pathlib.Path(__file__).with_name("probe.rs")
     library = envoy.prefix / "libsszip_envoy.so"
+    # a link to the module of all tests
+    library.unlink()
     command = ["rustc", "--edition", "2021", "--crate-type", "cdylib", "-C", "panic=abort", "-o", library, source]
     subprocess.run(command, check=True)
 

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -121,8 +120,8 @@ class Envoy(LoggedServer):
         # an owner that is gone is logged as an error, also when the test stops it
         self._allowed = [re.compile(r"the cache\W+s owner.* (does not respond|does not speak the protocol of this version)")]
         self._judged = 0
-        shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
-        (self.prefix / "libsszip_owner.so").symlink_to(pathlib.Path(OWNER).absolute())
+        for name, library in (("envoy", MODULE), ("owner", OWNER)):
+            (self.prefix / f"libsszip_{name}.so").symlink_to(pathlib.Path(library).absolute())
         # the port of the filter; with hops, clients use another one
         self.direct = free_port() if hops else self.port
         nodes = [cluster("node", pipe(origin.path))] if origin else []
