@@ -25,7 +25,10 @@ def pytest_collection_modifyitems(config, items):
         left_out.append("shipped")
 
     def is_left_out(item):
-        return any(item.get_closest_marker(name) for name in left_out)
+        names = left_out
+        if not IS_THOROUGH and hasattr(item, "callspec") and item.callspec.params.get("host") == "wasm":
+            names = [*left_out, "wasm_thorough"]
+        return any(item.get_closest_marker(name) for name in names)
 
     config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
     items[:] = [item for item in items if not is_left_out(item)]

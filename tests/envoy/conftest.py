@@ -9,7 +9,6 @@ from harness.envoy import ENVOY, MODULE, Envoy
 from harness.fixtures import assert_no_error_log, daemon, origin, preload, session_origin, starting
 from harness.sandbox import WASM, WasmEnvoy
 from harness.spec_vectors import cache_directory
-from tiers import IS_THOROUGH
 
 # pytest finds the fixtures by these names
 __all__ = ["cache_directory", "assert_no_error_log", "daemon", "origin", "preload", "session_origin"]
@@ -24,8 +23,6 @@ def pytest_sessionstart(session):
 def pytest_generate_tests(metafunc):
     # files with HOSTS are run on each of these hosts
     hosts = getattr(metafunc.module, "HOSTS", None)
-    if hosts and not IS_THOROUGH and metafunc.definition.get_closest_marker("wasm_thorough"):
-        hosts = [host for host in hosts if host != "wasm"]
     for name in ("native", "wasm"):
         if metafunc.definition.get_closest_marker(name):
             hosts = (name,)

@@ -10,7 +10,6 @@ import pytest
 from harness import hosts
 from harness.fixtures import assert_no_error_log, origin, preload, session_origin, starting
 from harness.spec_vectors import cache_directory
-from tiers import IS_THOROUGH
 
 # pytest finds the fixtures by these names
 __all__ = ["cache_directory", "assert_no_error_log", "origin", "preload", "session_origin"]
@@ -33,8 +32,6 @@ def pytest_generate_tests(metafunc):
     if "host" in metafunc.fixturenames:
         only = metafunc.definition.get_closest_marker("hosts")
         names = [name for name in hosts.HOSTS if only is None or name in only.args]
-        if not IS_THOROUGH and metafunc.definition.get_closest_marker("wasm_thorough"):
-            names = [name for name in names if name != "wasm"]
         metafunc.parametrize("host", names, indirect=True, scope="module")
 
 
