@@ -35,6 +35,7 @@ def test_default_lifetimes_equal_the_block_time(host):
                 )
 
 
+@pytest.mark.wasm_thorough("the core decides; the block time arrives as in the first test")
 def test_lifetimes_of_the_operator_replace_the_block_time(host):
     with stand_of_host(host, interval="100ms", valid=["tip 1h"]) as stand:
         stand.nginx.wait_for(lambda: stand.status["block_time"] == BLOCK_TIME, "the block time")

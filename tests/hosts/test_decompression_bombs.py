@@ -1,4 +1,4 @@
-"""Bodies that decode to hundreds of megabytes: the memory of the host's process stays limited,
+"""Bodies that decode to more than a hundred megabytes: the memory of the host's process stays limited,
 and so does a sandbox's within it."""
 
 import pytest

@@ -133,7 +133,10 @@ def test_node_receives_no_call_for_logs_after_equal_responses(start_server, orig
         assert len(log_requests(node)) == before
 
 
-@pytest.mark.parametrize("is_first", [True, False], ids=["first response", "later response"])
+IS_LATER = pytest.param(False, id="later response", marks=pytest.mark.wasm_thorough("the core counts equal responses"))
+
+
+@pytest.mark.parametrize("is_first", [pytest.param(True, id="first response"), IS_LATER])
 def test_node_receives_all_calls_for_logs_after_a_different_response(start_server, origin, chain, node, is_first):
     blocks = blocks_with_logs(chain)
     route = Route(start_server, origin, node)
@@ -165,6 +168,7 @@ def test_logs_are_compared_again_after_a_purge(start_server, origin, chain, node
     assert len(log_requests(node)) == before + COMPARISONS
 
 
+@pytest.mark.wasm_thorough("the core decides; hits from receipts are in the first test")
 def test_logs_come_from_the_node_when_the_receipts_are_not_stored(start_server, origin, chain, node):
     route = Route(start_server, origin, node)
     rest = establish_trust(route, blocks_with_logs(chain))
@@ -234,6 +238,7 @@ def compact(value):
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+@pytest.mark.wasm_thorough("the core selects the logs")
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="no ../shared/corpus beside the clone")
 def test_logs_of_recorded_blocks_equal_those_of_a_reference_filter(start_server, origin):
     recorded = recorded_receipts()

@@ -17,6 +17,7 @@ from harness.origin import CLOSE, CloseWithoutResponse, WaitFor, answer
 from harness.origin import head as origin_head
 from harness.status import read_status
 from harness.response_stream import StreamReader
+from tiers import times
 
 GZIP = [("Accept-Encoding", "gzip")]
 BODY = bodies.json(1_400_000)
@@ -199,6 +200,7 @@ def replaceable(host, start_server, session_origin):
     server.stop()
 
 
+@pytest.mark.wasm_thorough("test_reloads replaces the configuration of a stream in a sandbox")
 @pytest.mark.parametrize("is_changed", [False, True], ids=["before", "after"])
 def test_stream_is_complete_when_the_configuration_is_replaced_at_the_change(host, replaceable, origin, is_changed):
     server, replace = replaceable
@@ -231,6 +233,7 @@ def workers(host, start_server):
     return start_server(places, workers=WORKERS)
 
 
+@pytest.mark.wasm_thorough("each sandbox has a limit of its own, which the tests of one worker reach")
 def test_memory_of_five_workers_is_limited_while_all_buffer_responses(host, workers, origin):
     clients, go_on, under_way = 30, threading.Event(), []
     head, body = answer(BODY)
@@ -299,7 +302,7 @@ def transcoding(host, start_server):
 
 
 def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, origin):
-    """A thousand announce 8 MB: one half is aborted by clients, the other half by the node."""
+    """Hundreds announce 8 MB: one half is aborted by clients, the other half by the node."""
     server = transcoding
     server.expect("prematurely closed|response ended|timed out|reset")
     numbers, bodies_of = itertools.count(1), consolidations(100_000)
@@ -317,7 +320,7 @@ def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, o
         ended.release()
 
     origin.answers([node], CONSOLIDATIONS)
-    for _ in range(20):
+    for _ in range(times(4, 20)):
         connections = []
         for wanted, ended_by, sent in itertools.product(WANTED, ("client", "node"), (0, 1, 5_000, 70_000, 1_000_000)):
             for accept in ([], GZIP, []):
@@ -337,7 +340,7 @@ def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, o
         for _ in range(count):
             assert ended.acquire(timeout=20)
         origin.requests.clear()
-    assert next(numbers) > 1_000
+    assert next(numbers) > times(200, 1_000)
     server.wait_for(lambda: in_use(host, server) == 0, "all memory to be free")
     for wanted, type in WANTED.items():
         body = bodies_of[type]

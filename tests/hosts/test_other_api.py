@@ -9,7 +9,11 @@ from harness.status import read_status
 pytestmark = pytest.mark.once("the core decides, one library for every nginx")
 
 
-@pytest.mark.parametrize("followed", other_api.FOLLOWED)
+CORE_DECIDES = pytest.mark.wasm_thorough("the core decides; the other API is followed by a sandbox's daemon, too")
+FIRST, *OTHERS = other_api.FOLLOWED
+
+
+@pytest.mark.parametrize("followed", [FIRST, *(pytest.param(api, marks=CORE_DECIDES) for api in OTHERS)])
 def test_head_responses_of_the_other_api_are_not_stored(host, followed):
     with stand_of_host(host, interval="100ms", api=followed) as stand:
 

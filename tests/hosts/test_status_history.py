@@ -8,6 +8,7 @@ from harness.browser import Browser
 from harness.rpc import Node
 from harness.status import read_status
 from test_status import RESULTS, block
+from tiers import by_tier
 
 pytestmark = pytest.mark.hosts("nginx", "native")
 
@@ -64,6 +65,8 @@ def test_history_has_all_requests_hits_and_upstream_requests_by_interval(server,
     assert all(one[0] is None for one in series)
 
 
+# the page is the same on both hosts
+@pytest.mark.hosts(*by_tier(["nginx"], ["nginx", "native"]))
 def test_page_has_graphs_with_the_last_values(server, origin):
     origin.answers(Node(RESULTS))
 

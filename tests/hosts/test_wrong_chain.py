@@ -187,7 +187,10 @@ IDENTITIES = {
 }
 
 
-@pytest.mark.parametrize("identity", IDENTITIES)
+BLOCK_0 = pytest.param("block-0", marks=pytest.mark.wasm_thorough("the identity of a chain is compared by the core"))
+
+
+@pytest.mark.parametrize("identity", ["chain-id", BLOCK_0, "beacon"])
 def test_namespace_is_suspended_when_the_first_response_differs_from_the_followed_chain(start, followed, other, origin, identity):
     api, path, body, detail = IDENTITIES[identity]
     origin.answers(forwarding(other))
@@ -210,6 +213,7 @@ def test_namespace_is_suspended_when_the_first_response_differs_from_the_followe
     assert send().decoded != first.decoded
 
 
+@pytest.mark.wasm_thorough("the daemon follows the chain; the other tests purge a suspended namespace")
 def test_purge_resets_the_namespace_to_the_present_chain_of_its_node(start, followed, origin):
     """The node is replaced between two polls: it was never unreachable, and no poll detects it."""
     origin.answers(forwarding(followed))
@@ -232,6 +236,7 @@ def test_purge_resets_the_namespace_to_the_present_chain_of_its_node(start, foll
     assert owner(server).status()["suspended"] == 0
 
 
+@pytest.mark.wasm_thorough("test_namespaces has a header in the key, which the core reads")
 def test_namespace_is_not_suspended_when_a_keyed_header_chooses_the_chain(start, followed, origin):
     origin.answers(gateway)
     settings = {"cache_credentials": "key Target-Service-Id"}

@@ -12,8 +12,9 @@ import zlib
 from . import decoders, zstd
 from .client import Connection, Truncated
 from .origin import CLOSE, RESET, answer, gzipped, scattered, whole
+from tiers import times
 
-CASES = int(os.environ.get("SSZIP_CASES", "100"))
+CASES = int(os.environ.get("SSZIP_CASES", times(60, 100)))
 SEED = int(os.environ.get("SSZIP_SEED", "1"))
 # Settings of each path; on the last one the node uses a coding that sszip does not decode.
 PATHS = {

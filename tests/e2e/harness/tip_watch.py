@@ -16,7 +16,7 @@ from .rpc import call
 from harness.guards import GUARD_SECONDS
 from tiers import times
 
-READS = int(os.environ.get("SSZIP_HEAD_READS", times(2000, 4000)))
+READS = int(os.environ.get("SSZIP_HEAD_READS", times(600, 4000)))
 SEED = int(os.environ.get("SSZIP_HEAD_SEED", "1"))
 CLIENTS = 4
 
