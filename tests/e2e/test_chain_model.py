@@ -16,7 +16,7 @@ from harness.rpc import call
 from harness.stands import Stand
 from test_chain import TIP, at
 from test_store_life import kill_manager
-from tiers import seeds
+from tiers import seeds, times
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
@@ -86,6 +86,13 @@ class Run:
             self.generate_calls()
         chosen = self.dice.sample(self.calls, min(len(self.calls), self.dice.choice([1, 1, 1, 5])))
         self.send_calls(list(dict.fromkeys(chosen)))
+
+    def request_until_hits(self, count=20):
+        """Sends requests until there were more hits: a cache that stores nothing is never wrong."""
+        until = time.monotonic() + GUARD_SECONDS
+        while self.hits <= count:
+            assert time.monotonic() < until, f"{self.hits} hits of {self.sent_requests}"
+            self.request()
 
     def check_all_calls(self):
         """Sends all calls when the owner must know the head."""
@@ -198,13 +205,9 @@ def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(seed):
     with run.stand:
         run.stand.nginx.expect("exited on signal 9")
         try:
-            for step in run.dice.choices(steps, weights, k=400):
+            for step in run.dice.choices(steps, weights, k=times(250, 400)):
                 done.append(step.__name__)
                 step(run)
-            # a cache that stores nothing is never wrong
-            until = time.monotonic() + GUARD_SECONDS
-            while run.hits <= 20:
-                assert time.monotonic() < until, f"{run.hits} hits of {run.sent_requests}"
-                run.request()
+            run.request_until_hits()
         except AssertionError as error:
             raise AssertionError(f"after {done}") from error

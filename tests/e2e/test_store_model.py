@@ -17,7 +17,7 @@ from harness.owner import wait_until_linked
 from harness.processes import runs, stop
 from harness.rpc import call
 from test_store_life import end, kill_manager
-from tiers import seeds
+from tiers import seeds, times
 
 pytestmark = [
     pytest.mark.once("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),
@@ -182,7 +182,7 @@ def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin)
     try:
         run.nginx.start()
         wait_until_linked(run.nginx)
-        for step in run.dice.choices(steps, weights, k=120):
+        for step in run.dice.choices(steps, weights, k=times(90, 120)):
             done.append(step.__name__)
             step(run)
     except AssertionError as error:

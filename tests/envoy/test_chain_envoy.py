@@ -31,7 +31,7 @@ from test_chain import test_tip_entries_expire_with_the_head as tip_entries
 from test_chain import test_head_never_decreases_for_a_client as monotonic_head
 from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as replaced_blocks
 from test_store_life import wait_until_linked
-from tiers import seeds
+from tiers import by_tier, seeds, times
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def on_envoy(monkeypatch):
     monkeypatch.setattr(test_chain_model, "Stand", EnvoyStand)
 
 
-@pytest.mark.parametrize("depth, by", [(1, 1), (3, 4), (8, 8)])
+@pytest.mark.parametrize("depth, by", by_tier([(3, 4)], [(1, 1), (3, 4), (8, 8)]))
 def test_entries_of_replaced_blocks_are_removed_by_a_reorg(depth, by):
     replaced_blocks(depth, by)
 
@@ -80,8 +80,8 @@ def test_stored_entries_are_sent_while_the_node_is_down_on_envoy():
 class Crowd(ClientThreads):
     """Clients that repeat a run's requests all the time, and ignore the responses."""
 
-    def __init__(self, run, clients=6):
-        super().__init__(clients)
+    def __init__(self, run):
+        super().__init__(clients=times(3, 6))
         self.run = run
 
     def _send_requests(self, number):
@@ -118,12 +118,13 @@ def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(seed):
     done = []
     with run.stand, Crowd(run) as crowd:
         try:
-            for step in run.dice.choices(steps, weights, k=300):
+            for step in run.dice.choices(steps, weights, k=times(200, 300)):
                 done.append(step.__name__)
                 step(run)
+            run.request_until_hits()
         except AssertionError as error:
             raise AssertionError(f"after {done}") from error
-    assert run.hits > 20 and crowd.answered > 100, f"{run.hits} of {run.sent_requests}"
+    assert crowd.answered > 100
 
 
 class TestRoutes:

@@ -168,13 +168,20 @@ def test_clients_get_an_accepted_coding_with_a_decompressor_behind(envoy, origin
     assert_each_client_can_decode(envoy, origin, chain, sent)
 
 
+def accepts_of_chain(chain):
+    """In `make test` one of three clients of each chain, others with the next one."""
+    number = list(CHAINS).index(chain)
+    return by_tier(ACCEPTS[number % 3 :: 3], ACCEPTS)
+
+
 def assert_each_client_can_decode(envoy, origin, chain, sent):
+    accepts = accepts_of_chain(chain)
     for cached, framing in KINDS[sent]:
         origin.answers(node(sent, framing))
         path = f"/{chain}{cached}{PATH % next(_numbers)}"
         for turn in range(2):
             with envoy.connect() as connection:
-                for accept, (form, body) in itertools.product(ACCEPTS, FORMS.items()):
+                for accept, (form, body) in itertools.product(accepts, FORMS.items()):
                     about = (cached, framing, turn, accept, form)
                     fields = [("Accept", form)]
                     fields += [("Accept-Encoding", accept)] if accept else []

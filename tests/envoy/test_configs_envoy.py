@@ -236,6 +236,8 @@ def test_rpc_yaml_logs_hits_as_json(rpc, node):
 
 # auth.yaml
 
+OF_ENVOY = pytest.mark.wasm_thorough("Envoy's own filters authorize; test_other_filters_envoy has them with a sandbox")
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
@@ -260,6 +262,7 @@ def auth(host, session_origin, service, tmp_path_factory):
     running.stop()
 
 
+@OF_ENVOY
 def test_auth_yaml_shares_entries_between_authenticated_clients(auth, node, origin):
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("33" * 32))
 
@@ -276,6 +279,7 @@ def test_auth_yaml_shares_entries_between_authenticated_clients(auth, node, orig
     assert all(request.header("Authorization") is None for request in origin.received())
 
 
+@OF_ENVOY
 def test_auth_yaml_shares_entries_between_valid_keys_only(auth, node, origin, service):
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("44" * 32))
 

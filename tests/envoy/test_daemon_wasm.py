@@ -18,6 +18,7 @@ from harness.processes import stop
 from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
 from test_store_life import Clients, by_hash
+from tiers import by_tier, times
 
 ROUTES = [route("/purge", {"cache_purge": True}), route("/")]
 SETTINGS = {
@@ -46,28 +47,22 @@ def envoy_of(origin, owner, workers):
     return envoy
 
 
-@pytest.fixture
-def make(session_origin):
-    """Envoys that end with the test."""
-    made = []
-
-    def make(owner, workers=2):
-        made.append(envoy_of(session_origin, owner, workers))
-        return made[-1].start()
-
-    yield make
-    for envoy in reversed(made):
-        envoy.stop()
-
-
-@pytest.fixture
-def daemon():
+@pytest.fixture(scope="module")
+def late_daemon():
+    """A daemon that a test starts after Envoy."""
     owner = Owner(max_size="64m", memory="32m")
     yield owner
-    # it may be stopped
-    if owner.process and owner.process.poll() is None:
-        owner.process.send_signal(signal.SIGCONT)
     owner.close()
+
+
+@pytest.fixture(scope="module")
+def early(session_origin, late_daemon):
+    """An Envoy that is started before its daemon."""
+    envoy = envoy_of(session_origin, late_daemon, workers=1)
+    envoy.expect("purge of")
+    envoy.start()
+    yield envoy
+    envoy.stop()
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +114,15 @@ def lines(envoy, text):
 
 
 class TestDaemon:
-    def test_daemon_that_starts_late_is_used_and_logged_once(self, make, daemon, node):
+    def test_purge_is_a_503_while_the_daemon_is_unreachable(self, early, node):
+        """Such a purge is not acknowledged, and known to have reached no process."""
+        for _ in range(5):
+            assert purge(early) == 503
+        assert 'purge of "everything": 503' in early.error_log()
+
+    def test_daemon_that_starts_late_is_used_and_logged_once(self, early, late_daemon, node):
         """It may start later; each change of its health is logged once."""
-        envoy = make(daemon, workers=1)
-        number = new()
+        envoy, number = early, new()
         envoy.wait_for(
             lambda: send(envoy, number) or lines(envoy, "does not respond"), "a line of the log"
         )
@@ -131,12 +131,14 @@ class TestDaemon:
             assert not send(envoy, number)
         assert node.count() == before + 30
         assert lines(envoy, "does not respond") == 1 and lines(envoy, "responds again") == 0
-        daemon.start()
+        late_daemon.start()
         hits_come(envoy)
         envoy.wait_for(lambda: send(envoy, number) and lines(envoy, "responds again"), "the other one")
         for _ in range(30):
             send(envoy, number)
         assert lines(envoy, "does not respond") == 1 and lines(envoy, "responds again") == 1
+        assert purge(envoy) == 200
+        assert not send(envoy, number)
 
     @pytest.mark.parametrize("how", ["killed", "ended", "stopped", "emptied"])
     def test_responses_are_current_when_the_daemon_is_lost_under_load(self, loaded, loaded_daemon, origin, how):
@@ -151,7 +153,7 @@ class TestDaemon:
 
         with clients:
             clients.await_more(100)
-            for _ in range(3):
+            for _ in range(times(1, 3)):
                 stored = daemon.status()["fills"]["kept"]
                 if how == "stopped":
                     stop(daemon.process.pid)
@@ -171,19 +173,6 @@ class TestDaemon:
         assert clients.faults == []
         origin.answers(Node({"eth_getBlockByHash": RESULT}))
         hits_come(envoy)
-
-    def test_purge_is_a_503_while_the_daemon_is_unreachable(self, make, daemon, node):
-        """Such a purge is not acknowledged, and known to have reached no process."""
-        envoy = make(daemon)
-        envoy.expect("purge of")
-        for _ in range(5):
-            assert purge(envoy) == 503
-        assert 'purge of "everything": 503' in envoy.error_log()
-        number = new()
-        daemon.start()
-        envoy.wait_for(lambda: send(envoy, number), "a hit")
-        assert purge(envoy) == 200
-        assert not send(envoy, number)
 
 
 class Between:
@@ -214,13 +203,6 @@ class Between:
         assert not self.server.errors, self.server.errors
 
 
-@pytest.fixture
-def between(daemon, tmp_path):
-    between = Between(daemon.start(), tmp_path)
-    yield between
-    between.close()
-
-
 @pytest.fixture(scope="module")
 def all_between(tmp_path_factory):
     """One proxy for all tests that change replies."""
@@ -233,7 +215,18 @@ def all_between(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared_envoy(session_origin, all_between):
-    envoy = envoy_of(session_origin, all_between, workers=2).start()
+    envoy = envoy_of(session_origin, all_between, workers=2)
+    # purges that are sent while replies are changed
+    envoy.expect("purge of")
+    envoy.start()
+    yield envoy
+    envoy.stop()
+
+
+@pytest.fixture(scope="module")
+def single(session_origin, all_between):
+    """An Envoy with one worker, so that each change is logged once."""
+    envoy = envoy_of(session_origin, all_between, workers=1).start()
     yield envoy
     envoy.stop()
 
@@ -322,15 +315,26 @@ def and_more(*answer):
     return [*written(*answer), b"more"]
 
 
+# The test under load has the others, too.
+FEW = [
+    "bytes", "silence", "another server's 404", "503", "another version", "empty",
+    "its first half", "lengths beyond it", "cut in a chunk",
+]  # fmt: skip
+
+
+def wait_for_end_of_leases(envoy, number):
+    """The last valid reply permits hits from memory for a second."""
+    envoy.wait_for(lambda: not any(send(envoy, number) for _ in range(30)), "the end of the send leases")
+
+
 class TestInvalidReplies:
-    @pytest.mark.parametrize("reply_name", NOT_OURS)
+    @pytest.mark.parametrize("reply_name", by_tier(FEW, list(NOT_OURS)))
     def test_invalid_reply_of_the_daemon_is_a_miss(self, envoy, all_between, node, reply_name):
         between = all_between
         known, fresh = new(), [new() for _ in range(5)]
         envoy.wait_for(lambda: send(envoy, known), "a hit")
         between.mangled = NOT_OURS[reply_name]
-        # the last valid reply permits hits from memory for a second
-        envoy.wait_for(lambda: not any(send(envoy, known) for _ in range(30)), "the end of the send leases")
+        wait_for_end_of_leases(envoy, known)
         before, hits = between.count, 0
         while between.count < before + 6:
             hits += send(envoy, known)
@@ -342,10 +346,12 @@ class TestInvalidReplies:
             envoy.wait_for(lambda number=number: send(envoy, number), "a hit")
         envoy.check()
 
-    def test_responses_are_current_with_invalid_replies_under_load(self, make, between, origin):
-        envoy = make(between, workers=4)
+    def test_responses_are_current_with_invalid_replies_under_load(self, envoy, all_between, origin):
+        between = all_between
         clients = Clients(envoy, clients=8)
         origin.answers(clients.serve)
+        # entries of the other tests of this Envoy
+        envoy.wait_for(clients.purge, "a purge that holds")
         with clients:
             clients.await_more(60)
             for mangled in [*NOT_OURS.values(), slowly, and_more]:
@@ -355,40 +361,48 @@ class TestInvalidReplies:
                 )
                 between.mangled = None
                 clients.await_more(10)
-            envoy.expect("purge of")
             envoy.wait_for(lambda: clients.purge() or clients.faults, "a purge that holds")
             clients.await_more(60)
         assert clients.faults == []
 
 
+VERSIONS = ["too old", "another version", "another server's 404"]
+
+
 class TestVersions:
     """The path and the first bytes have a version."""
 
-    @pytest.mark.parametrize("reply_name", ["too old", "another version", "another server's 404"])
-    def test_daemon_of_another_version_is_logged_once(self, make, between, node, reply_name):
-        between.mangled = NOT_OURS[reply_name]
-        envoy = make(between, workers=1)
-        number = new()
+    @pytest.mark.parametrize("reply_name", by_tier(VERSIONS[:2], VERSIONS))
+    def test_daemon_of_another_version_is_logged_once(self, single, all_between, node, reply_name):
+        envoy, number = single, new()
         text = "does not speak the protocol of this version"
-        envoy.wait_for(lambda: send(envoy, number) or lines(envoy, text), "a line of the log")
-        before = node.count()
-        for _ in range(30):
-            assert not send(envoy, number)
-        assert node.count() == before + 30
-        assert lines(envoy, text) == 1 and lines(envoy, "does not respond") == 0
-        # the daemon is replaced by one of this version
-        between.mangled = None
         hits_come(envoy)
-        assert lines(envoy, "") == 2 and lines(envoy, "responds again") == 1
+        lines_before, versions_before = lines(envoy, ""), lines(envoy, text)
+        all_between.mangled = NOT_OURS[reply_name]
+        try:
+            envoy.wait_for(
+                lambda: [send(envoy, number), lines(envoy, text) > versions_before][1], "a line of the log"
+            )
+            wait_for_end_of_leases(envoy, number)
+            before = node.count()
+            for _ in range(30):
+                assert not send(envoy, number)
+            assert node.count() == before + 30
+            assert lines(envoy, "") == lines_before + 1
+        finally:
+            # the daemon is replaced by one of this version
+            all_between.mangled = None
+        hits_come(envoy)
+        assert lines(envoy, text) == versions_before + 1 and lines(envoy, "does not respond") == 0
+        assert lines(envoy, "") == lines_before + 2
 
-    def test_two_versions_of_the_daemon_are_independent(self, make, daemon, envoy, all_between, node):
+    def test_two_versions_of_the_daemon_are_independent(self, loaded, loaded_daemon, envoy, all_between, node):
         """Neither version reads, or damages, the entries of the other."""
-        daemon.start()
         all_between.mangled = NOT_OURS["another server's 404"]
-        other, ours = envoy, make(daemon)
-        number = new()
+        other, ours = envoy, loaded
+        number, before = new(), loaded_daemon.status()["fills"]["kept"]
         ours.wait_for(lambda: send(ours, number), "a hit")
         for _ in range(20):
             assert not send(other, number)
         ours.wait_for(lambda: send(ours, number), "a hit")
-        assert daemon.status()["fills"]["kept"] <= 2
+        assert loaded_daemon.status()["fills"]["kept"] <= before + 2

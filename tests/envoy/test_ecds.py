@@ -47,7 +47,7 @@ def envoy(host, origin):
 @pytest.mark.native("a sandbox asks nodes in the name of its root, on its worker")
 def test_filter_config_ends_on_a_worker_during_its_background_request(envoy, origin):
     """The node is slow with the background request."""
-    for turn in range(100):
+    for turn in range(times(25, 100)):
         with under_way(envoy, origin, turn) as (slow, go_on, gate):
             envoy.publish_and_wait(min_length=turn + 1)
             go_on.set()
@@ -60,7 +60,7 @@ def test_filter_config_ends_on_a_worker_during_its_background_request(envoy, ori
 @pytest.mark.native("the same")
 def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin):
     """The filter is not notified: its worker waits for the background request."""
-    for turn in range(10):
+    for turn in range(times(3, 10)):
         with under_way(envoy, origin, turn) as (slow, go_on, gate):
             envoy.publish_and_wait(OTHER)
             origin.answers(answer(b"after"), "/after")
@@ -130,7 +130,7 @@ def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, or
     whole = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
     requests = [((path, []), value), (("/calls", JSON, CALL), whole)]
     with Load(envoy.port, requests, clients=6) as load:
-        for number in range(times(5, 15)):
+        for number in range(times(3, 15)):
             envoy.publish_and_wait(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
@@ -150,7 +150,7 @@ def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(env
         return bool(envoy.fetch("/calls", CALL).header("Cache-Status"))
 
     with Load(envoy.port, requests, clients=6) as load:
-        for number in range(times(2, 5)):
+        for number in range(times(1, 5)):
             envoy.publish_and_wait(OTHER)
             envoy.wait_for(lambda: not is_there(), "it to be gone")
             envoy.publish_and_wait(min_length=number + 1)

@@ -46,6 +46,7 @@ class TestNodes:
         assert gunzip(response.body) == TEXT
         assert response.all("sszip-upstream-protocol") == []
 
+    @pytest.mark.wasm_thorough("the test before shows that a sandbox removes the header")
     def test_upstream_protocol_header_is_not_sent_to_clients(self, start_envoy, origin):
         """The header is set for a body delimited by close, too."""
         settings = {"hold": "1m 60s", "types": ["text/plain"]}
@@ -136,6 +137,7 @@ class TestClients:
                 assert client.checked_body(stream) == BODY
         envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
 
+    @pytest.mark.wasm_thorough("test_configs_envoy has TLS in front of a sandbox")
     def test_curl_reads_compressed_responses_over_tls(self, start_envoy, origin):
         envoy = start_envoy([route("/", {"cache": True})], tls=True)
         origin.answers(answer(BODY))

@@ -10,6 +10,7 @@ from harness.client import Truncated, gunzip, request_bytes
 from harness.envoy import route
 from harness.origin import CLOSE, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
+from tiers import by_tier
 
 HOSTS = ("native", "wasm")
 
@@ -112,7 +113,7 @@ def deposits(count):
     return text.encode(), one_ssz * count
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("framing", by_tier(["chunked"], ["length", "chunked"]))
 def test_ssz_of_20_mb_is_sent_and_cached_over_http3(host, envoy, origin, framing):
     text, ssz = deposits(MANY_DEPOSITS[host])
     origin.answers(answer(text, headers=[("Eth-Consensus-Version", "electra")], framing=framing))
@@ -134,7 +135,7 @@ def test_ssz_of_20_mb_is_sent_and_cached_over_http3(host, envoy, origin, framing
         envoy.wait_for(lambda coding=coding: is_right_and_a_hit(coding), "a hit")
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("framing", by_tier(["length"], ["length", "chunked"]))
 def test_submission_of_5_mb_is_transcoded_over_http3(host, envoy, origin, framing):
     origin.answers(answer(b"", type=None))
     message = b"\x11" * 20 + (30_000_000).to_bytes(8, "little") + (7).to_bytes(8, "little")

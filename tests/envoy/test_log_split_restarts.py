@@ -190,7 +190,7 @@ def test_responses_are_right_when_the_filter_is_replaced_under_load(make_stand, 
     with stand:
         with LogClients(stand) as load:
             load.wait_for_more(10)
-            for level in range(2, 2 + times(3, 10)):
+            for level in range(2, 2 + times(2, 10)):
                 resource.replace(level)
                 load.wait_for_more(10)
         assert load.faults == []

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from harness.envoy import Envoy, route
-from harness.owner import Owner
 from harness.processes import stop
 from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
@@ -17,19 +16,13 @@ from test_store_life import LARGE, by_hash, hits
 HOSTS = ("native", "wasm")
 
 
-@pytest.fixture
-def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
-    yield owner
-    owner.close()
-
-
-@pytest.fixture
-def make(host, session_origin, daemon):
+@pytest.fixture(scope="module")
+def make(session_origin, daemon):
+    """Starts Envoys with the same daemon, which run until the file's tests end."""
     made = []
 
-    def make(**more):
-        settings = {"cache": True, "cache_namespace": "main", **more}
+    def make(host, timeout):
+        settings = {"cache": True, "cache_namespace": "main", "cache_lookup_timeout": timeout}
         if host == "wasm":
             envoy = WasmEnvoy([route("/")], origin=session_origin, settings=settings, owner=daemon)
         else:
@@ -43,13 +36,19 @@ def make(host, session_origin, daemon):
         envoy.stop()
 
 
-def test_lookup_in_a_stopped_daemon_is_a_miss_after_the_timeout_only(make, origin, daemon):
+@pytest.fixture(scope="module")
+def patient(host, make):
+    return make(host, "1s")
+
+
+def test_lookup_in_a_stopped_daemon_is_a_miss_after_the_timeout_only(host, make, patient, origin, daemon):
     node = Node({"eth_getBlockByHash": LARGE})
     origin.answers(node)
+    daemon.purge(everything=True)
     numbers = range(2, 12)
-    # the first one stores; the others, with nothing in memory, look it up
-    stores, patient = (make(cache_lookup_timeout="1s") for _ in range(2))
-    impatient = make(cache_lookup_timeout="20ms")
+    # the module stores; the others, with nothing in memory, look it up
+    stores = make("native", "1s")
+    impatient = make(host, "20ms")
     stores.wait_for(lambda: hits(stores, [1]), "it to be stored")
     for envoy in (patient, impatient):
         # each has a connection to the daemon
@@ -82,11 +81,11 @@ def test_lookup_in_a_stopped_daemon_is_a_miss_after_the_timeout_only(make, origi
     raise AssertionError("the machine is too busy: each look-up took longer than a second")
 
 
-def test_hundreds_of_lookups_that_time_out_together_are_answered(make, origin, daemon):
+def test_hundreds_of_lookups_that_time_out_together_are_answered(patient, origin, daemon):
     """The daemon sends nothing more; the stack of a sandbox limits simultaneous wakeups."""
+    envoy = patient
     node = Node({"eth_getBlockByHash": LARGE})
     origin.answers(node)
-    envoy = make(cache_lookup_timeout="1s")
     envoy.wait_for(lambda: hits(envoy, [1]), "a hit")
     got = []
     threads = [threading.Thread(target=lambda n=n: got.append(envoy.post("/", by_hash(n)))) for n in range(1000, 1600)]

@@ -40,7 +40,7 @@ ROUTES = {
     "/updates/": {"prefix_rewrite": "/"},
     "/left/": {"prefix_rewrite": "/"},
     "/gzipped/": {"prefix_rewrite": "/"},
-    "/named/": {"prefix_rewrite": "/"},
+    "/exits/": {"prefix_rewrite": "/"},
     **{f"/fault_{name}/": {"prefix_rewrite": "/"} for name in FAULTS},
 }  # fmt: skip
 SETTINGS = {
@@ -127,7 +127,10 @@ def test_preset_is_read_from_a_compressed_response(envoy, origin, chain, blocks)
     assert wait_for_ssz(envoy, lambda: get(envoy, "/gzipped/", BLOCK, EITHER)).body == ssz
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+STUCK = pytest.param("stuck", marks=pytest.mark.wasm_thorough("the timeout is that of a silent node"))
+
+
+@pytest.mark.parametrize("fault", [STUCK if name == "stuck" else name for name in FAULTS])
 def test_requests_are_not_delayed_when_a_probe_fails(envoy, origin, chain, blocks, fault):
     script = FAULTS[fault](chain.spec)
     origin.answers(script, SPEC)
@@ -207,11 +210,11 @@ def test_light_client_updates_of_every_fork_are_transcoded(envoy, origin, chain)
     assert len(origin.received(SPEC)) == len(origin.received(GENESIS)) == 1
 
 
-def test_envoy_exits_during_a_probe(start_envoy, origin, chain, blocks):
+def test_envoy_exits_during_a_probe(envoy, origin, chain, blocks):
+    """The last test of the file: it ends the file's Envoy."""
     origin.answers([CloseWithoutResponse()], SPEC)
     origin.answers(served(blocks["mainnet"]), BLOCK)
-    envoy = start_envoy([route("/")], settings={"ssz": True})
-    assert envoy.get(BLOCK, None, headers=[OCTETS]).status == 200
+    assert get(envoy, "/exits/", BLOCK, OCTETS).status == 200
     envoy.wait_for(lambda: origin.received(SPEC), "the probe")
     envoy.process.terminate()
     assert envoy.process.wait(20) == 0

@@ -14,7 +14,7 @@ from harness.envoy import Envoy, filter_of, adapted
 from harness.load import Load
 from harness.origin import WaitFor, answer, chunked, head
 from harness.sandbox import WasmEnvoy, route_metadata
-from tiers import by_tier
+from tiers import by_tier, times
 
 HOSTS = ("native", "wasm")
 
@@ -141,11 +141,11 @@ def test_responses_are_right_when_xds_files_change_under_load(host, dynamic):
     """Filter, routes and clusters change: no response is lost or wrong. An invalid update
     changes nothing, except that a sandbox is off for a route with invalid settings."""
     with Load(dynamic.port, LOAD, clients=4) as load:
-        for number in range(6):
+        for number in range(times(2, 6)):
             dynamic.settings(cache=True, min_length=["1m", "1k"][number % 2], comp_level=1 + number)
             expected = ["too-small", "oneshot"][number % 2]
             dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
-        for number in range(6):
+        for number in range(times(2, 6)):
             dynamic.set_route_settings(enable=number % 2 == 1, comp_level=number)
             expected = ["off", "oneshot"][number % 2]
             dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
@@ -181,7 +181,7 @@ def test_stream_is_complete_when_its_listener_is_replaced(dynamic, origin):
     with dynamic.connect() as connection:
         connection.send(request_bytes("/stream", headers=GZIP))
         dynamic.wait_for(lambda: origin.received("/stream"), "the node to receive a request")
-        for number in range(3):
+        for number in range(times(2, 3)):
             dynamic.settings(cache=True, min_length=["1m", "1k"][number % 2])
             expected = ["too-small", "oneshot"][number % 2]
             dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
@@ -199,6 +199,7 @@ class TestEnds:
         yield envoy.start()
         envoy.stop()
 
+    @pytest.mark.wasm_thorough("Envoy closes the connections, whatever its filters are")
     def test_draining_listeners_close_connections_between_responses_only(self, envoy):
         """Draining listeners close connections between responses, never within one."""
         with Load(envoy.port, LOAD, clients=4) as load:
@@ -245,6 +246,7 @@ def is_up_at(port):
         return False
 
 
+@pytest.mark.wasm_thorough("two sandboxes share a daemon, as in test_shared_wasm; the module has a store that is taken over")
 def test_responses_are_right_during_hot_restarts_under_load(host, origin_of_bodies):
     """A second Envoy takes over the sockets of the first one, each with its own entries."""
     envoys = []

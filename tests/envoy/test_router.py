@@ -18,6 +18,7 @@ from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, Origin, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 from harness.websocket_server import websocket_server
+from tiers import times
 
 HOSTS = ("native", "wasm")
 
@@ -34,6 +35,8 @@ STALE = {
     "cache_valid": ["tip", "1ms"],
     "cache_use_stale": ["error", "timeout", "http_503"],
 }
+# headers that a route adds
+ADDED = {"x-served-by": "us", "access-control-allow-origin": "*"}
 JSON = ("Content-Type", "application/json")
 TRIES = {"num_retries": 2, "per_try_timeout": "1s"}
 
@@ -50,6 +53,13 @@ def forget(second):
     second.forget()
     yield
     assert not second.errors, second.errors
+
+
+def adding(prefix, *names):
+    """A route that adds headers to its responses."""
+    adds = route(prefix, CACHED)
+    adds["response_headers_to_add"] = [{"header": {"key": name, "value": ADDED[name]}} for name in names]
+    return adds
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,8 @@ def envoy(start_envoy, second):
         weighted,
         direct,
         {"match": {"prefix": "/redirect"}, "redirect": {"path_redirect": "/else"}},
+        adding("/adds/both", *ADDED),
+        adding("/adds/origin", "access-control-allow-origin"),
         route("/", CACHED),
     ]  # fmt: skip
     return start_envoy(
@@ -87,6 +99,12 @@ def envoy(start_envoy, second):
         # Clients that still send when they are answered must not be reset.
         http={"delayed_close_timeout": "1s"},
     )
+
+
+@pytest.fixture(scope="module")
+def forwarding_100(start_envoy):
+    """An Envoy that forwards interim responses."""
+    return start_envoy([route("/expects", CACHED), route("/hints")], http={"proxy_100_continue": True})
 
 
 def cache_status(response):
@@ -280,7 +298,7 @@ class TestOrder:
             ("/x", "chunked"),
             ("/eager", "chunked"),
             ("/at-once", "chunked"),
-        ] * 5:
+        ] * times(2, 5):
             origin.answers(answer(long, framing=framing))
             fields = [("Content-Type", "application/octet-stream"), ("Transfer-Encoding", "chunked"),
                       ("Accept-Encoding", "gzip")]  # fmt: skip
@@ -327,14 +345,16 @@ class TestOrder:
         assert len(origin.received()) == 1
 
     @pytest.mark.parametrize("sender", ["envoy", "node"])
-    def test_request_with_expect_continue_is_answered(self, start_envoy, origin, sender):
+    def test_request_with_expect_continue_is_answered(self, envoy, forwarding_100, origin, sender):
         """Envoy sends 100 Continue itself, or forwards the node's."""
-        envoy = start_envoy([route("/", CACHED)], http={"proxy_100_continue": sender == "node"})
+        if sender == "node":
+            envoy = forwarding_100
         node = Node(NODE)
+        body = call("eth_getBlockByHash", '["0x%s",true]' % ("ef" * 32))
 
         def hurries(connection, request, received):
             connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            while len(received) < len(CALL):
+            while len(received) < len(body):
                 received += connection.recv(1000)
             request.body = received
             for piece in node(request):
@@ -342,20 +362,19 @@ class TestOrder:
 
         origin.early = sender == "node"
         origin.answers([hurries] if origin.early else node)
-        fields = [JSON, ("Expect", "100-continue"), ("Content-Length", str(len(CALL)))]
+        fields = [JSON, ("Expect", "100-continue"), ("Content-Length", str(len(body)))]
         with envoy.connect() as connection:
-            connection.send(request_bytes("/", method="POST", headers=fields))
+            connection.send(request_bytes("/expects", method="POST", headers=fields))
             assert connection.read_head().status == 100
-            connection.send(CALL)
+            connection.send(body)
             response = connection.read("POST")
-        assert response.status == 200 and b"ab" * 32 in response.body
+        assert response.status == 200 and b"ef" * 32 in response.body
         assert ("fwd=miss" if sender == "envoy" else "fwd=bypass") in cache_status(response)
 
-    def test_early_hints_precede_a_compressed_response(self, start_envoy, origin):
+    def test_early_hints_precede_a_compressed_response(self, forwarding_100, origin):
         """Envoy forwards no interim response unless `proxy_100_continue` is set."""
-        envoy = start_envoy([route("/")], http={"proxy_100_continue": True})
         origin.answers([head(103, [("Link", "</a>")]), *answer(BODY)])
-        response = envoy.get("/")
+        response = forwarding_100.get("/hints")
         assert response.status == 200 and gunzip(response.body) == BODY
         assert [(hint.status, hint.header("Link")) for hint in response.interim] == [(103, "</a>")]
 
@@ -499,31 +518,22 @@ class TestTunnels:
         assert seen == messages
 
 
-def test_headers_that_a_route_adds_are_absent_in_hits_of_the_module(host, start_envoy, origin):
+def test_headers_that_a_route_adds_are_absent_in_hits_of_the_module(host, envoy, origin):
     """The router adds them, behind the filter, as docs/envoy.md describes. Envoy adds all of
     them to its local replies, such as a sandbox's hit. Stored headers are sent once."""
-    adds = route("/", CACHED)
-    fields = {"x-served-by": "us", "access-control-allow-origin": "*"}
-    adds["response_headers_to_add"] = [
-        {"header": {"key": name, "value": value}} for name, value in fields.items()
-    ]
-    envoy = start_envoy([adds])
     origin.answers(Node(NODE))
-    assert envoy.fetch("/", CALL).all("X-Served-By") == ["us"]
-    hit = envoy.fetch("/", CALL)
+    assert envoy.fetch("/adds/both", CALL).all("X-Served-By") == ["us"]
+    hit = envoy.fetch("/adds/both", CALL)
     assert "hit" in cache_status(hit)
     assert hit.all("X-Served-By") == (["us"] if host == "wasm" else [])
     assert hit.all("Access-Control-Allow-Origin") == ["*"]
 
 
-def test_stored_header_that_a_route_adds_is_sent_once(start_envoy, origin):
+def test_stored_header_that_a_route_adds_is_sent_once(envoy, origin):
     """Envoy joins the values of this header in one line: a local reply has no further header."""
-    adds = route("/", CACHED)
-    adds["response_headers_to_add"] = [{"header": {"key": "access-control-allow-origin", "value": "*"}}]
-    envoy = start_envoy([adds])
     origin.answers(Node(NODE))
-    envoy.fetch("/", CALL)
-    hit = envoy.fetch("/", CALL)
+    envoy.fetch("/adds/origin", CALL)
+    hit = envoy.fetch("/adds/origin", CALL)
     assert "hit" in cache_status(hit)
     assert hit.all("Access-Control-Allow-Origin") == ["*"]
 

@@ -19,6 +19,7 @@ from harness.owner import Client, Owner
 from harness.processes import stop
 from harness.rpc import Node, call
 from test_store_life import LARGE, Clients, by_hash, hits, owner_of, wait_until_linked
+from tiers import times
 
 OWN = {"cache_path": "@prefix@/cache max_size=64m memory=16m"}
 ROUTES = [route("/purge", {"cache_purge": True}), route("/")]
@@ -131,7 +132,7 @@ def test_entries_survive_a_restart(make, node):
     envoy = make().start()
     wait_until_linked(envoy)
     store(envoy, map(by_hash, range(20)))
-    for _ in range(3):
+    for _ in range(times(2, 3)):
         envoy.end()
         envoy.start()
         wait_until_linked(envoy)
@@ -353,7 +354,7 @@ class TestPurging:
         clients = Clients(envoy, clients=8)
         origin.answers(clients.serve)
         with clients:
-            for _ in range(20):
+            for _ in range(times(6, 20)):
                 clients.await_more(60)
                 assert clients.purge()
                 clients.await_more(60)
@@ -397,7 +398,7 @@ def test_store_survives_hot_restarts_under_load(make, origin):
     envoys = []
     base = ["--base-id", str(os.getpid() % 30000 + 1), "--parent-shutdown-time-s", "3",
             "--drain-time-s", "1", "--drain-strategy", "immediate"]  # fmt: skip
-    for epoch in range(3):
+    for epoch in range(times(2, 3)):
         envoy = make()
         envoy.options, envoy.restarts = [*base, "--restart-epoch", str(epoch)], True
         if envoys:

@@ -9,7 +9,7 @@ from harness.envoy import Envoy, route
 from harness.owner import Owner
 from test_store_life import owner_of
 from test_store_model import CHAINS, STEPS, Run
-from tiers import seeds
+from tiers import seeds, times
 
 PURGE = {
     "name": "purge",
@@ -116,7 +116,7 @@ def test_responses_equal_the_model_after_random_purges_and_crashes(seed, kind, o
     try:
         run.start()
         run.settle()
-        for step in run.dice.choices(steps, weights, k=120):
+        for step in run.dice.choices(steps, weights, k=times(80, 120)):
             done.append(step.__name__)
             step(run)
     except AssertionError as error:

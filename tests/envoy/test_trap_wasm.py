@@ -15,6 +15,7 @@ from harness.origin import answer, chunked
 from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
 from harness.wasm import with_memory
+from tiers import times
 from test_store_life import by_hash
 
 MEMORY = 6 << 20
@@ -79,8 +80,8 @@ def lasting(start):
 
 @pytest.fixture(scope="module")
 def failing(start):
-    """An Envoy whose sandbox fails in each test."""
-    return start()
+    """An Envoy whose sandbox fails in each test; requests in a failed one end with the timeout."""
+    return start(stream_idle_timeout="5s")
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +222,7 @@ def test_other_workers_continue_when_a_sandbox_fails(four, node):
             assert answer.status == 200 and RESULT in answer.decoded
 
     send_on_each()
-    for _ in range(3):
+    for _ in range(times(2, 3)):
         wait_for_sandbox_age()
         fail(envoy)
         send_on_each()
@@ -243,7 +244,8 @@ def test_failed_sandboxes_lose_few_requests_under_load(four, node):
     threads = [threading.Thread(target=load) for _ in range(8)]
     for one in threads:
         one.start()
-    for _ in range(5):
+    failures = times(3, 5)
+    for _ in range(failures):
         wait_for_sandbox_age()
         fail(envoy)
         more = statuses.count(200) + 10
@@ -252,7 +254,7 @@ def test_failed_sandboxes_lose_few_requests_under_load(four, node):
     for one in threads:
         one.join()
     lost = [status for status in statuses if status != 200]
-    assert set(lost) <= set(ENDED) and len(lost) <= 5 * len(threads) < statuses.count(200)
+    assert set(lost) <= set(ENDED) and len(lost) <= failures * len(threads) < statuses.count(200)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
 
 
@@ -273,13 +275,14 @@ def test_lease_of_a_failed_sandbox_passes_to_a_follower(failing, lasting, node):
     other.wait_for(lambda: is_hit(other, number), "a hit")
 
 
-def test_followers_in_a_failed_sandbox_end_with_the_idle_timeout(start, node):
+def test_followers_in_a_failed_sandbox_end_with_the_idle_timeout(failing, node):
     """The failed sandbox is not called any more: Envoy's own deadline ends its requests."""
-    envoy = start(stream_idle_timeout="2s")
-    number = next(_numbers)
+    envoy = failing
+    wait_for_sandbox(envoy)
+    number, before = next(_numbers), node.count()
     gate = node.gates[METHOD] = threading.Event()
     leader = Later(envoy, number)
-    envoy.wait_for(node.count, "the leader")
+    envoy.wait_for(lambda: node.count() > before, "the leader")
     follower = Later(envoy, number)
     active = "http.test.downstream_rq_active"
     envoy.wait_for(lambda: envoy.stats(f"^{active}$")[active] == 2, "both")

@@ -14,6 +14,7 @@ from harness.rpc import Node, call
 from test_configs_envoy import Running, port
 from test_published import KEY, is_hit, other, shape
 from test_reloads import Dynamic
+from tiers import times
 
 # pytest finds the fixtures by these names
 __all__ = ["other", "shape"]
@@ -149,7 +150,7 @@ def test_verdicts_are_right_while_listeners_routes_and_clusters_change(origin):
         # a new filter learns the router's upstream head from a forwarded request
         syncing = [(("/", HEADERS, call("eth_syncing")), b'{"jsonrpc":"2.0","id":1,"result":false}\n')]
         with Load(envoy.port, one + syncing + both, clients=4) as load:
-            for number in range(12):
+            for number in range(times(6, 12)):
                 before, answered = envoy.updates(), load.answered
                 [
                     lambda number=number: envoy.settings(cache=True, cache_namespace="main", verify="100%", min_length=number + 1),

@@ -14,6 +14,7 @@ from harness.rpc import Node
 from test_shared_wasm import purge, wasm_of
 from test_store_envoy import assert_purge_responses
 from test_store_life import LARGE, by_hash, hits
+from tiers import times
 
 _numbers = itertools.count(1)
 METHOD = "eth_getBlockByHash"
@@ -134,7 +135,7 @@ def test_hundreds_of_concurrent_lookups_of_a_few_keys_are_hits(envoys, node):
         connection = client.Connection(envoy.port)
         waiting.register(connection.socket, selectors.EVENT_READ, (connection, request))
         connection.send(request)
-    before, left = node.count(), 2000
+    before, left = node.count(), times(800, 2000)
     while left > 0:
         for ready, _ in waiting.select(10):
             connection, request = ready.data
@@ -199,7 +200,7 @@ class TestLeaderAborts:
         envoys[1].wait_for(lambda: hits(envoys[1], [number]), "a hit")
 
     def test_clients_get_responses_when_others_abort_at_any_moment(self, envoys, node):
-        for turn in range(60):
+        for turn in range(times(20, 60)):
             number = next(_numbers)
             leaving = [send_call(envoys[turn % 3], number) for _ in range(3)]
             clients = ConcurrentClients(number, [envoys[(turn + 1) % 3]])

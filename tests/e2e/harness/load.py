@@ -4,6 +4,10 @@ import threading
 import time
 
 from .client import Connection, Truncated, request_bytes
+from tiers import times
+
+# seconds between the requests of a client, which leave the processor to the server
+PAUSE = times(0.003, 0)
 
 
 class ClientThreads:
@@ -79,6 +83,7 @@ class Load(ClientThreads):
             with self._lock:
                 self.answered += 1
                 self.longest = max(self.longest, time.monotonic() - began)
+            time.sleep(PAUSE)
             if response.header("Connection") == "close":
                 connection.close()
                 connection = None
