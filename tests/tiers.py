@@ -39,7 +39,7 @@ def rows_with_splits(rows, splits, first=0):
 
 
 def one_row_in(count, rows):
-    """One row of so many, chosen by their names, or, in `make test-all`, all rows."""
+    """One of `count` rows, chosen by their names, or, in `make test-all`, all rows."""
     return rows if IS_THOROUGH else [row for row in rows if _checksum(row) % count == 0]
 
 
