@@ -38,6 +38,41 @@ def rows_with_splits(rows, splits, first=0):
     return [(row, splits[(_checksum(row) + first) % len(splits)]) for row in rows]
 
 
+def alternate(*factors):
+    """All combinations of the values of several factors; in `make test` every other one, so that each
+    value occurs."""
+    return [values for at, values in _combinations(factors) if IS_THOROUGH or sum(at) % 2 == 0]
+
+
+def pairwise(*factors):
+    """All combinations of the values of several factors; in `make test` so few that each pair of
+    values of two factors occurs."""
+    combinations = _combinations(factors)
+    if IS_THOROUGH:
+        return [values for _, values in combinations]
+    missing = {pair for at, _ in combinations for pair in _pairs(at)}
+    chosen = []
+    while missing:
+        at, values = max(combinations, key=_count_of_pairs(missing))
+        chosen.append(values)
+        missing -= _pairs(at)
+    return chosen
+
+
+def _combinations(factors):
+    """Pairs of the indices and the values of each combination."""
+    indices = itertools.product(*(range(len(factor)) for factor in factors))
+    return list(zip(indices, itertools.product(*factors), strict=True))
+
+
+def _pairs(at):
+    return set(itertools.combinations(enumerate(at), 2))
+
+
+def _count_of_pairs(missing):
+    return lambda combination: len(missing & _pairs(combination[0]))
+
+
 def one_row_in(count, rows):
     """One of `count` rows, chosen by their names, or, in `make test-all`, all rows."""
     return rows if IS_THOROUGH else [row for row in rows if _checksum(row) % count == 0]
