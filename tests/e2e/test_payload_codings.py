@@ -11,6 +11,7 @@ from harness import payloads, zstd
 from harness.origin import answer, byte_chunks
 from harness.payloads import OCTETS, PROBLEM, ROUTE, SYNCING, SYNCING_RESULT, call_of, flat, submission_of
 from harness.rpc import call
+from tiers import alternate, pairwise
 
 CONFIG = """
 proxy_http_version 1.1;
@@ -103,8 +104,7 @@ def is_error(response, code):
     return error["message"]
 
 
-@pytest.mark.parametrize("coding", CODERS)
-@pytest.mark.parametrize("port", ["port", "port_cached"])
+@pytest.mark.parametrize("coding, port", alternate(list(CODERS), ["port", "port_cached"]))
 def test_compressed_payload_is_decoded_and_sent_as_a_call(nginx, origin, calls, coding, port):
     origin.answers(answer(SYNCING_RESULT))
     for value in calls:
@@ -117,8 +117,7 @@ def test_compressed_payload_is_decoded_and_sent_as_a_call(nginx, origin, calls, 
         assert request.header("Content-Length") == str(len(request.body))
 
 
-@pytest.mark.parametrize("coding", CODERS)
-@pytest.mark.parametrize("port", ["port_rest", "port_rest_cached"])
+@pytest.mark.parametrize("coding, port", alternate(list(CODERS), ["port_rest", "port_rest_cached"]))
 def test_compressed_call_is_decoded_and_sent_as_a_payload(nginx, origin, calls, coding, port):
     origin.answers(octets(SYNCING))
     long = 0
@@ -261,9 +260,7 @@ def witness(nodes):
     return ssz, json.dumps({"jsonrpc": "2.0", "id": 1, "result": status}).encode()
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("accept", [None, "gzip"])
-@pytest.mark.parametrize("path", ["", "/little"])
+@pytest.mark.parametrize("framing, accept, path", pairwise(["length", "chunked"], [None, "gzip"], ["", "/little"]))
 def test_compressed_witness_is_decoded_and_converted(nginx, origin, payload, framing, accept, path):
     """The body is decoded at any length, since its compressed form is of no use."""
     ssz, result = witness(300)

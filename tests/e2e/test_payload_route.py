@@ -12,6 +12,7 @@ from harness.origin import CLOSE, RESET, answer, byte_chunks, head, scattered
 from harness.payloads import flat
 from harness.rpc import call
 from harness.spec_vectors import values as specified_values
+from tiers import pairwise
 
 ROUTE = "/engine/v1/payloads/witness"
 OCTETS = "application/octet-stream"
@@ -190,23 +191,23 @@ def test_path_of_the_route_follows_proxy_pass(nginx, origin, payload, path, expe
     assert response.logged["status"] == 200
 
 
-@pytest.mark.parametrize(
-    "name, status, code",
-    [
-        ("parse-error", 400, -32700),
-        ("ssz-decode-error", 400, -32602),
-        ("unsupported-fork", 400, -38005),
-        ("method-not-found", 404, -32601),
-        ("request-too-large", 413, -38004),
-        ("unsupported-media-type", 415, -32603),
-        ("invalid-body", 422, -32602),
-        ("internal", 500, -32603),
-        ("service-unavailable", 503, -32603),
-    ],
-)
-@pytest.mark.parametrize("accept", [None, OCTETS])
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_problem_of_the_route_is_sent_as_a_json_rpc_error(nginx, origin, payload, name, status, code, accept, framing):
+# Of each problem of the route: its status, and the error of JSON-RPC.
+PROBLEMS = [
+    ("parse-error", 400, -32700),
+    ("ssz-decode-error", 400, -32602),
+    ("unsupported-fork", 400, -38005),
+    ("method-not-found", 404, -32601),
+    ("request-too-large", 413, -38004),
+    ("unsupported-media-type", 415, -32603),
+    ("invalid-body", 422, -32602),
+    ("internal", 500, -32603),
+    ("service-unavailable", 503, -32603),
+]
+
+
+@pytest.mark.parametrize("case, accept, framing", pairwise(PROBLEMS, [None, OCTETS], ["length", "chunked"]), ids=str)
+def test_problem_of_the_route_is_sent_as_a_json_rpc_error(nginx, origin, payload, case, accept, framing):
+    name, status, code = case
     for detail in (None, 'é "x"'):
         origin.requests.clear()
         origin.answers(problem(name, status, detail, split=byte_chunks, framing=framing))
@@ -340,6 +341,8 @@ def test_call_is_not_repeated_when_the_node_aborts(nginx, origin, payload, end, 
         assert len(origin.requests) == 1
 
 
+@pytest.mark.bare
+@pytest.mark.memory
 def test_long_witness_is_converted_in_limited_memory(start_nginx, origin, payload):
     """25 MB of SSZ: the body is buffered together with its conversion only."""
     node, nodes = random.Random(3).randbytes(532), 48_000

@@ -14,6 +14,7 @@ from harness.nginx import peak, resident
 from harness.nginx_state import wait_until_stable
 from harness.origin import CLOSE, RESET, answer, byte_chunks, head, scattered
 from harness.spec_vectors import values as specified_values
+from tiers import pairwise
 
 ROUTE = "/engine/v1/payloads/witness"
 OCTETS = ("Content-Type", "application/octet-stream")
@@ -209,23 +210,27 @@ def test_path_of_the_call_follows_proxy_pass(nginx, origin, payload, port, path,
     assert response.logged["status"] == 200
 
 
+# Of each error of JSON-RPC: the status and the name of the problem.
+ERRORS = [
+    (-32700, 400, "parse-error"),
+    (-32600, 400, "invalid-request"),
+    (-38005, 400, "unsupported-fork"),
+    (-32601, 404, "method-not-found"),
+    (-38004, 413, "request-too-large"),
+    (-32602, 422, "invalid-body"),
+    (-32603, 500, "internal"),
+    (-32000, 500, "internal"),
+    (4444, 500, "internal"),
+]
+
+
 @pytest.mark.parametrize(
-    "code, status, name",
-    [
-        (-32700, 400, "parse-error"),
-        (-32600, 400, "invalid-request"),
-        (-38005, 400, "unsupported-fork"),
-        (-32601, 404, "method-not-found"),
-        (-38004, 413, "request-too-large"),
-        (-32602, 422, "invalid-body"),
-        (-32603, 500, "internal"),
-        (-32000, 500, "internal"),
-        (4444, 500, "internal"),
-    ],
+    "error_case, framing, coding",
+    pairwise(ERRORS, ["length", "chunked"], [None, "gzip"]),
+    ids=str,
 )
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("coding", [None, "gzip"])
-def test_json_rpc_error_is_sent_as_a_problem_of_the_route(nginx, origin, payload, code, status, name, framing, coding):
+def test_json_rpc_error_is_sent_as_a_problem_of_the_route(nginx, origin, payload, error_case, framing, coding):
+    code, status, name = error_case
     fields = [("ETag", '"a"'), ("Cache-Control", "max-age=9")]
     origin.answers(error(code, "é " * 30, split=byte_chunks, framing=framing, headers=fields))
     response = submit(nginx, payload, coding=coding)
@@ -255,13 +260,12 @@ WRONG_ANSWERS = {
     "no JSON": b"<html>",
     "no byte": b"",
 }
+SPLITS = {"whole": lambda body: [body], "bytewise": byte_chunks}
 
 
-@pytest.mark.parametrize("body", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
-@pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_invalid_result_is_a_502(nginx, origin, payload, body, split, framing):
-    origin.answers(answer(body, split=split, framing=framing))
+@pytest.mark.parametrize("case, split, framing", pairwise(list(WRONG_ANSWERS), list(SPLITS), ["length", "chunked"]))
+def test_invalid_result_is_a_502(nginx, origin, payload, case, split, framing):
+    origin.answers(answer(WRONG_ANSWERS[case], split=SPLITS[split], framing=framing))
     response = submit(nginx, payload)
     is_problem(response, 502, "internal", "not available as SSZ")
     assert response.mode in ("ssz-nothing", "ssz-invalid")
@@ -467,6 +471,8 @@ def nodes_of(ssz):
     return [ssz[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
 
 
+@pytest.mark.bare
+@pytest.mark.memory
 def test_memory_for_a_long_witness_is_close_to_its_ssz(start_nginx, origin, payload):
     """50 MB of JSON are converted without being buffered."""
     node, nodes = random.Random(3).randbytes(532), 48_000

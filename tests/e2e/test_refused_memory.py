@@ -14,7 +14,7 @@ from harness.origin import WaitFor, answer
 from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS
 from harness.rpc import Node, call
 from harness.nginx_state import wait_until_stable
-from tiers import by_tier
+from tiers import alternate, by_tier, pairwise
 
 # a pool of 112 bytes has room for next to nothing, so that each thing that nginx
 # wants of it is an allocation of its own
@@ -166,10 +166,10 @@ class BlockRequest:
         return "errors" if refused else "whole"
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("accept", ["gzip", None])
-@pytest.mark.parametrize("size", LENGTHS)
-@pytest.mark.parametrize("kind", ["mixed", "hits", "miss"])
+@pytest.mark.parametrize(
+    "kind, size, accept, framing",
+    pairwise(["mixed", "hits", "miss"], list(LENGTHS), ["gzip", None], ["length", "chunked"]),
+)
 def test_response_is_right_or_an_error_when_any_allocation_fails(nginx, origin, preload, kind, size, accept, framing):
     # more than one header that is passed on: their list does not fit into a pool
     fields = [("X-Node", "1"), ("X-Block", "2")]
@@ -211,10 +211,10 @@ def at_once(node):
     return script
 
 
-@pytest.mark.parametrize("accept", ["gzip", None])
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("sends", [pausing, at_once])
-@pytest.mark.parametrize("pool", by_tier(POOLS[:2], POOLS))
+@pytest.mark.parametrize(
+    "sends, framing, accept, pool",
+    pairwise([pausing, at_once], ["length", "chunked"], ["gzip", None], by_tier(POOLS[:2], POOLS)),
+)
 def test_response_is_right_or_an_error_when_an_allocation_fails_after_buffering(
     nginx, origin, preload, sends, framing, accept, pool
 ):
@@ -243,9 +243,7 @@ def test_response_is_right_or_an_error_when_an_allocation_fails_after_buffering(
 MANY = [(f"X-{n}", "1") for n in range(300)]
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("accept", ["gzip", None])
-@pytest.mark.parametrize("size", LENGTHS)
+@pytest.mark.parametrize("size, accept, framing", pairwise(list(LENGTHS), ["gzip", None], ["length", "chunked"]))
 def test_response_is_right_or_a_502_when_its_header_list_cannot_be_allocated(nginx, origin, preload, size, accept, framing):
     """The headers are numerous enough to make their list an allocation of its own, once for
     the node's response and once for the client's."""
@@ -299,8 +297,7 @@ def test_client_of_ssz_only_gets_a_502_when_a_head_cannot_be_evaluated(nginx, or
 BUFFER = (80, 80)
 
 
-@pytest.mark.parametrize("accept", ["gzip", None])
-@pytest.mark.parametrize("size", LENGTHS)
+@pytest.mark.parametrize("size, accept", alternate(list(LENGTHS), ["gzip", None]))
 def test_batch_is_a_502_when_its_buffers_cannot_be_allocated(nginx, origin, preload, size, accept):
     """The head is buffered, the batch is complete, and can't be sent."""
     length = LENGTHS[size]
@@ -331,8 +328,7 @@ def test_batch_is_a_502_when_its_buffers_cannot_be_allocated(nginx, origin, prel
 LONG = (65 << 10, 1 << 40)
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("accept, framing", alternate(["gzip", None], ["length", "chunked"]))
 def test_merge_on_a_thread_is_a_502_when_an_allocation_fails(nginx, origin, preload, accept, framing):
     origin.answers(
         node(
@@ -355,10 +351,10 @@ def test_merge_on_a_thread_is_a_502_when_an_allocation_fails(nginx, origin, prel
     assert nginx.error_log().count("not enough memory to buffer the response") - before == outcomes.count(502)
 
 
-@pytest.mark.parametrize("most", [1, 100], ids=["once", "from-then-on"])
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("accept", ["gzip", None])
-@pytest.mark.parametrize("size", ["middle", "long"])
+@pytest.mark.parametrize(
+    "size, accept, framing, most",
+    pairwise(["middle", "long"], ["gzip", None], ["length", "chunked"], [1, 100]),
+)
 def test_batch_is_whole_or_a_502_when_the_event_loop_has_no_memory(nginx, origin, preload, size, accept, framing, most):
     """The node's part is buffered; it may be sent after the stored responses, which takes
     memory, too."""
@@ -414,8 +410,7 @@ def test_call_is_forwarded_when_its_entry_cannot_be_decoded(nginx, origin, prelo
     assert found
 
 
-@pytest.mark.parametrize("accept", ["gzip", None])
-@pytest.mark.parametrize("size", LENGTHS)
+@pytest.mark.parametrize("size, accept", alternate(list(LENGTHS), ["gzip", None]))
 def test_stale_response_is_whole_or_an_error_when_any_allocation_fails(nginx, origin, preload, size, accept):
     """The client receives the stale response, whole, or the node's: never the body of one
     with the status of the other."""

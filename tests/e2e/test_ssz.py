@@ -19,7 +19,9 @@ from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, RESET, answer, byte_chunks, gzipped, head, scattered
 from harness.spec_vectors import values as specified_values
 from harness.ssz_routes import ROUTES, enveloped, route
-from tiers import by_tier
+from tiers import by_tier, pairwise, times
+
+TRANSPORTED = pytest.mark.carried("the core transcodes; the other tests have the ways in which nginx passes bodies to it")
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "beacon"
 SSZIP = os.environ.get("SSZIP_COMMAND", "build/bin/sszip")
@@ -95,6 +97,7 @@ def specified(cache_directory):
     return found
 
 
+@TRANSPORTED
 @pytest.mark.parametrize(
     ("coding", "framing"),
     by_tier(
@@ -120,6 +123,7 @@ def test_json_of_every_route_and_fork_is_transcoded_to_ssz(nginx, origin, specif
     assert len(specified) > 60
 
 
+@TRANSPORTED
 def test_version_is_read_from_the_body_when_no_header_has_it(nginx, origin, specified):
     for value in specified:
         if value["type"] in ("SignedBlindedBeaconBlock", "BlockContents", "BlindedBeaconBlock"):
@@ -133,6 +137,7 @@ def test_version_is_read_from_the_body_when_no_header_has_it(nginx, origin, spec
         assert response.header("Eth-Consensus-Version") == value["fork"], about
 
 
+@TRANSPORTED
 @pytest.mark.parametrize("coding", [None, "gzip"])
 def test_ssz_of_every_route_and_fork_is_transcoded_to_json(nginx, origin, specified, coding):
     for number, value in enumerate(specified):
@@ -219,13 +224,13 @@ WRONG = {
     "more after the end": ("ssz-invalid", VALUE % ONE + b"{}", ELECTRA),
     "an error under 200": ("ssz-invalid", b'{"code":500,"message":"no"}', ELECTRA),
 }
+SPLITS = {"whole": lambda body: [body], "bytewise": byte_chunks}
 
 
-@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-@pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
-@pytest.mark.parametrize("coding", [None, "gzip"])
+@pytest.mark.parametrize("case, split, coding", pairwise(list(WRONG), list(SPLITS), [None, "gzip"]))
 def test_untranscodable_response_is_sent_unchanged_or_a_406(nginx, origin, case, split, coding):
-    mode, body, headers = case
+    mode, body, headers = WRONG[case]
+    split = SPLITS[split]
     origin.answers(answer(body, headers=[*headers, ("ETag", '"a"')], split=split, coding=coding))
 
     response = nginx.get(CONSOLIDATIONS, None, headers=[EITHER])
@@ -245,6 +250,7 @@ def test_untranscodable_response_is_sent_unchanged_or_a_406(nginx, origin, case,
     assert response.mode == mode
 
 
+@TRANSPORTED
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("accept", [EITHER, OCTETS], ids=["either", "ssz"])
 def test_cache_status_has_the_reason_of_a_failed_transcoding(nginx, origin, case, accept):
@@ -399,7 +405,7 @@ def test_formats_are_not_mixed_under_random_load(nginx, origin, port):
 
     origin.answers(script)
     chance = random.Random(5)
-    work = [(name, *form) for name in ("9", "head", "0xgzip") for form in forms()] * 12
+    work = [(name, *form) for name in ("9", "head", "0xgzip") for form in forms()] * times(5, 12)
     chance.shuffle(work)
     failures, met, lock = [], collections.Counter(), threading.Lock()
     run = next(_runs)
@@ -478,14 +484,13 @@ def test_response_to_head_has_the_headers_of_get(nginx, origin):
         assert of_head.length in (None, get.length)
 
 
-SSZ_FORM, JSON_FORM = (OCTETS, "application/octet-stream"), (JSON, "application/json")
+FORMS = {"ssz": (OCTETS, "application/octet-stream"), "json": (JSON, "application/json")}
 
 
-@pytest.mark.parametrize("accept, type_", [SSZ_FORM, JSON_FORM], ids=["ssz", "json"])
-@pytest.mark.parametrize("coding", [None, "gzip"])
-@pytest.mark.parametrize("when", ["miss", "hit", "stale"])
-def test_ranges_conditions_and_heads_refer_to_the_requested_format(nginx, origin, accept, type_, coding, when):
+@pytest.mark.parametrize("requested, coding, when", pairwise(list(FORMS), [None, "gzip"], ["miss", "hit", "stale"]))
+def test_ranges_conditions_and_heads_refer_to_the_requested_format(nginx, origin, requested, coding, when):
     """The other format is stored, too, and equally fresh."""
+    accept, type_ = FORMS[requested]
     port = nginx.ports["port_updated" if when == "stale" else "port_cached"]
     path = f"{CONSOLIDATIONS}?run={next(_runs)}"
     value = VALUE.replace(b'"finalized":true', b'"finalized":false') % b",".join([ONE] * 1000)

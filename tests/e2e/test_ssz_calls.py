@@ -14,6 +14,7 @@ from harness.nginx import SANITIZED, peak, resident
 from harness.origin import CLOSE, RESET, answer, byte_chunks, head, scattered
 from harness.rpc import call
 from harness.spec_vectors import values as specified_values
+from tiers import alternate, pairwise
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "witness"
 
@@ -105,8 +106,7 @@ def is_json(response, body, status=200):
     assert "Accept" in response.header("Vary").split(", ")
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("coding", [None, "gzip"])
+@pytest.mark.parametrize("coding, framing", alternate([None, "gzip"], ["length", "chunked"]))
 def test_results_of_every_type_are_transcoded(nginx, origin, specified, framing, coding):
     for number, value in enumerate(specified):
         text = json.dumps(
@@ -192,8 +192,9 @@ def test_recorded_witness_of_a_prover_is_transcoded(nginx, origin):
     assert len(expected[0]) > 1000
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("coding", [None, "gzip"])
+@pytest.mark.bare
+@pytest.mark.memory
+@pytest.mark.parametrize("coding, framing", alternate([None, "gzip"], ["length", "chunked"]))
 def test_memory_for_a_long_witness_is_close_to_its_ssz(start_nginx, origin, framing, coding):
     """50 MB of JSON are transcoded with at most sszip_ssz_hold of them buffered, and with the
     part of the SSZ that is not compressed yet; the longest list arrives last."""
@@ -269,15 +270,17 @@ ANSWERS = {
     "no JSON": ("ssz-invalid", b"<html>"),
     "no byte": ("ssz-invalid", b""),
 }
+SPLITS = {"whole": lambda body: [body], "bytewise": byte_chunks}
 
 
-@pytest.mark.parametrize("case", ANSWERS.values(), ids=ANSWERS)
-@pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("coding", [None, "gzip"])
+@pytest.mark.parametrize(
+    "case, split, framing, coding",
+    pairwise(list(ANSWERS), list(SPLITS), ["length", "chunked"], [None, "gzip"]),
+)
 def test_response_without_a_valid_result_is_sent_as_json(nginx, origin, case, split, framing, coding):
     """The status is no 406: a response to a POST reports what was done."""
-    mode, body = case
+    mode, body = ANSWERS[case]
+    split = SPLITS[split]
     origin.answers(
         answer(body, split=split, framing=framing, coding=coding, headers=[("ETag", '"a"')])
     )
