@@ -24,6 +24,7 @@ from harness.nginx_state import (
     wait_until_stable,
     waiting_requests,
 )
+from tiers import alternate, times
 
 pytestmark = pytest.mark.bare
 
@@ -120,8 +121,7 @@ def answers_again(nginx, origin, number, result=LARGE):
     assert response.decoded in (whole(LARGE, '"again"'), whole(HUGE, '"again"'))
 
 
-@pytest.mark.parametrize("path", ["/", "/unbuffered"])
-@pytest.mark.parametrize("result", [LARGE, HUGE], ids=len)
+@pytest.mark.parametrize("path, result", alternate(["/", "/unbuffered"], [LARGE, HUGE]), ids=lambda value: value if isinstance(value, str) else len(value))
 def test_remaining_clients_get_the_response_when_leaders_and_followers_abort(nginx, origin, path, result):
     chance = random.Random(f"{path}{len(result)}")
     node = Node({"eth_getBlockByHash": result})
@@ -131,7 +131,7 @@ def test_remaining_clients_get_the_response_when_leaders_and_followers_abort(ngi
         return [Pause(chance.random() * 0.01), *node(request)]
 
     origin.answers(respond)
-    for _ in range(60 if result is LARGE else 15):
+    for _ in range(times(30, 60) if result is LARGE else times(8, 15)):
         number = fresh()
         leaving, staying = [], []
         for n in range(chance.randint(2, 6)):
@@ -159,13 +159,16 @@ class Pause:
         self.event, self.seconds = threading.Event(), seconds
 
 
+def name_of_end(value):
+    return {CLOSE: "close", RESET: "reset"}.get(value, value)
+
+
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch):
     monkeypatch.setattr("harness.origin.WaitFor", (WaitFor, Pause))
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-@pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
+@pytest.mark.parametrize("end, framing", alternate([CLOSE, RESET], ["length", "chunked", "close"]), ids=name_of_end)
 def test_truncated_response_is_neither_shared_nor_stored_when_node_aborts(nginx, origin, end, framing):
     """A truncated response is sent to no follower and to no later request."""
     chance = random.Random(f"{framing}{end}")
@@ -182,7 +185,7 @@ def test_truncated_response_is_neither_shared_nor_stored_when_node_aborts(nginx,
         return [Pause(chance.random() * 0.01), *scattered(chance.random(), 4)(pieces), *([last] if last else [])]
 
     origin.answers(respond)
-    for _ in range(40):
+    for _ in range(times(20, 40)):
         number = fresh()
         askers = [RequestThread(nginx, block(number, str(n)), accept=chance.choice(["gzip", None])) for n in range(chance.randint(1, 5))]
         for n, asker in enumerate(askers):
@@ -286,7 +289,7 @@ class TestWaits:
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
         origin.answers(lambda request: [WaitFor(gate), *node(request)])
-        for _ in range(30):
+        for _ in range(times(10, 30)):
             number = fresh()
             connections = [nginx.connect() for _ in range(6)]
             for n, connection in enumerate(connections):
@@ -304,7 +307,7 @@ class TestWaits:
         chance = random.Random(4)
         node = Node({"eth_getBlockByHash": SMALL})
         origin.answers(lambda request: [Pause(chance.random() * 0.004), *node(request)])
-        for _ in range(150):
+        for _ in range(times(50, 150)):
             number = fresh()
             with nginx.connect() as one, nginx.connect() as two, nginx.connect() as three:
                 for n, connection in enumerate((one, two, three)):
@@ -395,7 +398,7 @@ class TestProcess:
 
     def test_followers_are_answered_when_nginx_reloads(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)
-        for _ in range(5):
+        for _ in range(times(2, 5)):
             self.send_coalesced_requests(nginx, origin, nginx.reload)
         nginx.wait_for(lambda: len(nginx.all_workers()) == 2, "the old workers to go")
 
@@ -444,7 +447,7 @@ class TestProcess:
         threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
         for thread in threads:
             thread.start()
-        for _ in range(5):
+        for _ in range(times(3, 5)):
             target = sum(counts) + 60
             nginx.wait_for(lambda target=target: sum(counts) > target or faults, "answers", seconds=60)
             nginx.reload()

@@ -9,6 +9,7 @@ import pytest
 
 from harness.nginx import Nginx
 from harness.replay import ReplayNode
+from tiers import alternate
 
 PATH = "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"
 NODE = "http://127.0.0.1:8545"
@@ -62,37 +63,46 @@ def accepted(*args, **parts):
 
 NAMED = "sszip_cache_namespace main;"
 URL = "it must be a URL"
+BLOCKS = ["http", "server", "location"]
+# Invalid parameters, the value that the error names, and its reason.
+INVALID = [
+    ("127.0.0.1:8545", "127.0.0.1:8545", URL),
+    ("node", "node", URL),
+    ('""', "", URL),
+    ("ftp://node", "ftp://node", URL),
+    ("http://node:99999", "http://node:99999", URL),
+    ("unix:run/node.sock", "unix:run/node.sock", URL),
+    ("http://me:secret@node", "http://...@node", 'set "header=Authorization: Basic ..." instead'),
+    (f"{NODE} interval=5", "interval=5", "from 100ms to 1h"),
+    (f"{NODE} interval=99ms", "interval=99ms", "from 100ms to 1h"),
+    (f"{NODE} interval=2h", "interval=2h", "from 100ms to 1h"),
+    (f"{NODE} finality=safe", "finality=safe", '"finality=tag" or "finality=depth:N"'),
+    (f"{NODE} finality=depth:0", "finality=depth:0", "where N is a number from 1 to 1000000"),
+    (f"{NODE} api=engine", "api=engine", '"api=execution" or "api=beacon"'),
+    ("ws://node api=beacon", "api=beacon", 'used with an "http://", an "https://" or a "unix:" URL'),
+    (f"{NODE} header=secret", "header=...", '"header=NAME:VALUE"'),
+    (f'{NODE} "header=A b: secret"', "header=A b:...", '"header=NAME:VALUE"'),
+    (f'{NODE} "header=A:secret\r\nB: c"', "header=A:...", "printable ASCII"),
+    (f"{NODE} header=Authorization:Bearer secret", "...", "in quotes"),
+    (f"{NODE} header=Host:a header=Connection:secret", "header=Connection:...", "does not describe the connection"),
+    (f"{NODE} namespace=", "namespace=", '"namespace=NAME"'),
+    (f"{NODE} max=1", "max=1", '"interval=TIME", "finality=tag|depth:N", "api=execution|beacon"'),
+]
+VALID = [
+    "off",
+    NODE,
+    "https://node.example/v3/key",
+    "wss://node.example/ws interval=100ms",
+    "unix:/run/node.sock:/rpc finality=depth:64",
+    "http://[::1]:5052 api=beacon interval=1h",
+    f'{NODE} "header=Authorization: Bearer a.b.c" header=X-A:b namespace=main finality=tag api=execution',
+]
 
 
 class TestWords:
-    @pytest.mark.parametrize(
-        "words, reported, reason",
-        [
-            ("127.0.0.1:8545", "127.0.0.1:8545", URL),
-            ("node", "node", URL),
-            ('""', "", URL),
-            ("ftp://node", "ftp://node", URL),
-            ("http://node:99999", "http://node:99999", URL),
-            ("unix:run/node.sock", "unix:run/node.sock", URL),
-            ("http://me:secret@node", "http://...@node", 'set "header=Authorization: Basic ..." instead'),
-            (f"{NODE} interval=5", "interval=5", "from 100ms to 1h"),
-            (f"{NODE} interval=99ms", "interval=99ms", "from 100ms to 1h"),
-            (f"{NODE} interval=2h", "interval=2h", "from 100ms to 1h"),
-            (f"{NODE} finality=safe", "finality=safe", '"finality=tag" or "finality=depth:N"'),
-            (f"{NODE} finality=depth:0", "finality=depth:0", "where N is a number from 1 to 1000000"),
-            (f"{NODE} api=engine", "api=engine", '"api=execution" or "api=beacon"'),
-            ("ws://node api=beacon", "api=beacon", 'used with an "http://", an "https://" or a "unix:" URL'),
-            (f"{NODE} header=secret", "header=...", '"header=NAME:VALUE"'),
-            (f'{NODE} "header=A b: secret"', "header=A b:...", '"header=NAME:VALUE"'),
-            (f'{NODE} "header=A:secret\r\nB: c"', "header=A:...", "printable ASCII"),
-            (f"{NODE} header=Authorization:Bearer secret", "...", "in quotes"),
-            (f"{NODE} header=Host:a header=Connection:secret", "header=Connection:...", "does not describe the connection"),
-            (f"{NODE} namespace=", "namespace=", '"namespace=NAME"'),
-            (f"{NODE} max=1", "max=1", '"interval=TIME", "finality=tag|depth:N", "api=execution|beacon"'),
-        ],
-    )
-    @pytest.mark.parametrize("where", ["http", "server", "location"])
-    def test_invalid_parameter_is_rejected_without_its_secret(self, where, words, reported, reason):
+    @pytest.mark.parametrize("where, invalid", alternate(BLOCKS, INVALID), ids=str)
+    def test_invalid_parameter_is_rejected_without_its_secret(self, where, invalid):
+        words, reported, reason = invalid
         complaint, line = refused(**{"location": NAMED, where: f"{NAMED} sszip_cache_head {words};"})
         assert f'"sszip_cache_head" directive has an invalid value "{reported}": it must be' in complaint
         assert reason in complaint
@@ -134,19 +144,7 @@ class TestWords:
         complaint, _ = refused(f"{NAMED} sszip_cache_head;")
         assert "invalid number of arguments" in complaint
 
-    @pytest.mark.parametrize("where", ["http", "server", "location"])
-    @pytest.mark.parametrize(
-        "words",
-        [
-            "off",
-            NODE,
-            "https://node.example/v3/key",
-            "wss://node.example/ws interval=100ms",
-            "unix:/run/node.sock:/rpc finality=depth:64",
-            "http://[::1]:5052 api=beacon interval=1h",
-            f'{NODE} "header=Authorization: Bearer a.b.c" header=X-A:b namespace=main finality=tag api=execution',
-        ],
-    )
+    @pytest.mark.parametrize("where, words", alternate(BLOCKS, VALID))
     def test_valid_parameters_are_accepted(self, where, words):
         accepted(**{"location": NAMED, where: f"{NAMED} sszip_cache_head {words};"})
 

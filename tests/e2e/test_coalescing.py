@@ -68,7 +68,7 @@ class SlowNode(Node):
         return super().body(call, raw_id)
 
 
-@pytest.fixture(params=[(1, ""), (1, "own"), (2, "own")], ids=["one worker", "one worker, a store", "two workers, a store"])
+@pytest.fixture(scope="module", params=[(1, ""), (1, "own"), (2, "own")], ids=["one worker", "one worker, a store", "two workers, a store"])
 def run(start_nginx, request):
     workers, store = request.param
     store = store and "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"

@@ -15,6 +15,7 @@ from harness.preload import LIBRARIES, PROGRAM
 from harness.nginx_state import wait_until_stable
 from test_node_capabilities import BLOCK, OCTETS, SPEC, blocks, chain, data_json, served
 from test_third_party_modules import FOLDER, modules
+from tiers import times
 
 __all__ = ["blocks", "chain"]
 
@@ -288,8 +289,10 @@ def test_responses_are_right_when_any_allocation_of_a_probe_fails(short, origin,
     """The client receives a right response whether the probe succeeds or not, and the next
     one comes soon."""
     ssz = minimal(origin, chain, blocks)
+    # of nginx's allocations, which are many, one of four in `make test`
+    step = times(4, 1) if caller == PROGRAM else 1
     detected, refused = 0, 0
-    for skip in range(200):
+    for skip in range(0, 200, step):
         # a reload drops what earlier probes have detected
         short.reload()
         (worker,) = short.workers()
@@ -319,5 +322,5 @@ def test_responses_are_right_when_any_allocation_of_a_probe_fails(short, origin,
             break
         refused += 1
     assert response.status == 200
-    assert refused > (20 if caller == PROGRAM else 0)
+    assert refused > (20 // step if caller == PROGRAM else 0)
     assert detected > 1

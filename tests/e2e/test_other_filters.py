@@ -10,6 +10,7 @@ from harness.client import fetch, gunzip
 from harness.nginx_state import wait_until_expired
 from harness.origin import answer
 from harness.rpc import Node, call
+from tiers import alternate
 
 LARGE = b'"0x' + b"ab" * 20000 + b'"'
 BLOCK = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",true]')
@@ -116,9 +117,7 @@ def expected(path, body):
     return {"/before": b"<part>" + body, "/after": body + b"<part>"}.get(path, body)
 
 
-@pytest.mark.parametrize("path", PLACES)
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-@pytest.mark.parametrize("kind", ["post", "get"])
+@pytest.mark.parametrize("path, framing, kind", alternate(PLACES, ["length", "chunked"], ["post", "get"]))
 def test_hit_equals_miss_when_other_filters_change_the_response(start_nginx, node, origin, path, framing, kind):
     body = b'{"jsonrpc":"2.0","id":1,"result":' + LARGE + b"}"
     origin.answers(answer(body, headers=CACHEABLE, framing=framing))

@@ -1,6 +1,7 @@
 """nginx with the cache's owner: a response that one process has fetched is a hit for all, and
 after the next start."""
 
+import functools
 import json
 import os
 import re
@@ -60,8 +61,9 @@ _places = iter(range(10**6))
 @pytest.fixture(scope="module", params=["daemon", "own"])
 def run(start_nginx, daemon, request):
     """nginx with a daemon, or with a store of its own. Each connection reaches any of its
-    workers."""
+    workers. Tests have namespaces of their own, and share the servers."""
 
+    @functools.cache
     def run(workers=1):
         if request.param == "daemon":
             nginx = start_nginx(config(f"sszip_cache_owner unix:{daemon.socket};"), workers=workers)

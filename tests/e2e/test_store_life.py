@@ -173,7 +173,7 @@ class TestStops:
             wait_until_linked(nginx)
             assert hits(nginx, range(20)) == 0
             await_fills(nginx, 20)
-            for start in range(3):
+            for start in range(times(2, 3)):
                 end(nginx, signal.SIGQUIT if start % 2 else signal.SIGTERM)
                 nginx.start()
                 wait_until_linked(nginx)
@@ -226,7 +226,7 @@ class TestStops:
     def test_purge_waits_for_an_owner_that_starts(self, start_nginx, origin, node):
         nginx = start_nginx(CONFIG, environment=PATIENT)
         nginx.expect("exited on signal 9")
-        for turn in range(6):
+        for turn in range(times(4, 6)):
             # without waiting for the new workers and the new owner
             if turn % 2:
                 os.kill(nginx.manager(), signal.SIGKILL)
@@ -239,7 +239,7 @@ class TestStops:
     def test_purge_succeeds_after_a_client_aborted_its_own(self, start_nginx, origin, node):
         nginx = start_nginx(CONFIG, environment=PATIENT)
         nginx.expect("exited on signal 9")
-        for turn in range(6):
+        for turn in range(times(3, 6)):
             wait_until_linked(nginx)
             hits(nginx, range(3))
             os.kill(nginx.manager(), signal.SIGKILL)
@@ -252,7 +252,7 @@ class TestStops:
     def test_stop_at_any_moment_of_the_start_is_clean(self, origin, node):
         nginx = Nginx(CONFIG, origin=origin)
         try:
-            for turn in range(25):
+            for turn in range(times(10, 25)):
                 nginx.start()
                 time.sleep(turn * 0.003)
                 end(nginx, signal.SIGQUIT if turn % 2 else signal.SIGTERM)
@@ -268,7 +268,7 @@ class TestUnderLoad:
         origin.answers(clients.serve)
         wait_until_linked(nginx)
         with clients:
-            for _ in range(5):
+            for _ in range(times(2, 5)):
                 clients.await_more(60)
                 nginx.reload()
                 clients.await_more(60)
@@ -346,7 +346,7 @@ class TestUnderLoad:
         origin.answers(clients.serve)
         wait_until_linked(nginx)
         with clients:
-            for _ in range(4):
+            for _ in range(times(2, 4)):
                 clients.await_more(60)
                 stopped = random.choice(nginx.workers())
                 stop(stopped)

@@ -13,6 +13,7 @@ from harness.http2 import Http2Client
 from harness.recorded_nodes import BODY
 from harness.origin import CLOSE, WaitFor, answer, chunked, scattered
 from harness.response_stream import open_stream
+from tiers import alternate, times
 
 GZIP = [("Accept-Encoding", "gzip")]
 PATHS = ["/", "/unbuffered", "/level-2", "/level-3", "/one-buffer", "/small-buffers", "/large-buffers"]
@@ -89,8 +90,7 @@ def loaded(nginx, library):
 
 
 class TestSizes:
-    @pytest.mark.parametrize("path", PATHS)
-    @pytest.mark.parametrize("power", [0, 4, 10, 12, 13, 14, 15, 16, 17, 18, 20, 21])
+    @pytest.mark.parametrize("power, path", alternate([0, 4, 10, 12, 13, 14, 15, 16, 17, 18, 20, 21], PATHS))
     def test_bodies_around_powers_of_two_are_complete(self, nginx, origin, path, power):
         """zstd-nginx-module PR 49: a tail lost at 131072 bytes."""
         for size in (2**power - 1, 2**power, 2**power + 1):
@@ -100,8 +100,9 @@ class TestSizes:
             assert len(response.decoded) == size
             assert response.decoded == body
 
-    @pytest.mark.parametrize("path", PATHS)
-    @pytest.mark.parametrize("size", [4095, 8191, 8192, 8193, 32768, 65535, 131071, 131072, 131073, 500000])
+    @pytest.mark.parametrize(
+        "size, path", alternate([4095, 8191, 8192, 8193, 32768, 65535, 131071, 131072, 131073, 500000], PATHS)
+    )
     def test_incompressible_body_is_streamed(self, nginx, origin, path, size):
         origin.answers(answer(bodies.random(size), framing="chunked"))
         response = nginx.get(path)
@@ -242,7 +243,7 @@ class TestCut:
     @pytest.mark.parametrize("path", PATHS)
     def test_truncated_body_is_visibly_truncated(self, nginx, origin, path):
         chance = random.Random(path)
-        for _ in range(15):
+        for _ in range(times(6, 15)):
             body = bodies.json(chance.randrange(70000, 300000))
             origin.answers(answer(body, framing="chunked", split=scattered(1, 20), cut_at=chance.randrange(len(body))))
             try:
@@ -281,7 +282,7 @@ class TestConnections:
         }
         origin.answers(lambda request: answer(**kinds[request.target], split=scattered(chance.random(), 8)))
         with nginx.connect() as connection:
-            for _ in range(150):
+            for _ in range(times(80, 150)):
                 target = chance.choice(list(kinds))
                 response = connection.exchange(target, headers=GZIP)
                 assert response.decoded == kinds[target]["body"]
@@ -333,8 +334,10 @@ class TestConnections:
                 assert "content-length" not in client.heads[stream]
 
 
-@pytest.mark.parametrize("path", ["/", "/unbuffered", "/level-2", "/level-3"])
-@pytest.mark.parametrize("size", [1, 1024, 32768, 65537, 131072, 1000000, 3000000])
+@pytest.mark.parametrize(
+    "size, path",
+    alternate([1, 1024, 32768, 65537, 131072, 1000000, 3000000], ["/", "/unbuffered", "/level-2", "/level-3"]),
+)
 def test_decoders_read_streams(nginx, origin, decoder_processes, path, size, tmp_path):
     body = bodies.json(size)
     origin.answers(answer(body, framing="chunked", split=scattered(size, 25)))
