@@ -11,7 +11,7 @@ from harness.chain import Chain
 from harness.client import Connection, request_bytes
 from harness.log_ranges import (
     CHAIN, CONCURRENT, FINAL, HEAD, JSON, NO_BATCHES, PIECE, LogStand, batch_of, closed_gate, hex_ranges,
-    is_piece_request, logs, pause_for_unexpected_requests,
+    is_piece_request, logs, new_filter, pause_for_unexpected_requests,
 )  # fmt: skip
 from harness.rpc import call
 from tiers import times
@@ -28,6 +28,29 @@ HISTORY = logs(FIRST, '"latest"')
 def stand(host, origin):
     with LogStand(host, origin) as stand:
         yield stand
+
+
+@pytest.fixture(scope="module")
+def running_stand(host, session_origin):
+    with LogStand(host, session_origin) as stand:
+        yield stand
+
+
+@pytest.fixture
+def shared_stand(running_stand, origin):
+    """A stand for tests that do not change its chain. It splits wide calls when a test begins."""
+    stand = running_stand
+    origin.answers(stand.node)
+
+    def is_split():
+        before = len(stand.node.bodies)
+        stand.assert_equal_to_direct(logs(FIRST, '"latest"', new_filter(stand.chain)))
+        return bool(stand.node.ranges(before))
+
+    stand.server.wait_for(is_split, "a call to be split")
+    stand.node.bodies.clear()
+    yield stand
+    stand.server.check()
 
 
 def test_wide_range_is_fetched_in_aligned_pieces_with_the_rest_to_the_head(stand):
@@ -247,10 +270,10 @@ NUMBER_LIMIT = '"0x10000000000000000"'
         ('"0x1"', '"finalized"'),
     ],
 )
-def test_range_that_cannot_be_split_gets_the_response_of_the_node(stand, first, last):
+def test_range_that_cannot_be_split_gets_the_response_of_the_node(shared_stand, first, last):
     body = logs(first, last)
-    stand.assert_equal_to_direct(body)
-    assert stand.node.bodies == [body]
+    shared_stand.assert_equal_to_direct(body)
+    assert shared_stand.node.bodies == [body]
 
 
 @pytest.mark.parametrize(
@@ -269,10 +292,10 @@ def test_range_that_cannot_be_split_gets_the_response_of_the_node(stand, first, 
         '[{"fromBlock":"0x1"',
     ],
 )
-def test_filter_that_is_not_read_strictly_gets_the_response_of_the_node(stand, params):
+def test_filter_that_is_not_read_strictly_gets_the_response_of_the_node(shared_stand, params):
     body = call("eth_getLogs", params)
-    stand.assert_equal_to_direct(body)
-    assert stand.node.bodies == [body]
+    shared_stand.assert_equal_to_direct(body)
+    assert shared_stand.node.bodies == [body]
 
 
 @pytest.mark.parametrize(
@@ -289,9 +312,9 @@ def test_filter_that_is_not_read_strictly_gets_the_response_of_the_node(stand, p
     ],
     ids=["transaction", "head", "equal ids", "trace_filter", "eth_newFilter", "one piece", "no final piece"],
 )
-def test_other_request_is_sent_to_the_node_unsplit(stand, body):
-    assert stand.fetch(body).decoded.rstrip() == stand.direct(body).rstrip()
-    assert stand.node.bodies == [body]
+def test_other_request_is_sent_to_the_node_unsplit(shared_stand, body):
+    assert shared_stand.fetch(body).decoded.rstrip() == shared_stand.direct(body).rstrip()
+    assert shared_stand.node.bodies == [body]
 
 
 def test_wide_calls_of_a_batch_are_assembled_and_the_node_receives_the_other_calls(stand):
