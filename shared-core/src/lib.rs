@@ -68,6 +68,9 @@ pub mod status;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[cfg(test)]
+#[path = "../tests/support/tier.rs"]
+mod tier;
 pub mod time_constants;
 pub mod transcode;
 pub mod zstd;

@@ -25,8 +25,8 @@ const MIB: usize = 1 << 20;
 const MEMORY: usize = 8 * MIB;
 /// Bytes for encoders, tables and all other memory that the budget does not count.
 const SLACK: usize = 4 * MIB;
-/// Length of a decompression bomb's content in bytes.
-const BOMB: usize = 64 * MIB;
+/// Length of a decompression bomb's content in bytes, longer than both together.
+const BOMB: usize = 24 * MIB;
 
 fn config(lines: &[&str]) -> Arc<RouteConfig> {
     let mut directives = RouteConfigBlock::default();

@@ -30,7 +30,10 @@ use sszip_core::memory;
 use sszip_core::response_mode::ResponseMode;
 
 mod support;
+#[path = "support/tier.rs"]
+mod tier;
 use support::gunzip;
+use tier::times;
 
 #[global_allocator]
 static ALLOCATOR: ReserveAllocator = ReserveAllocator;
@@ -375,12 +378,14 @@ fn cases(lengths: &[usize]) -> Vec<Case> {
     cases
 }
 
-/// Refuses allocations of `from` bytes and more, beginning at each allocation in turn.
+/// Refuses allocations of `from` bytes and more, beginning at each allocation in turn; in
+/// `make quick` and `make test` at one of three, others in the next case.
 fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: usize) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for case in cases(lengths) {
+    let step = times(3, 1) as usize;
+    for (number, case) in cases(lengths).into_iter().enumerate() {
         for warm in [vec![], vec![1], vec![1, 2, 3, 4]] {
-            for passed in 0.. {
+            for passed in (number % step..).step_by(step) {
                 let config = config(settings);
                 for block in &warm {
                     let warm_up = Case {

@@ -9,6 +9,8 @@
 mod callout_owner;
 #[path = "../../../shared-core/tests/support/memory_store.rs"]
 mod memory_store;
+#[path = "../../../shared-core/tests/support/tier.rs"]
+mod tier;
 
 mod history;
 mod keys;
@@ -23,6 +25,7 @@ use proptest::strategy::ValueTree;
 
 use self::history::Coverage;
 use self::steps::{step, WorldStep};
+use self::tier::times;
 use self::world::SimulatedWorld;
 
 /// Takes the item with this index, modulo the number of items; `None` if there is none.
@@ -32,7 +35,7 @@ fn take_nth<T>(from: &mut Vec<T>, which: usize) -> Option<T> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(times(500, 2_000)))]
     #[test]
     fn sent_entries_are_valid_whatever_happens_to_callouts(
         steps in prop::collection::vec(step(), 0..300)

@@ -32,5 +32,7 @@ mod stale;
 #[path = "../support/mod.rs"]
 mod support;
 mod teardown_job;
+#[path = "../support/tier.rs"]
+mod tier;
 mod unchecked_entries;
 mod verify;

@@ -12,6 +12,7 @@ use sszip_core::response_mode::ResponseMode;
 
 use crate::driver_host::{body_to_send, client_body, store_sent_response, BodyEnd};
 use crate::setup::{self, call, config_of_process, look_up, response_head, JSON};
+use crate::tier::times;
 
 fn config(lines: &[&str]) -> Arc<RouteConfig> {
     let all = ["min_length 0", "max_answer eth_getLogs 1k"];
@@ -116,7 +117,7 @@ fn gunzip(body: &[u8]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, max_global_rejects: 10_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: times(500, 2_000), max_global_rejects: 10_000, ..ProptestConfig::default() })]
 
     /// Each content coding that the client accepts, and each way in which the node sends.
     #[test]

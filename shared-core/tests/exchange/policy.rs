@@ -17,6 +17,7 @@ use sszip_core::response_mode::ResponseMode;
 
 use crate::driver_host::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 use crate::setup::{self, config, response_head};
+use crate::tier::times;
 
 struct ClientRequest<'a> {
     method: &'a str,
@@ -245,7 +246,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: times(1_000, 4_000), ..ProptestConfig::default() })]
 
     #[test]
     fn forwarded_requests_contain_no_denied_call(

@@ -9,6 +9,8 @@ mod properties;
 mod recorded_responses;
 mod reference;
 mod roots;
+#[path = "../support/tier.rs"]
+mod tier;
 mod tree;
 mod witness;
 
@@ -19,6 +21,7 @@ use proptest::prelude::*;
 use sszip_core::ssz::{Schema, TypeId};
 
 use reference::{FuzzedChoices, TABLE};
+use tier::times;
 
 /// Returns the folder of recorded responses, if it exists next to the project.
 fn corpus() -> Option<PathBuf> {
@@ -36,7 +39,7 @@ fn types(schema: &Schema) -> Vec<TypeId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(times(500, 1_500)))]
 
     #[test]
     fn values_convert_in_both_directions(choices in prop::collection::vec(any::<u8>(), 0..3000)) {

@@ -20,6 +20,8 @@ mod properties;
 mod reference;
 #[path = "../ssz/roots.rs"]
 mod roots;
+#[path = "../support/tier.rs"]
+mod tier;
 #[allow(dead_code)] // the tests of SSZ use the rest
 #[path = "../ssz/tree.rs"]
 mod tree;
@@ -30,9 +32,10 @@ use proptest::prelude::*;
 
 use exchanges::check_exchange;
 use reference::FuzzedChoices;
+use tier::times;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(times(1_000, 4_000)))]
 
     #[test]
     fn any_transcoded_exchange_satisfies_the_properties(choices in prop::collection::vec(any::<u8>(), 0..1500)) {

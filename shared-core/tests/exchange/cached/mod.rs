@@ -15,6 +15,8 @@ mod world;
 use steps::{step, Answer, CallSequence, Caller, Outcome, Step};
 use world::CacheModel;
 
+use crate::tier::times;
+
 fn run(policy: &'static str, steps: &[Step]) {
     let mut world = CacheModel::new(policy);
     for step in steps {
@@ -24,7 +26,7 @@ fn run(policy: &'static str, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: times(150, 400), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn clients_receive_only_responses_that_the_node_made_for_them(

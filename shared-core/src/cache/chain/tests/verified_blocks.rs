@@ -1,6 +1,7 @@
 //! Blocks of other machines that are compared with the canonical blocks of a chain.
 
 use super::*;
+use crate::tier::times;
 
 /// Returns the hash of the block with this height on a branch.
 fn hash(height: u64, branch: u8) -> [u8; 32] {
@@ -221,7 +222,7 @@ impl ReorganisedChain {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: times(700, 2_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn verified_entries_are_on_the_chain_after_each_reorganisation(

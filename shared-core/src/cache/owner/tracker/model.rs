@@ -13,6 +13,7 @@ use super::{
 use crate::cache::chain::{ChainDependency, ChainState, HeightUnit, NamespaceChain};
 use crate::cache::class::LifetimeClass;
 use crate::config::head_source::FinalizedBlockRule;
+use crate::tier::times;
 
 /// One event of a random history: a change of the chain, a poll, or a restart of the tracker.
 #[derive(Clone, Debug)]
@@ -457,7 +458,7 @@ fn is_node_chain_change(event: &ModelEvent) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: times(300, 1_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn cache_has_only_blocks_of_the_node_after_each_poll(
