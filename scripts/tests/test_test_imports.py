@@ -24,6 +24,7 @@ def defined_names(tree):
 class TestImports(unittest.TestCase):
     def test_names_imported_from_modules_of_the_tests_exist(self):
         trees = {path: ast.parse(path.read_text()) for path in TESTS.rglob("*.py")}
+        names = {path: defined_names(tree) for path, tree in trees.items()}
         checked = 0
         for path, tree in trees.items():
             for node in ast.walk(tree):
@@ -33,7 +34,7 @@ class TestImports(unittest.TestCase):
                 modules = [other for other in trees if str(other).endswith("/" + suffix)]
                 if not modules:
                     continue
-                known = set().union(*(defined_names(trees[module]) for module in modules))
+                known = set().union(*(names[module] for module in modules))
                 for alias in node.names:
                     checked += 1
                     where = f"{path.relative_to(TESTS)}:{node.lineno}"
