@@ -9,9 +9,11 @@ import pytest
 from daemon import NAMESPACE
 from frames import PREFACE, Connection, Session, applied, frame, hello, lookup, show_block
 from node import Node
+from tiers import times
 
 
 NAME = "mainnet"
+BLOCKS = times(100, 200)
 HOWS = {
     "http": {},
     "unix": {},
@@ -77,7 +79,7 @@ def test_nodes_of_all_kinds_are_followed(start_node, start_daemon):
     def have_seen_many_blocks():
         followed = chains(daemon)
         return all(
-            followed[how]["reorgs"] > 3 and (followed[how]["head"] or 0) > height(before, how) + 200 for how in HOWS
+            followed[how]["reorgs"] > 3 and (followed[how]["head"] or 0) > height(before, how) + BLOCKS for how in HOWS
         )
 
     daemon.wait_for(have_seen_many_blocks, "each chain to grow")

@@ -16,7 +16,7 @@ from daemon import Client, Answer, Daemon, key, monotonic
 from harness.guards import GUARD_SECONDS
 
 
-KILLS = tiers.times(15, 50)
+KILLS = tiers.times(8, 50)
 
 
 def test_clean_stop_keeps_storable_entries(start_daemon):
