@@ -22,7 +22,7 @@ COMPARE = ROOT / "loadtest/compare"
 ROWS = ["sszip-nginx", "nginx-gzip-1", "proxy-cache-ids"]
 SECTIONS = ["mix", "batch", "cold", "stampede", "witness", "head"]
 
-WHOLE_RUN = pytest.mark.thorough("the comparison rarely changes; its arguments and its model are in `make test`")
+WHOLE_RUN = pytest.mark.thorough("the command's errors and a run against two servers are in `make test`")
 pytestmark = pytest.mark.once("the comparison starts servers of its own")
 
 
@@ -164,7 +164,6 @@ def serving():
         server.server_close()
 
 
-@pytest.mark.thorough("the comparison rarely changes; its arguments and its model are in `make test`")
 def test_wrong_responses_of_an_external_server_are_reported(serving, tmp_path):
     honest = serving(Liar)
     liar = serving(type("Lies", (Liar,), {"lies": True, "answers": {}}))
@@ -180,7 +179,7 @@ def test_wrong_responses_of_an_external_server_are_reported(serving, tmp_path):
     assert all(one["rps"] > 0 and "cpu_us" not in one for one in section["samples"])
 
 
-@pytest.mark.thorough("the comparison rarely changes; its arguments and its model are in `make test`")
+@pytest.mark.thorough("a run against two servers is in `make test`, without TLS")
 def test_external_server_is_measured_over_tls_below_a_path(serving, tmp_path):
     key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"
     files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", chain]

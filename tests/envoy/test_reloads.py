@@ -246,7 +246,6 @@ def is_up_at(port):
         return False
 
 
-@pytest.mark.wasm_thorough("two sandboxes share a daemon, as in test_shared_wasm; the module has a store that is taken over")
 def test_responses_are_right_during_hot_restarts_under_load(host, origin_of_bodies):
     """A second Envoy takes over the sockets of the first one, each with its own entries."""
     envoys = []
