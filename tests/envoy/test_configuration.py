@@ -8,7 +8,6 @@ from harness.ecds import EcdsSandboxEnvoy
 from harness.envoy import Envoy, adapted, route
 from harness.origin import answer
 from harness.sandbox import WasmEnvoy
-from tiers import by_tier
 
 HOSTS = ("native", "wasm")
 BODY = b'{"a":"' + b"b" * 5000 + b'"}'
@@ -115,7 +114,7 @@ def name_of(value):
 
 @pytest.mark.parametrize(
     "kind, place, settings, message",
-    [*((*at, *one) for at in PLACES if at[0] == "native" for one in WRONG_BY_HOST["native"]), *by_tier([], [("wasm", "filter", *WRONG[0])])],
+    [*((*at, *one) for at in PLACES if at[0] == "native" for one in WRONG_BY_HOST["native"]), ("wasm", "filter", *WRONG[0])],
     ids=name_of,
 )
 def test_invalid_setting_is_an_error_of_the_validation(session_origin, kind, place, settings, message):
