@@ -6,17 +6,12 @@
 //! was assembled is a stored one for the batch, whose other calls are then looked up again. After a
 //! search that has failed none begins: the node receives the missing calls in one request.
 
-use std::sync::Arc;
-
+use super::log_split_state::{AssembledResponse, BatchLogSplits};
 use super::lookup_state::BatchLookup;
 use crate::bytes::try_push;
-use crate::cache::class::LifetimeClass;
-use crate::cache::entry::CacheEntry;
 use crate::cache::process::log_splits::LogSplitEvent;
 use crate::cache::process::wake::WaitingRequestId;
-use crate::cache::process::ProcessCacheState;
 use crate::cache::vary_key::VaryKey;
-use crate::cache::CacheKey;
 use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::logs::assembly_input::LogAssembly;
 use crate::exchange::cache::logs::plan::LogSplitBudget;
@@ -25,43 +20,13 @@ use crate::exchange::cache::logs::search_state::LogsSearch;
 use crate::exchange::cache::logs::LOGS_METHOD;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
-use crate::exchange::cache::waiting::{
-    AwaitedBatchResponses, AwaitedResult, OwnerBatchReply, PurgeAndChainSnapshot, WaitingRequest,
-};
+use crate::exchange::cache::waiting::{AwaitedBatchResponses, AwaitedResult, WaitingRequest};
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::jsonrpc::ids::count_call_ids;
-
-/// The wide calls for logs of a batch: the searches that have not begun, and the responses that were
-/// assembled.
-#[derive(Debug)]
-pub(in crate::exchange) struct BatchLogSplits {
-    /// The searches that have not begun, the next one last.
-    planned: Vec<LogsSearch>,
-    assembled: Vec<AssembledResponse>,
-    /// State when the batch was looked up, with which the responses must be valid.
-    since: PurgeAndChainSnapshot,
-    /// Number of bytes of the assembled responses.
-    length: u64,
-    /// Number of bytes that were assembled on the event loop since the last wait.
-    on_loop: u64,
-    /// Fill of the call whose search has failed, with the leadership of its flight.
-    abandoned: Option<Box<CacheFill>>,
-    /// The owner's entries for the batch, during the wait of a search.
-    of_owner: Option<OwnerBatchReply>,
-}
-
-/// The assembled response to a call of a batch.
-#[derive(Debug)]
-struct AssembledResponse {
-    key: CacheKey,
-    entry: Arc<CacheEntry>,
-    /// Whether the node was queried for a part of it.
-    has_fetched: bool,
-}
 
 /// The progress of the searches of a batch.
 #[derive(Debug)]
@@ -72,45 +37,6 @@ pub(super) enum BatchSearchProgress {
     Changed,
     /// The batch waits.
     Pending(LookupResult),
-}
-
-impl BatchLogSplits {
-    /// Returns the assembled response to a call, if it may be sent.
-    pub(super) fn usable_response(
-        &self,
-        key: &CacheKey,
-        shared: &ProcessCacheState,
-    ) -> Option<Arc<CacheEntry>> {
-        let entry = &self.assembled.iter().find(|it| it.key == *key)?.entry;
-        let is_usable =
-            entry.is_unaffected_by_reorgs() && self.since.allows_entry_since_wait(shared, entry);
-        is_usable.then(|| Arc::clone(entry))
-    }
-
-    /// Whether the response to a call was assembled from pieces that were fetched for it.
-    pub(super) fn has_fetched_response(&self, key: &CacheKey) -> bool {
-        let mut assembled = self.assembled.iter();
-        assembled.any(|it| it.has_fetched && it.key == *key)
-    }
-
-    /// Whether the response to a call was assembled from pieces of final blocks: no head changes it.
-    pub(super) fn has_immutable_response(&self, key: &CacheKey) -> bool {
-        let is_immutable =
-            |entry: &CacheEntry| entry.response_metadata().class == LifetimeClass::Immutable;
-        let mut assembled = self.assembled.iter();
-        assembled.any(|it| it.key == *key && is_immutable(&it.entry))
-    }
-
-    /// Whether a search has failed, so that the missing calls are sent to the node at once.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.is_some()
-    }
-
-    /// Ends the searches, because one has failed.
-    fn abandon_searches(&mut self, fill: Option<Box<CacheFill>>) {
-        self.planned.clear();
-        self.abandoned = fill;
-    }
 }
 
 impl Exchange {

@@ -9,7 +9,7 @@ use crate::cache::reason::Reason;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
 use crate::config::{CallAccessPolicy, RouteConfig};
-use crate::exchange::cache::batch::log_splits::BatchLogSplits;
+use crate::exchange::cache::batch::log_split_state::BatchLogSplits;
 use crate::exchange::cache::batch::split::BatchElementSource;
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};
 use crate::exchange::cache::logs::search::ClientLogCall;

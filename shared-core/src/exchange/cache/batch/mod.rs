@@ -3,7 +3,8 @@
 //! unchanged.
 
 mod assembly;
-pub(in crate::exchange) mod log_splits;
+pub(in crate::exchange) mod log_split_state;
+mod log_splits;
 mod lookup_state;
 pub(in crate::exchange) mod merge;
 mod pairing;
@@ -18,7 +19,8 @@ use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
-use crate::exchange::cache::batch::log_splits::{BatchLogSplits, BatchSearchProgress};
+use crate::exchange::cache::batch::log_split_state::BatchLogSplits;
+use crate::exchange::cache::batch::log_splits::BatchSearchProgress;
 use crate::exchange::cache::batch::lookup_state::BatchLookup;
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::call_keys::{CallKeyAndLifetime, CallKeyReader};

@@ -8,7 +8,7 @@ use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::use_stale::UpstreamFailure;
 use crate::cache::CacheKey;
-use crate::exchange::cache::batch::log_splits::BatchLogSplits;
+use crate::exchange::cache::batch::log_split_state::BatchLogSplits;
 use crate::exchange::cache::batch::split::SplitBatch;
 use crate::exchange::cache::fill::CacheFill;
 use crate::exchange::cache::logs::assembly_input::LogAssembly;
