@@ -11,7 +11,8 @@ use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::reason::Reason;
 use sszip_core::config::{RouteConfig, RouteConfigBlock};
 use sszip_core::exchange::drive::{
-    BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability, RequiredBody,
+    BodyLength, ExchangeDriver, ExchangeFailureReason, HostStep, RequestBodyAvailability,
+    RequiredBody,
 };
 use sszip_core::exchange::{Header, LookupRequest, RequestHead, ResponseHead};
 use sszip_core::memory;
@@ -81,6 +82,8 @@ impl Refusals {
 #[derive(Debug)]
 pub struct ClientResponse {
     pub body: String,
+    /// Whether the exchange has failed, without a body.
+    pub is_failed: bool,
     /// Whether the client's own call was sent to the node.
     pub is_forwarded: bool,
     /// Number of requests for pieces.
@@ -182,20 +185,23 @@ impl<'n> Host<'n> {
         }
         let reason = driver.available_exchange().unwrap().cache_reason();
         let (body, is_forwarded) = match step {
-            HostStep::Respond => {
-                let exchange = driver.available_exchange().unwrap();
-                (exchange.body_slices().flatten().copied().collect(), false)
-            }
+            HostStep::Respond => (Some(body_to_send(&mut driver)), false),
             HostStep::Forward => {
-                let body = self.node.respond(call.as_bytes()).into_bytes();
-                self.deliver(&mut driver, &body, refusals);
-                (body, true)
+                let body = self.node.respond(call.as_bytes());
+                (self.deliver(&mut driver, body.as_bytes(), refusals), true)
+            }
+            // the batch of one call was looked up as a split one
+            HostStep::ForwardRewritten => {
+                let exchange = driver.available_exchange().unwrap();
+                let body = self.node.respond(exchange.upstream_request_body());
+                (self.deliver(&mut driver, body.as_bytes(), refusals), true)
             }
             other => panic!("{other:?}"),
         };
         self.run_step(refusals, || drop(driver));
         ClientResponse {
-            body: String::from_utf8(body).unwrap(),
+            is_failed: body.is_none(),
+            body: String::from_utf8(body.unwrap_or_default()).unwrap(),
             is_forwarded,
             piece_requests,
             reason,
@@ -236,8 +242,14 @@ impl<'n> Host<'n> {
         self.run_step(refusals, || drop(driver));
     }
 
-    /// Delivers the node's response, which is passed on unchanged, and stores its entries.
-    fn deliver(&self, driver: &mut ExchangeDriver, body: &[u8], refusals: &mut Refusals) {
+    /// Delivers the node's response, and stores its entries. Returns the client's response; `None`
+    /// if it fails.
+    fn deliver(
+        &self,
+        driver: &mut ExchangeDriver,
+        body: &[u8],
+        refusals: &mut Refusals,
+    ) -> Option<Vec<u8>> {
         let head = ResponseHead {
             status: 200,
             content_length: Some(body.len() as u64),
@@ -250,14 +262,37 @@ impl<'n> Host<'n> {
             now: 0,
         };
         let step = self.run_step(refusals, || driver.handle_response_head(head));
-        match step.unwrap() {
-            HostStep::Observe => {
-                for piece in body.chunks(BODY_PIECE) {
-                    let observed = self.run_step(refusals, || driver.handle_body_piece(piece));
-                    observed.unwrap();
+        let mut state = step.unwrap();
+        let mut sent = Vec::new();
+        for piece in body.chunks(BODY_PIECE) {
+            if !matches!(state, HostStep::Pass) {
+                let step = self.run_step(refusals, || driver.handle_body_piece(piece));
+                if let HostStep::SendThenPass = step.unwrap() {
+                    sent = body_to_send(driver);
+                    state = HostStep::Pass;
                 }
             }
-            HostStep::Pass => {}
+            if let HostStep::Pass | HostStep::Observe = state {
+                sent.extend_from_slice(piece);
+            }
+        }
+        match state {
+            HostStep::Pass | HostStep::Observe => {}
+            HostStep::Buffer => {
+                let mut step = self.run_step(refusals, || driver.handle_body_end());
+                if let Ok(HostStep::RunJob(mut job)) = step {
+                    step = self.run_step(refusals, || {
+                        job.run_job();
+                        Ok(driver.resume_after_job(job))
+                    });
+                }
+                // a merged response is not sent without memory for it
+                if let Ok(HostStep::Fail(ExchangeFailureReason::Memory)) = step {
+                    return None;
+                }
+                assert!(matches!(step, Ok(HostStep::Send)), "{step:?}");
+                sent = body_to_send(driver);
+            }
             other => panic!("{other:?}"),
         }
         self.run_step(refusals, || {
@@ -266,6 +301,7 @@ impl<'n> Host<'n> {
                 job.store_built_entry(1);
             }
         });
+        Some(sent)
     }
 
     /// Runs a step of an exchange. No entry is stored while memory is short.
@@ -286,4 +322,10 @@ impl<'n> Host<'n> {
             (0, 0)
         );
     }
+}
+
+/// Returns the body that the host sends.
+fn body_to_send(driver: &mut ExchangeDriver) -> Vec<u8> {
+    let exchange = driver.available_exchange().unwrap();
+    exchange.body_slices().flatten().copied().collect()
 }

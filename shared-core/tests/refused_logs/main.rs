@@ -78,7 +78,12 @@ fn refuse_each_allocation<'n>(
         let mut refusals = Refusals::new(min_length, passed);
         let response = host.send(call, &mut refusals);
         let counts = refusals.counts;
-        assert!(response.body == expected, "refused after {passed}");
+        // the node's response to a rewritten batch is not sent without memory for it
+        let may_fail = call.starts_with('[');
+        assert!(
+            response.body == expected || response.is_failed && may_fail,
+            "refused after {passed}"
+        );
         assert_eq!(
             memory::is_memory_short(),
             counts.small > 0,
