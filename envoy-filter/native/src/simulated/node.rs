@@ -139,7 +139,7 @@ impl SimulatedRequest {
             (830, 839),
             (885, 905),
         ];
-        match chance.draw_one_in(4) {
+        match chance.draw_one_in(2) {
             true => Self::LogsBatch {
                 contract,
                 ranges: (0..=chance.choose_below(3))

@@ -39,7 +39,7 @@ fn every_stream_and_scheduler_ends_after_random_events() {
 fn split_calls_end_with_one_right_response_when_requests_for_pieces_fail() {
     let _turn = TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut assembled, mut batches, mut streams) = (0, 0, 0);
-    for seed in 1..=number_from_environment("SSZIP_ROUNDS", 300) / 3 {
+    for seed in 1..=number_from_environment("SSZIP_ROUNDS", 300) / 2 {
         // the output of a failed test shows it
         println!("seed {seed}");
         let chance = &mut EventChoices::from_seed(seed);
