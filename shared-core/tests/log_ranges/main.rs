@@ -34,7 +34,7 @@ use world::{LogWorld, REQUESTS};
 
 /// Number of requests of `make test-all`, and of the other tiers.
 const ALL_REQUESTS: u64 = 100_000;
-const FEW_REQUESTS: u64 = 6_000;
+const FEW_REQUESTS: u64 = 10_000;
 
 /// Whether all requests are sent (tests/tiers.py).
 fn is_thorough() -> bool {
