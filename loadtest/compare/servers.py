@@ -119,17 +119,28 @@ def followed(stage):
     return f"http://127.0.0.1:{stage.port} interval={max(100, stage.slot_ms // 12)}ms"
 
 
-def our_nginx(stage):
+NGINX_COMPRESSION = "sszip on; sszip_ssz on; sszip_types application/json; sszip_min_length 1000;"
+NGINX_MEMORY = "sszip_cache_memory 256m;"
+
+
+def our_nginx(stage, http=f"{NGINX_MEMORY} sszip_cache_path @PREFIX@/cache max_size=4g memory=256m;"):
     valid = " ".join(f"sszip_cache_valid {c} {t};" for c, t in lifetimes(stage).items())
     head = f" sszip_cache_head {followed(stage)};" if stage.is_moving else ""
     return Coder(
         "sszip",
-        "sszip on; sszip_ssz on; sszip_types application/json; sszip_min_length 1000; "
-        f"sszip_cache on; sszip_cache_namespace mainnet; {valid}{head}",
+        f"{NGINX_COMPRESSION} sszip_cache on; sszip_cache_namespace mainnet; {valid}{head}",
         "gzip",
-        http="sszip_cache_memory 256m; sszip_cache_path @PREFIX@/cache max_size=4g memory=256m;",
+        http=http,
         module=MODULE,
     )
+
+
+def our_nginx_without_store(stage):
+    return our_nginx(stage, http=NGINX_MEMORY)
+
+
+def our_nginx_without_cache(_):
+    return Coder("sszip", NGINX_COMPRESSION, "gzip", module=MODULE)
 
 
 def short(coder, stage):
@@ -183,6 +194,18 @@ def our_module(stage):
     if stage.is_moving:
         settings["cache_head"] = followed(stage)
     return envoys.sszip("sszip", **settings)
+
+
+def our_module_without_store(stage):
+    return envoys.sszip("sszip", **ours_in_envoy(stage), cache_memory="256m")
+
+
+def our_module_without_cache(_):
+    return envoys.sszip("sszip", ssz=True)
+
+
+def our_wasm_without_cache(_):
+    return envoys.wasm("Wasm", ssz=True)
 
 
 def our_wasm(stage):
@@ -263,6 +286,19 @@ ROWS = [
     Row("proxyd", "proxyd, uncompressed", THEIRS, *program(Proxyd), coding="", keeps=KEEPS_CALLS,
         remark="It compresses nothing, and keeps eight methods that never change."),
     Row("pass", "nginx, nothing on, uncompressed", CONTROL, nginx("pass", PASS), NGINX_IS, coding=""),
+]
+
+
+# What a miss costs without the cache, or without its store: measured only if `--rows` names them.
+PARTS = [
+    Row("sszip-nginx-memory", "sszip in nginx, cache without a store", OURS,
+        nginx("sszip-memory", our_nginx_without_store), OURS_IS, keeps=KEEPS_CALLS),
+    Row("sszip-nginx-uncached", "sszip in nginx, no cache", OURS,
+        nginx("sszip-uncached", our_nginx_without_cache), OURS_IS),
+    Row("sszip-envoy-memory", "sszip in Envoy, cache without a store", OURS,
+        envoy(our_module_without_store), MODULE_IS, keeps=KEEPS_CALLS),
+    Row("sszip-envoy-uncached", "sszip in Envoy, no cache", OURS, envoy(our_module_without_cache), MODULE_IS),
+    Row("sszip-wasm-uncached", "sszip in Envoy, Wasm, no cache", OURS, envoy(our_wasm_without_cache), WASM_IS),
 ]
 
 
