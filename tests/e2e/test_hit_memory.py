@@ -7,12 +7,11 @@ from harness.client import request_bytes
 from harness.nginx import resident
 from harness.rpc import Node, call
 from harness.nginx_state import SLACK, wait_until_stable
-from tiers import times
 
 pytestmark = [pytest.mark.bare, pytest.mark.memory]
 
 CLIENTS = 40
-LONG = times(6, 15) << 20
+LONG = 15 << 20
 
 CONFIG = """
 sszip on;
