@@ -225,9 +225,10 @@ def test_decompression_bomb_is_forwarded_unchanged(nginx, origin, headers, codin
     requests = origin.received(REGISTRATIONS)
     assert [(one.body, one.header("Content-Encoding")) for one in requests] == [(bomb, coding)] * 5
     origin.requests.clear()
-    for _ in range(times(30, 100)):
+    count = times(30, 100)
+    for _ in range(count):
         assert post(nginx, "port_small", REGISTRATIONS, SOUND, OCTETS).status == 200
-    assert [len(json.loads(one.body)) for one in origin.received(REGISTRATIONS)] == [100] * 100
+    assert [len(json.loads(one.body)) for one in origin.received(REGISTRATIONS)] == [100] * count
 
 
 def test_compressed_request_is_forwarded_unchanged_when_decoding_is_off(nginx, origin):
