@@ -402,6 +402,7 @@ class TestVersions:
         other, ours = envoy, loaded
         number, before = new(), loaded_daemon.status()["fills"]["kept"]
         ours.wait_for(lambda: send(ours, number), "a hit")
+        wait_for_end_of_leases(other, new())
         for _ in range(20):
             assert not send(other, number)
         ours.wait_for(lambda: send(ours, number), "a hit")

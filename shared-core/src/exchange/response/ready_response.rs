@@ -56,7 +56,7 @@ pub(in crate::exchange) enum StoredResponseToDecode {
     },
     /// A list of logs that is assembled from other entries.
     Logs(Box<LogAssembly>),
-    /// The same, for a call of a batch, which is looked up again then.
+    /// A list of logs for a call of a batch, which is looked up again after the assembly.
     LogsOfBatch(Box<LogAssembly>),
     /// The decompression has begun.
     #[default]
