@@ -301,10 +301,11 @@ def test_filter_that_is_not_read_strictly_gets_the_response_of_the_node(shared_s
 @pytest.mark.parametrize(
     "body",
     [
-        batch_of(HISTORY, call("eth_sendRawTransaction", '["0x00"]', id="2")),
+        # each batch has a range of its own: the stand stores the response to the range of another
+        batch_of(logs(FIRST, '"latest"'), call("eth_sendRawTransaction", '["0x00"]', id="2")),
         # the head may have changed when the node responds to the other call
-        batch_of(HISTORY, call("eth_blockNumber", id="2")),
-        batch_of(HISTORY, call("eth_chainId", id="1")),
+        batch_of(logs(FIRST + 1, '"latest"'), call("eth_blockNumber", id="2")),
+        batch_of(logs(FIRST + 2, '"latest"'), call("eth_chainId", id="1")),
         call("trace_filter", '[{"fromBlock":"0x1","toBlock":"0x64"}]'),
         call("eth_newFilter", '[{"fromBlock":"0x1","toBlock":"0x64"}]'),
         logs(PIECE, 2 * PIECE - 1),
