@@ -91,7 +91,7 @@ def test_events_arrive_before_the_next_one_is_sent(envoy, origin):
         [("length", None), ("length", "gzip"), ("chunked", None), ("chunked", "gzip")],
     ),
 )
-def test_long_witness_is_sent_with_default_limits(envoy, node, framing, coding):
+def test_long_witness_is_sent_within_the_limits(envoy, node, framing, coding):
     """The witness is sent as SSZ, and as the node's JSON."""
     headers = [("Content-Type", "application/json"), ("X-Replay", f"framing={framing}")]
     if coding:
@@ -123,7 +123,7 @@ def test_witness_is_whole_after_other_clients_aborted(envoy, node):
             connection.take(take)
         connection.reset()
     envoy.wait_for(lambda: node.stats()["in_flight"] == 0, "the node to be left")
-    test_long_witness_is_sent_with_default_limits(envoy, node, "length", None)
+    test_long_witness_is_sent_within_the_limits(envoy, node, "length", None)
 
 
 def test_truncated_response_is_a_502_or_visible(envoy, origin):
