@@ -17,6 +17,10 @@ const MAX_FILTERS: usize = 32;
 /// expected to refuse all pieces.
 const MAX_REFUSALS_IN_A_ROW: u32 = 8;
 
+/// Time in milliseconds after a fetched piece in which refusals do not show that the node refuses all
+/// pieces: the filters of one client must not end the splitting for the others.
+const FETCHED_PIECE_VALIDITY_MS: u64 = 60_000;
+
 /// The pauses of one route. Times are in milliseconds of the lookup clock.
 #[derive(Debug, Default)]
 pub(crate) struct LogSplitPauses {
@@ -32,14 +36,24 @@ struct FilterRefusals {
     filters: [(CacheKey, u64); MAX_FILTERS],
     /// Number of refused filters; the next one replaces the oldest one.
     count: usize,
-    /// Number of refused filters since a piece was fetched.
+    /// Number of refused filters since a piece was fetched; a pause halves it.
     in_a_row: u32,
+    /// Time when the last piece was fetched.
+    last_fetched_piece: Option<u64>,
 }
 
 impl FilterRefusals {
     fn is_paused(&self, filter: &CacheKey, now: u64) -> bool {
         let mut filters = self.filters.iter();
         filters.any(|(refused, until)| refused == filter && now < *until)
+    }
+
+    /// Whether the node is expected to refuse the pieces of every filter.
+    fn are_all_pieces_refused(&self, now: u64) -> bool {
+        let has_fetched_lately = self
+            .last_fetched_piece
+            .is_some_and(|at| now.saturating_sub(at) < FETCHED_PIECE_VALIDITY_MS);
+        self.in_a_row >= MAX_REFUSALS_IN_A_ROW && !has_fetched_lately
     }
 }
 
@@ -61,7 +75,7 @@ impl LogSplitPauses {
     }
 
     /// Stops the splitting of calls with this filter, which the node has refused in a piece; of all
-    /// calls if it has refused many filters in a row.
+    /// calls if it has refused many filters in a row, and has sent no piece for a minute.
     pub(crate) fn record_refused_filter(&self, filter: &CacheKey, now: u64) {
         let refusals = &mut *lock_ignoring_poison(&self.refusals);
         // concurrent calls with one filter are one refusal
@@ -74,14 +88,17 @@ impl LogSplitPauses {
         }
         refusals.count = refusals.count.wrapping_add(1);
         refusals.in_a_row = refusals.in_a_row.saturating_add(1);
-        if refusals.in_a_row >= MAX_REFUSALS_IN_A_ROW {
+        if refusals.are_all_pieces_refused(now) {
             self.pause(now);
+            refusals.in_a_row /= 2;
         }
     }
 
     /// Records that the node has sent a piece.
-    pub(crate) fn record_fetched_piece(&self) {
-        lock_ignoring_poison(&self.refusals).in_a_row = 0;
+    pub(crate) fn record_fetched_piece(&self, now: u64) {
+        let refusals = &mut *lock_ignoring_poison(&self.refusals);
+        refusals.in_a_row = 0;
+        refusals.last_fetched_piece = refusals.last_fetched_piece.max(Some(now));
     }
 }
 
@@ -122,17 +139,31 @@ mod tests {
     fn route_is_paused_when_many_filters_in_a_row_are_refused() {
         let pauses = LogSplitPauses::default();
         refuse(&pauses, 0..7, 5);
-        pauses.record_fetched_piece();
-        refuse(&pauses, 7..14, 5);
         assert!(!pauses.is_paused(5));
-        refuse(&pauses, 14..15, 6);
+        refuse(&pauses, 7..8, 6);
         assert!(pauses.is_paused(5 + PAUSE_MS) && !pauses.is_paused(6 + PAUSE_MS));
-        // until a piece is fetched, one more refusal is enough
-        refuse(&pauses, 15..16, 20_000);
+        // a pause halves the number of refusals
+        refuse(&pauses, 8..11, 20_000);
+        assert!(!pauses.is_paused(20_000));
+        refuse(&pauses, 11..12, 20_000);
         assert!(pauses.is_paused(20_000));
-        pauses.record_fetched_piece();
-        refuse(&pauses, 16..17, 40_000);
-        assert!(!pauses.is_paused(40_000));
+    }
+
+    #[test]
+    fn route_is_not_paused_by_refusals_while_pieces_are_fetched() {
+        let pauses = LogSplitPauses::default();
+        pauses.record_fetched_piece(5);
+        refuse(&pauses, 0..20, 4 + FETCHED_PIECE_VALIDITY_MS);
+        assert!(!pauses.is_paused(4 + FETCHED_PIECE_VALIDITY_MS));
+        refuse(&pauses, 20..21, 5 + FETCHED_PIECE_VALIDITY_MS);
+        assert!(pauses.is_paused(5 + FETCHED_PIECE_VALIDITY_MS));
+        // an earlier time does not replace a later one
+        pauses.record_fetched_piece(100_000);
+        pauses.record_fetched_piece(90_000);
+        refuse(&pauses, 21..40, 155_000);
+        assert!(!pauses.is_paused(155_000));
+        refuse(&pauses, 40..41, 160_000);
+        assert!(pauses.is_paused(160_000));
     }
 
     #[test]

@@ -34,6 +34,9 @@ const WAVE: usize = 4;
 /// Duration of a pause.
 const PAUSE_MS: u64 = 10_000;
 
+/// Time after a fetched piece in which refused filters do not pause the route.
+const FETCHED_PIECE_VALIDITY_MS: u64 = 60_000;
+
 /// Multiple of the timeout after which no wait begins.
 const MAX_TIMEOUTS: u64 = 6;
 
@@ -315,18 +318,21 @@ fn route_splits_no_call_after_the_pieces_of_eight_filters_in_a_row_were_refused(
         }
     };
     let send = |client| host.send(client, PieceReply::Logs, 0);
-    refuse(0..7);
+    let pass = |duration| host.now.set(host.now.get() + duration);
+    refuse(0..8);
+    assert_eq!(send("a"), UNSPLIT);
+    // half as many refusals show that the node still refuses all pieces
+    pass(PAUSE_MS);
+    refuse(8..12);
+    assert_eq!(send("a"), UNSPLIT);
+    pass(PAUSE_MS);
     assert_eq!(send("a"), ASSEMBLED);
-    refuse(7..15);
-    assert_eq!(send("b"), UNSPLIT);
-    // one more refusal shows that the node still refuses all pieces
-    host.now.set(host.now.get() + PAUSE_MS);
-    refuse(15..16);
-    assert_eq!(send("b"), UNSPLIT);
-    host.now.set(host.now.get() + PAUSE_MS);
+    // the node has sent pieces: it refuses only these filters
+    refuse(12..28);
     assert_eq!(send("b"), ASSEMBLED);
-    refuse(16..17);
-    assert_eq!(send("c"), ASSEMBLED);
+    pass(FETCHED_PIECE_VALIDITY_MS);
+    refuse(28..36);
+    assert_eq!(send("c"), UNSPLIT);
 }
 
 #[test]

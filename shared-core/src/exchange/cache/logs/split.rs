@@ -123,7 +123,7 @@ impl Exchange {
         let outcome = pieces.end_waits(shared, lookup.now, is_timed_out);
         if let Some(config) = &self.route_config.cache.logs_split {
             if pieces.has_fetched_pieces() {
-                config.pauses.record_fetched_piece();
+                config.pauses.record_fetched_piece(lookup.now);
             }
             if outcome == WaitOutcome::FilterRefused {
                 let pauses = &config.pauses;
