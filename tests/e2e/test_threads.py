@@ -12,7 +12,7 @@ from harness.client import request_bytes
 from harness.http2 import Http2Client
 from harness.recorded_nodes import plain
 from harness.origin import answer
-from tiers import alternate, by_tier, times
+from tiers import alternate, times
 
 pytestmark = pytest.mark.bare
 
@@ -159,7 +159,7 @@ def test_event_loop_compresses_when_the_pool_is_full(nginx, origin):
             assert (response.coding, response.decoded) == ("gzip", bodies.json(600000))
 
 
-@pytest.mark.parametrize("port", by_tier(["port"], ["port", "port_h2"]))
+@pytest.mark.parametrize("port", ["port", "port_h2"])
 def test_timeouts_do_not_run_during_compression(nginx, origin, port):
     """The threads take several times as long as any timeout: timeouts limit the silence of
     peers, not the work of sszip."""
