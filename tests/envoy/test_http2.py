@@ -29,6 +29,7 @@ def envoy(start_envoy):
     routes = [
         route_with_protocol_header("/known", buffered),
         route("/unknown", buffered),
+        route_with_protocol_header("/off", {"enable": False}),
         route("/at-once", {"hold": "0"}),
         route("/cache", {"cache": True}),
         route("/"),
@@ -46,7 +47,13 @@ class TestNodes:
         assert gunzip(response.body) == TEXT
         assert response.all("sszip-upstream-protocol") == []
 
-    @pytest.mark.wasm_thorough("the test before shows that a sandbox removes the header")
+    def test_upstream_protocol_header_is_not_sent_to_clients_by_a_disabled_filter(self, envoy, origin):
+        origin.answers(answer(TEXT, type="text/plain"))
+        response = envoy.get("/off", None)
+        assert response.body == TEXT
+        assert response.all("sszip-upstream-protocol") == []
+
+    @pytest.mark.wasm_thorough("the tests before show that a sandbox removes the header")
     def test_upstream_protocol_header_is_not_sent_to_clients(self, start_envoy, origin):
         """The header is set for a body delimited by close, too."""
         settings = {"hold": "1m 60s", "types": ["text/plain"]}
