@@ -47,12 +47,13 @@ impl OwnerHealthChange {
     }
 }
 
-/// The health of the owner, and whether its last change was reported to the host.
+/// The health of the owner, and its last change that was reported to the host.
 #[derive(Debug, Default)]
 pub(super) struct OwnerHealth {
     /// Time since which the owner is unusable.
     down: Option<u64>,
-    is_reported: bool,
+    /// The outage that was reported last, until the owner can be used.
+    reported: Option<OwnerOutage>,
 }
 
 impl OwnerHealth {
@@ -63,14 +64,18 @@ impl OwnerHealth {
         now: u64,
     ) -> Option<OwnerHealthChange> {
         let Some(outage) = outage else {
-            let was_reported = std::mem::take(self).is_reported;
-            return was_reported.then_some(OwnerHealthChange::Up);
+            let reported = std::mem::take(self).reported;
+            return reported.map(|_| OwnerHealthChange::Up);
         };
         let down = *self.down.get_or_insert(now);
-        if self.is_reported || now.saturating_sub(down) < owner_outage_grace() {
+        // the reason may be found later than the outage: an owner's late refusal does not show it
+        let is_reported = self
+            .reported
+            .is_some_and(|reported| reported != OwnerOutage::Silent || reported == outage);
+        if is_reported || now.saturating_sub(down) < owner_outage_grace() {
             return None;
         }
-        self.is_reported = true;
+        self.reported = Some(outage);
         Some(OwnerHealthChange::Down(outage))
     }
 }
@@ -100,5 +105,25 @@ mod tests {
         // a short outage is not reported
         assert_eq!(known.record_owner_state(silent, 90_000), None);
         assert_eq!(known.record_owner_state(None, 91_000), None);
+    }
+
+    #[test]
+    fn reason_that_is_found_after_the_report_of_silence_is_reported_once() {
+        for reason in [OwnerOutage::OtherClock, OwnerOutage::OtherVersion] {
+            let mut known = OwnerHealth::default();
+            let silent = Some(OwnerOutage::Silent);
+            let down = |outage| Some(OwnerHealthChange::Down(outage));
+            for (outage, now, expected) in [
+                (silent, 0, None),
+                (silent, 3_000, down(OwnerOutage::Silent)),
+                (Some(reason), 4_000, down(reason)),
+                (Some(reason), 5_000, None),
+                (silent, 6_000, None),
+                (Some(reason), 7_000, None),
+                (None, 8_000, Some(OwnerHealthChange::Up)),
+            ] {
+                assert_eq!(known.record_owner_state(outage, now), expected, "{now}");
+            }
+        }
     }
 }

@@ -287,6 +287,29 @@ fn refusal_of_a_request_that_may_have_been_late_does_not_prove_another_clock() {
 }
 
 #[test]
+fn another_clock_is_reported_although_the_first_refusal_was_late() {
+    let mut host = LinkTestHost::new();
+    host.run();
+    host.pass(251);
+    let refusal = || OwnerMessage::Refused(RefusalReason::ClockDiffers);
+    host.send(refusal());
+    let report = |host: &LinkTestHost, after: u64| {
+        let now = host.now + after;
+        host.link().take_owner_health_change(now)
+    };
+    assert_eq!(report(&host, 0), None);
+    let silent = OwnerHealthChange::Down(OwnerOutage::Silent);
+    assert_eq!(report(&host, 3_000), Some(silent));
+    // the next request is refused at once
+    host.pass(RETRY);
+    host.pass(10);
+    host.send(refusal());
+    let other_clock = OwnerHealthChange::Down(OwnerOutage::OtherClock);
+    assert_eq!(report(&host, 3_000), Some(other_clock));
+    assert_eq!(report(&host, 3_000), None);
+}
+
+#[test]
 fn messages_out_of_place_close_the_connection() {
     // before the session is open
     for message in [
