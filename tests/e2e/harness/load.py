@@ -6,7 +6,8 @@ import time
 from .client import Connection, Truncated, request_bytes
 from tiers import times
 
-# seconds between the requests of a client, which leave the processor to the server
+# seconds between the requests of every other client, which leave the processor to the server; the
+# others have a request in flight at most times
 PAUSE = times(0.003, 0)
 
 
@@ -53,6 +54,7 @@ class Load(ClientThreads):
 
     def _send_requests(self, number):
         connection = None
+        pause = PAUSE if number % 2 else 0
         while not self._stop.is_set():
             (target, headers, *sent), body = self._requests[number % len(self._requests)]
             sent = {"method": "POST", "body": sent[0]} if sent else {}
@@ -83,7 +85,7 @@ class Load(ClientThreads):
             with self._lock:
                 self.answered += 1
                 self.longest = max(self.longest, time.monotonic() - began)
-            time.sleep(PAUSE)
+            time.sleep(pause)
             if response.header("Connection") == "close":
                 connection.close()
                 connection = None
