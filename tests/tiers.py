@@ -30,12 +30,12 @@ def times(few, many):
     return many if IS_THOROUGH else few
 
 
-def rows_with_splits(rows, splits, first=0):
-    """Pairs of a row, which has a name, and one of the splits, chosen by the name; in `make test-all`
-    all pairs. Hosts with another `first` choose another split for the same row."""
+def rows_with_divisions(rows, divisions, first=0):
+    """Pairs of a row, which has a name, and one of the divisions of its bodies, chosen by the name; in
+    `make test-all` all pairs. Hosts with another `first` choose another division for the same row."""
     if IS_THOROUGH:
-        return list(itertools.product(rows, splits))
-    return [(row, splits[(_checksum(row) + first) % len(splits)]) for row in rows]
+        return list(itertools.product(rows, divisions))
+    return [(row, divisions[(_checksum(row) + first) % len(divisions)]) for row in rows]
 
 
 def alternate(*factors):
@@ -79,7 +79,7 @@ def one_row_in(count, rows):
 
 
 def row_id(value):
-    """The part of a test's id that names a row, or a split: a function or a name."""
+    """The part of a test's id that names a row, or a division: a function or a name."""
     return value if isinstance(value, str) else getattr(value, "name", None) or value.__name__
 
 

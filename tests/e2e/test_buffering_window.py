@@ -16,7 +16,7 @@ from harness.recorded_nodes import BODY
 from harness.origin import CLOSE, WaitFor, answer, chunked
 from harness.response_stream import open_stream
 from test_cases_nginx import directives
-from tiers import row_id, rows_with_splits
+from tiers import row_id, rows_with_divisions
 
 def can_come_in_pieces(case):
     return (
@@ -138,7 +138,7 @@ ARRIVALS = {"pieces": (40, False), "pauses": (6, True)}
 
 
 @ROWS_AGAIN
-@pytest.mark.parametrize("case, arrival", rows_with_splits(ROWS, list(ARRIVALS)), ids=row_id)
+@pytest.mark.parametrize("case, arrival", rows_with_divisions(ROWS, list(ARRIVALS)), ids=row_id)
 def test_chunked_row_equals_the_row_with_a_length_in_a_large_window(nginx, origin, case, arrival):
     """The results are equal if the window is large enough."""
     response = play(nginx, origin, case, "16m 60s", arrival)
@@ -147,7 +147,7 @@ def test_chunked_row_equals_the_row_with_a_length_in_a_large_window(nginx, origi
 
 
 @ROWS_AGAIN
-@pytest.mark.parametrize("case, arrival", rows_with_splits(WITHOUT_HOLD, list(ARRIVALS), first=1), ids=row_id)
+@pytest.mark.parametrize("case, arrival", rows_with_divisions(WITHOUT_HOLD, list(ARRIVALS), first=1), ids=row_id)
 def test_chunked_row_is_streamed_without_a_window(nginx, origin, case, arrival):
     """A body that would be compressed whole is compressed as a stream, whether small or
     incompressible; a body that can't be compressed is sent unchanged."""

@@ -1,16 +1,16 @@
-"""The parity table on nginx: each exchange whole, byte by byte or split at random (in
+"""The parity table on nginx: each exchange whole, byte by byte or divided at random (in
 `make test-all` in each way), on a connection that stays usable."""
 
 import pytest
 
 from harness import cases, response_checks
 from harness.response_checks import send_random_pieces, send_bytes, send_whole
-from tiers import row_id, rows_with_splits
+from tiers import row_id, rows_with_divisions
 
 pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
 
 CASES = cases.load("nginx")
-SPLITS = [send_whole, send_bytes, send_random_pieces]
+DIVISIONS = [send_whole, send_bytes, send_random_pieces]
 
 # One location for each set of directives of the table.
 LOCATIONS = {}
@@ -35,8 +35,8 @@ CONFIG = (
 )
 
 
-@pytest.mark.parametrize("case, split", rows_with_splits(CASES, SPLITS), ids=row_id)
-def test_response_equals_the_row_for_every_split(nginx, origin, case, split):
-    origin.answers(case.script(split(case)))
+@pytest.mark.parametrize("case, division", rows_with_divisions(CASES, DIVISIONS), ids=row_id)
+def test_response_equals_the_row_for_every_division(nginx, origin, case, division):
+    origin.answers(case.script(division(case)))
     response = response_checks.exchange(nginx, LOCATIONS[tuple(sorted(case.config.items()))], case)
     response_checks.check_response(case, response, origin)

@@ -260,12 +260,12 @@ WRONG_ANSWERS = {
     "no JSON": b"<html>",
     "no byte": b"",
 }
-SPLITS = {"whole": lambda body: [body], "bytewise": byte_chunks}
+DIVISIONS = {"whole": lambda body: [body], "bytewise": byte_chunks}
 
 
-@pytest.mark.parametrize("case, split, framing", pairwise(list(WRONG_ANSWERS), list(SPLITS), ["length", "chunked"]))
-def test_invalid_result_is_a_502(nginx, origin, payload, case, split, framing):
-    origin.answers(answer(WRONG_ANSWERS[case], split=SPLITS[split], framing=framing))
+@pytest.mark.parametrize("case, division, framing", pairwise(list(WRONG_ANSWERS), list(DIVISIONS), ["length", "chunked"]))
+def test_invalid_result_is_a_502(nginx, origin, payload, case, division, framing):
+    origin.answers(answer(WRONG_ANSWERS[case], split=DIVISIONS[division], framing=framing))
     response = submit(nginx, payload)
     is_problem(response, 502, "internal", "not available as SSZ")
     assert response.mode in ("ssz-nothing", "ssz-invalid")

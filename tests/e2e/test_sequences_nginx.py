@@ -1,5 +1,5 @@
 """The sequences of the parity table on nginx: stored responses and their clients, with the
-node's responses whole, byte by byte or split at random (in `make test-all` in each way)."""
+node's responses whole, byte by byte or divided at random (in `make test-all` in each way)."""
 
 import itertools
 
@@ -7,12 +7,12 @@ import pytest
 
 from harness import sequences
 from harness.sequences import at_random, byte_by_byte, run, whole
-from tiers import row_id, rows_with_splits
+from tiers import row_id, rows_with_divisions
 
 pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
 
 SEQUENCES = sequences.load("nginx")
-SPLITS = [whole, byte_by_byte, at_random]
+DIVISIONS = [whole, byte_by_byte, at_random]
 
 # One server for each set of directives; Host selects it, and separates the namespaces of
 # runs.
@@ -43,7 +43,7 @@ def nginx(start_nginx):
     return start_nginx(CONFIG)
 
 
-@pytest.mark.parametrize("sequence, split", rows_with_splits(SEQUENCES, SPLITS), ids=row_id)
-def test_sequence_has_the_expected_responses_for_every_split(nginx, origin, sequence, split):
+@pytest.mark.parametrize("sequence, division", rows_with_divisions(SEQUENCES, DIVISIONS), ids=row_id)
+def test_sequence_has_the_expected_responses_for_every_division(nginx, origin, sequence, division):
     host = f"run-{next(_runs)}.{SERVERS[tuple(sorted(sequence.config.items()))]}"
-    run(nginx, origin, sequence, split, host)
+    run(nginx, origin, sequence, division, host)

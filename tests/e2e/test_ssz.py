@@ -224,13 +224,13 @@ WRONG = {
     "more after the end": ("ssz-invalid", VALUE % ONE + b"{}", ELECTRA),
     "an error under 200": ("ssz-invalid", b'{"code":500,"message":"no"}', ELECTRA),
 }
-SPLITS = {"whole": lambda body: [body], "bytewise": byte_chunks}
+DIVISIONS = {"whole": lambda body: [body], "bytewise": byte_chunks}
 
 
-@pytest.mark.parametrize("case, split, coding", pairwise(list(WRONG), list(SPLITS), [None, "gzip"]))
-def test_untranscodable_response_is_sent_unchanged_or_a_406(nginx, origin, case, split, coding):
+@pytest.mark.parametrize("case, division, coding", pairwise(list(WRONG), list(DIVISIONS), [None, "gzip"]))
+def test_untranscodable_response_is_sent_unchanged_or_a_406(nginx, origin, case, division, coding):
     mode, body, headers = WRONG[case]
-    split = SPLITS[split]
+    split = DIVISIONS[division]
     origin.answers(answer(body, headers=[*headers, ("ETag", '"a"')], split=split, coding=coding))
 
     response = nginx.get(CONSOLIDATIONS, None, headers=[EITHER])

@@ -270,17 +270,17 @@ ANSWERS = {
     "no JSON": ("ssz-invalid", b"<html>"),
     "no byte": ("ssz-invalid", b""),
 }
-SPLITS = {"whole": lambda body: [body], "bytewise": byte_chunks}
+DIVISIONS = {"whole": lambda body: [body], "bytewise": byte_chunks}
 
 
 @pytest.mark.parametrize(
-    "case, split, framing, coding",
-    pairwise(list(ANSWERS), list(SPLITS), ["length", "chunked"], [None, "gzip"]),
+    "case, division, framing, coding",
+    pairwise(list(ANSWERS), list(DIVISIONS), ["length", "chunked"], [None, "gzip"]),
 )
-def test_response_without_a_valid_result_is_sent_as_json(nginx, origin, case, split, framing, coding):
+def test_response_without_a_valid_result_is_sent_as_json(nginx, origin, case, division, framing, coding):
     """The status is no 406: a response to a POST reports what was done."""
     mode, body = ANSWERS[case]
-    split = SPLITS[split]
+    split = DIVISIONS[division]
     origin.answers(
         answer(body, split=split, framing=framing, coding=coding, headers=[("ETag", '"a"')])
     )

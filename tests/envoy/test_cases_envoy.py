@@ -1,4 +1,4 @@
-"""The parity table on Envoy: each exchange whole, byte by byte or split at random (in
+"""The parity table on Envoy: each exchange whole, byte by byte or divided at random (in
 `make test-all` in each way), on a connection that stays usable."""
 
 import pytest
@@ -6,11 +6,11 @@ import pytest
 from harness import cases, parity_rows
 from harness.envoy import empty
 from harness.response_checks import send_random_pieces, send_bytes, send_whole
-from tiers import row_id, rows_with_splits
+from tiers import row_id, rows_with_divisions
 
 CASES = cases.load("envoy")
 ROWS = parity_rows.Cases(CASES)
-SPLITS = [send_whole, send_bytes, send_random_pieces]
+DIVISIONS = [send_whole, send_bytes, send_random_pieces]
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +18,6 @@ def envoy(start_envoy):
     return start_envoy([empty("/in-step"), *ROWS.routes()])
 
 
-@pytest.mark.parametrize("case, split", rows_with_splits(CASES, SPLITS, first=1), ids=row_id)
-def test_response_equals_the_row_for_every_split(envoy, origin, case, split):
-    ROWS.run(envoy, origin, case, split)
+@pytest.mark.parametrize("case, division", rows_with_divisions(CASES, DIVISIONS, first=1), ids=row_id)
+def test_response_equals_the_row_for_every_division(envoy, origin, case, division):
+    ROWS.run(envoy, origin, case, division)

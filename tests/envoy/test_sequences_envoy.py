@@ -1,15 +1,15 @@
 """The sequences of the parity table on Envoy: stored responses and their clients, with the
-node's responses whole, byte by byte or split at random (in `make test-all` in each way)."""
+node's responses whole, byte by byte or divided at random (in `make test-all` in each way)."""
 
 import pytest
 
 from harness import parity_rows, sequences
 from harness.sequences import at_random, byte_by_byte, whole
-from tiers import row_id, rows_with_splits
+from tiers import row_id, rows_with_divisions
 
 SEQUENCES = sequences.load("envoy")
 ROWS = parity_rows.Sequences(SEQUENCES)
-SPLITS = [whole, byte_by_byte, at_random]
+DIVISIONS = [whole, byte_by_byte, at_random]
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +23,6 @@ def envoy(start_envoy):
     return envoy
 
 
-@pytest.mark.parametrize("sequence, split", rows_with_splits(SEQUENCES, SPLITS, first=1), ids=row_id)
-def test_sequence_has_the_expected_responses_for_every_split(envoy, origin, sequence, split):
-    ROWS.run(envoy, origin, sequence, split)
+@pytest.mark.parametrize("sequence, division", rows_with_divisions(SEQUENCES, DIVISIONS, first=1), ids=row_id)
+def test_sequence_has_the_expected_responses_for_every_division(envoy, origin, sequence, division):
+    ROWS.run(envoy, origin, sequence, division)

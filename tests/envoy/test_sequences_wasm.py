@@ -1,17 +1,17 @@
 """The sequences of the parity table on Envoy's sandbox: stored responses and their clients, with
-the node's responses whole or split at random (in `make test-all` also byte by byte, and in each
+the node's responses whole or divided at random (in `make test-all` also byte by byte, and in each
 way)."""
 
 import pytest
 
 from harness import parity_rows, sequences
 from harness.sequences import at_random, byte_by_byte, whole
-from tiers import by_tier, row_id, rows_with_splits
+from tiers import by_tier, row_id, rows_with_divisions
 
 HOSTS = ("wasm",)
 SEQUENCES = sequences.load("wasm")
 ROWS = parity_rows.Sequences(SEQUENCES)
-SPLITS = by_tier([whole, at_random], [whole, byte_by_byte, at_random])
+DIVISIONS = by_tier([whole, at_random], [whole, byte_by_byte, at_random])
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,6 @@ def envoy(start_envoy):
     return envoy
 
 
-@pytest.mark.parametrize("sequence, split", rows_with_splits(SEQUENCES, SPLITS, first=1), ids=row_id)
-def test_sequence_has_the_expected_responses_for_every_split(envoy, origin, sequence, split):
-    ROWS.run(envoy, origin, sequence, split)
+@pytest.mark.parametrize("sequence, division", rows_with_divisions(SEQUENCES, DIVISIONS, first=1), ids=row_id)
+def test_sequence_has_the_expected_responses_for_every_division(envoy, origin, sequence, division):
+    ROWS.run(envoy, origin, sequence, division)

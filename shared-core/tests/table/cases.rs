@@ -105,17 +105,17 @@ impl Default for CaseResponse {
 
 /// The way in which the node's body is divided into pieces.
 #[derive(Clone, Copy, Debug)]
-pub enum BodySplit {
+pub enum BodyDivision {
     Whole,
     Bytes,
     Random(u64),
 }
 
-pub const SPLITS: [BodySplit; 4] = [
-    BodySplit::Whole,
-    BodySplit::Bytes,
-    BodySplit::Random(1),
-    BodySplit::Random(2),
+pub const DIVISIONS: [BodyDivision; 4] = [
+    BodyDivision::Whole,
+    BodyDivision::Bytes,
+    BodyDivision::Random(1),
+    BodyDivision::Random(2),
 ];
 
 /// Loads the cases of the parity table that apply to the core.
@@ -154,7 +154,7 @@ pub fn is_wanted(name: &str) -> bool {
 /// Runs a case on a host, with a route in `process`.
 pub fn run_case(
     case: &ParityCase,
-    split: BodySplit,
+    division: BodyDivision,
     host: &dyn TestHost,
     process: &ProcessResources,
 ) -> Result<(), String> {
@@ -164,7 +164,7 @@ pub fn run_case(
         Some(other) => panic!("no coder for {other}"),
         None => body.clone(),
     };
-    let answer = host.request(host_request_of_case(case, &sent, split, process.clone()))?;
+    let answer = host.request(host_request_of_case(case, &sent, division, process.clone()))?;
     check_case(case, &answer, &sent, &body)
 }
 
@@ -228,7 +228,7 @@ fn check_case(
 fn host_request_of_case(
     case: &ParityCase,
     sent: &[u8],
-    split: BodySplit,
+    division: BodyDivision,
     process: ProcessResources,
 ) -> host::HostRequest {
     let CaseRequest {
@@ -262,7 +262,7 @@ fn host_request_of_case(
         content_length,
         delimited: framing != "close",
         body: arriving.to_vec(),
-        ends: piece_ends(arriving.len(), split),
+        ends: piece_ends(arriving.len(), division),
         // a host detects the truncation of a chunked body, the core a missing length
         end: match cut_at {
             Some(_) if framing == "chunked" => BodyEnd::Cut,
@@ -309,7 +309,7 @@ fn generate_body(spec: &str) -> Vec<u8> {
         return Vec::new();
     };
     let length = length.parse().unwrap();
-    let mut state = SplitGenerator(1);
+    let mut state = LinearCongruentialGenerator(1);
     let mut body: Vec<u8> = match generator {
         "json" => {
             let mut text = String::from("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[");
@@ -338,9 +338,9 @@ fn generate_body(spec: &str) -> Vec<u8> {
 }
 
 /// A generator of pseudorandom numbers from a seed (linear congruential).
-struct SplitGenerator(u64);
+struct LinearCongruentialGenerator(u64);
 
-impl SplitGenerator {
+impl LinearCongruentialGenerator {
     fn next(&mut self) -> u64 {
         self.0 = self
             .0
@@ -351,12 +351,12 @@ impl SplitGenerator {
 }
 
 /// Returns the positions at which the pieces of a body end.
-fn piece_ends(length: usize, split: BodySplit) -> Vec<usize> {
-    match split {
-        BodySplit::Whole => vec![length],
-        BodySplit::Bytes => (1..=length).collect(),
-        BodySplit::Random(seed) => {
-            let mut state = SplitGenerator(seed);
+fn piece_ends(length: usize, division: BodyDivision) -> Vec<usize> {
+    match division {
+        BodyDivision::Whole => vec![length],
+        BodyDivision::Bytes => (1..=length).collect(),
+        BodyDivision::Random(seed) => {
+            let mut state = LinearCongruentialGenerator(seed);
             let mut ends = Vec::new();
             let mut end = 0;
             while end < length {

@@ -38,7 +38,7 @@ fn assert_no_failures(failures: &[String]) {
 }
 
 #[test]
-fn case_holds_for_each_split_of_its_body() {
+fn case_holds_for_each_division_of_its_body() {
     let cases = cases::load_cases();
     let is_whole = std::env::var_os("SSZIP_ROW").is_none();
     assert!(
@@ -48,11 +48,14 @@ fn case_holds_for_each_split_of_its_body() {
     );
     let mut failures = Vec::new();
     for case in &cases {
-        for split in cases::SPLITS {
-            if let Err(problem) =
-                cases::run_case(case, split, &SequentialHost, &ProcessResources::default())
-            {
-                failures.push(format!("{} ({split:?}): {problem}", case.name));
+        for division in cases::DIVISIONS {
+            if let Err(problem) = cases::run_case(
+                case,
+                division,
+                &SequentialHost,
+                &ProcessResources::default(),
+            ) {
+                failures.push(format!("{} ({division:?}): {problem}", case.name));
             }
         }
     }
@@ -60,16 +63,19 @@ fn case_holds_for_each_split_of_its_body() {
 }
 
 #[test]
-fn sequence_holds_for_each_split_of_its_bodies() {
+fn sequence_holds_for_each_division_of_its_bodies() {
     let mut failures = Vec::new();
     for sequence in &sequences::load_sequences() {
-        for split in sequences::SPLITS {
+        for division in sequences::DIVISIONS {
             let process = ProcessResources::default();
             process.shared.start_hot_tier(16 << 20, 16 << 20, 1);
             if let Err(problem) =
-                sequences::run_sequence(sequence, split, &SequentialHost, &process, "0")
+                sequences::run_sequence(sequence, division, &SequentialHost, &process, "0")
             {
-                failures.push(format!("{} (pieces of {split}): {problem}", sequence.name));
+                failures.push(format!(
+                    "{} (pieces of {division}): {problem}",
+                    sequence.name
+                ));
             }
         }
     }
@@ -116,22 +122,22 @@ fn table_holds_with_callouts_and_without_a_hot_tier() {
 fn run_with_callouts(memory: Option<u64>, without: &[&str]) -> Vec<String> {
     let mut failures = Vec::new();
     for case in &cases::load_cases() {
-        for split in cases::SPLITS {
+        for division in cases::DIVISIONS {
             let host = CalloutHost::new(memory);
-            if let Err(problem) = cases::run_case(case, split, &host, &host.process) {
-                failures.push(format!("{} ({split:?}): {problem}", case.name));
+            if let Err(problem) = cases::run_case(case, division, &host, &host.process) {
+                failures.push(format!("{} ({division:?}): {problem}", case.name));
             }
         }
     }
     for sequence in &sequences::load_sequences() {
         let holds = !without.contains(&&*sequence.name);
-        for split in sequences::SPLITS {
+        for division in sequences::DIVISIONS {
             let host = CalloutHost::new(memory);
-            let run = sequences::run_sequence(sequence, split, &host, &host.process, "0");
+            let run = sequences::run_sequence(sequence, division, &host, &host.process, "0");
             let name = &sequence.name;
             match (run, holds) {
-                (Err(problem), true) => failures.push(format!("{name} ({split}): {problem}")),
-                (Ok(()), false) => failures.push(format!("{name} ({split}) holds")),
+                (Err(problem), true) => failures.push(format!("{name} ({division}): {problem}")),
+                (Ok(()), false) => failures.push(format!("{name} ({division}) holds")),
                 _ => {}
             }
         }
@@ -163,7 +169,7 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
     type Work<'a> = Box<dyn Fn(usize) -> Result<(), String> + Send + Sync + 'a>;
     let mut work: Vec<(String, bool, Work<'_>)> = Vec::new();
     for case in &cases {
-        for split in cases::SPLITS {
+        for division in cases::DIVISIONS {
             let run = move |_| {
                 // other clients would take a part of the memory that the case is about
                 let own = case.config.contains_key("memory");
@@ -172,14 +178,14 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 } else {
                     host.process.clone()
                 };
-                cases::run_case(case, split, host, &process)
+                cases::run_case(case, division, host, &process)
             };
-            work.push((format!("{} ({split:?})", case.name), true, Box::new(run)));
+            work.push((format!("{} ({division:?})", case.name), true, Box::new(run)));
         }
     }
     for sequence in &sequences {
         let holds = !without.contains(&&*sequence.name);
-        for split in sequences::SPLITS {
+        for division in sequences::DIVISIONS {
             let run = move |number: usize| {
                 let place = number.to_string();
                 // a wrong chain removes entries of other clients from memory
@@ -190,9 +196,9 @@ fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
                 } else {
                     host.process.clone()
                 };
-                sequences::run_sequence(sequence, split, host, &process, &place)
+                sequences::run_sequence(sequence, division, host, &process, &place)
             };
-            let name = format!("{} (pieces of {split})", sequence.name);
+            let name = format!("{} (pieces of {division})", sequence.name);
             work.push((name, holds, Box::new(run)));
         }
     }

@@ -104,7 +104,7 @@ fn root() -> String {
 }
 
 /// Lengths of the pieces of the node's bodies in bytes.
-pub const SPLITS: [usize; 3] = [usize::MAX, 1, 37];
+pub const DIVISIONS: [usize; 3] = [usize::MAX, 1, 37];
 
 /// Loads the sequences of the parity table that apply to the core.
 pub fn load_sequences() -> Vec<ParitySequence> {
@@ -153,7 +153,7 @@ fn config_of_sequence(
 /// Runs a sequence on a host, with a route of its own in `process`.
 pub fn run_sequence(
     sequence: &ParitySequence,
-    split: usize,
+    division: usize,
     host: &dyn TestHost,
     process: &ProcessResources,
     place: &str,
@@ -165,7 +165,7 @@ pub fn run_sequence(
         let request = host::HostRequest {
             place: place.as_bytes().to_vec(),
             now,
-            ..host_request_of_step(step, split, Arc::clone(&config))
+            ..host_request_of_step(step, division, Arc::clone(&config))
         };
         host.request(request)
             .and_then(|answer| check_step(step, &answer))
@@ -251,7 +251,7 @@ fn cache_status_word(fields: &Fields) -> &'static str {
 
 fn host_request_of_step(
     step: &SequenceStep,
-    split: usize,
+    division: usize,
     config: Arc<RouteConfig>,
 ) -> host::HostRequest {
     let mut headers: Fields = step
@@ -277,7 +277,7 @@ fn host_request_of_step(
     let node = step
         .node
         .as_ref()
-        .map(|node| node_response_of_step(node, split));
+        .map(|node| node_response_of_step(node, division));
     host::HostRequest {
         config,
         method: step.method.clone(),
@@ -293,7 +293,7 @@ fn host_request_of_step(
 }
 
 /// Returns the node's response.
-fn node_response_of_step(node: &StepNodeResponse, split: usize) -> host::NodeResponse {
+fn node_response_of_step(node: &StepNodeResponse, division: usize) -> host::NodeResponse {
     let mut sent = expand_repetitions(&node.body).into_bytes();
     let chunked = node.framing.as_deref() == Some("chunked");
     let mut headers = node.headers.clone();
@@ -313,8 +313,8 @@ fn node_response_of_step(node: &StepNodeResponse, split: usize) -> host::NodeRes
         delimited: true,
         body: arriving.to_vec(),
         ends: (0..arriving.len())
-            .step_by(split)
-            .map(|start| start.saturating_add(split).min(arriving.len()))
+            .step_by(division)
+            .map(|start| start.saturating_add(division).min(arriving.len()))
             .collect(),
         end: match node.cut_at {
             Some(_) if chunked => BodyEnd::Cut,

@@ -58,8 +58,8 @@ class Case:
     def has_body(self):
         return self.request["method"] != "HEAD" and self.response["status"] not in (204, 304)
 
-    def script(self, split):
-        """The node's response, cut into pieces by `split(head, rest)`."""
+    def script(self, division):
+        """The node's response, cut into pieces by `division(head, rest)`."""
         steps = answer(
             self.plain,
             status=self.response["status"],
@@ -71,7 +71,7 @@ class Case:
             method=self.request["method"],
         )
         pieces = [step for step in steps if step is not CLOSE]
-        return split(pieces[0], b"".join(pieces[1:])) + [step for step in steps if step is CLOSE]
+        return division(pieces[0], b"".join(pieces[1:])) + [step for step in steps if step is CLOSE]
 
 
 def _fill(raw):

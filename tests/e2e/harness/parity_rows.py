@@ -20,8 +20,8 @@ class Cases:
     def routes(self):
         return [route(path, {**_HOLD, **dict(config)}) for config, path in self.places.items()]
 
-    def run(self, envoy, origin, case, split):
-        origin.answers(case.script(split(case)))
+    def run(self, envoy, origin, case, division):
+        origin.answers(case.script(division(case)))
         response = response_checks.exchange(envoy, self.places[_of(case)], case)
         response_checks.check_response(case, response, origin)
         return response
@@ -47,9 +47,9 @@ class Sequences:
             for config, name in self.names.items()
         ]
 
-    def run(self, envoy, origin, row, split):
+    def run(self, envoy, origin, row, division):
         name = f"run-{next(_runs)}.{self.names[_of(row)]}"
-        return sequences.run(envoy, origin, row, split, name)
+        return sequences.run(envoy, origin, row, division, name)
 
 
 def _of(row):

@@ -40,8 +40,8 @@ class Step:
     node: dict | None
     expect: dict
 
-    def script(self, split):
-        """The node's response, in pieces made by `split(head, rest)`."""
+    def script(self, division):
+        """The node's response, in pieces made by `division(head, rest)`."""
         steps = answer(
             self.node["body"],
             status=self.node["status"],
@@ -53,7 +53,7 @@ class Step:
             cut_at=self.node.get("cut_at"),
         )
         pieces = [step for step in steps if step is not CLOSE]
-        return split(pieces[0], b"".join(pieces[1:])) + [step for step in steps if step is CLOSE]
+        return division(pieces[0], b"".join(pieces[1:])) + [step for step in steps if step is CLOSE]
 
 
 @dataclass
@@ -135,18 +135,18 @@ def byte_by_byte(_sequence):
 
 
 def at_random(sequence):
-    split = scattered(zlib.crc32(sequence.name.encode()))
-    return lambda head, rest: split(head + rest)
+    divide = scattered(zlib.crc32(sequence.name.encode()))
+    return lambda head, rest: divide(head + rest)
 
 
-def run(proxy, origin, sequence, split, host):
+def run(proxy, origin, sequence, division, host):
     """Runs all steps in order, each on a connection of its own."""
     for number, step in enumerate(sequence.steps, 1):
         time.sleep(step.pause)
         origin.requests.clear()
         # a response that shows an unexpected request
         unexpected = answer(b"no request is expected", status=599, type="text/plain")
-        origin.answers(unexpected if step.node is None else step.script(split(sequence)))
+        origin.answers(unexpected if step.node is None else step.script(division(sequence)))
         with proxy.connect() as connection:
             response = connection.exchange(
                 step.target, method=step.method, headers=step.headers, body=step.body, host=host
