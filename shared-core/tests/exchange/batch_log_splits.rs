@@ -213,6 +213,22 @@ fn batch_with_a_call_that_is_not_cached_is_not_delayed() {
 }
 
 #[test]
+fn batch_with_a_missing_call_of_another_limited_method_is_not_delayed() {
+    let calls = |range| batch(&[pieces(range), call("eth_chainId")]);
+    for (limit, piece_requests) in [
+        ("method limit=1 eth_chainId", 0),
+        ("method limit=1 eth_getLogs", 6),
+    ] {
+        let host = Host::new(&[SPLIT, limit]);
+        let missing = send_batch(&host, &calls(0..6), PieceReply::Logs);
+        assert_eq!(missing.piece_requests, piece_requests, "{limit}");
+        // the response to eth_chainId is stored
+        let stored = send_batch(&host, &calls(10..16), PieceReply::Logs);
+        assert_eq!((stored.piece_requests, stored.forwarded), (6, None));
+    }
+}
+
+#[test]
 fn node_receives_all_missing_calls_in_one_request_when_a_piece_fails() {
     let host = Host::new(&[SPLIT]);
     let calls = batch(&[pieces(0..6), call("eth_chainId"), pieces(10..20)]);

@@ -27,6 +27,7 @@ use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::jsonrpc::ids::count_call_ids;
+use crate::jsonrpc::method_rules::MethodAccessDecision;
 
 /// The progress of the searches of a batch.
 #[derive(Debug)]
@@ -127,8 +128,8 @@ impl Exchange {
     /// Returns the searches for the missing wide calls of a batch; `None` if no call is split.
     ///
     /// The other missing calls reach the node after the searches. If one of them is not cached, a
-    /// transaction for example, none is delayed. If one may show a newer head, the node responds to
-    /// the calls whose range is not final as well.
+    /// transaction for example, or holds a permit, none is delayed. If one may show a newer head, the
+    /// node responds to the calls whose range is not final as well.
     fn plan_batch_log_splits(
         &self,
         batch: &BatchLookup<'_>,
@@ -138,6 +139,9 @@ impl Exchange {
         self.route_config.cache.logs_split.as_ref()?;
         let mut missing = batch.calls.iter().zip(&batch.found);
         if !missing.any(|(call, found)| found.is_none() && call.method == LOGS_METHOD) {
+            return None;
+        }
+        if self.has_other_missing_limited_call(batch) {
             return None;
         }
         let may_be_stored = !(lookup.bypass || self.request.cache.no_store);
@@ -185,6 +189,20 @@ impl Exchange {
                 abandoned: None,
                 of_owner: None,
             })
+        })
+    }
+
+    /// Whether a missing call of another method has a concurrency limit: its permit would be held
+    /// during the searches, without a call at the node.
+    fn has_other_missing_limited_call(&self, batch: &BatchLookup<'_>) -> bool {
+        let Some(policy) = self.route_config.active_call_policy() else {
+            return false;
+        };
+        let mut calls = batch.calls.iter().zip(&batch.found);
+        calls.any(|(call, found)| {
+            let decision = || policy.evaluate_method_rules(call.method);
+            let is_other = found.is_none() && call.method != LOGS_METHOD;
+            is_other && matches!(decision(), MethodAccessDecision::Limited(_))
         })
     }
 
