@@ -382,7 +382,7 @@ fn cases(lengths: &[usize]) -> Vec<Case> {
 /// `make quick` and `make test` at the first and at one of three, others in the next case.
 fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: usize) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let step = times(3, 1) as usize;
+    let step: usize = times(3, 1);
     for (number, case) in cases(lengths).into_iter().enumerate() {
         for warm in [vec![], vec![1], vec![1, 2, 3, 4]] {
             // the first one is the only one of many cases

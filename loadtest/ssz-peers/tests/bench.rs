@@ -1,5 +1,6 @@
 //! Test that the benchmark runs, and all implementations have the same output.
 
+#[path = "../../../shared-core/tests/support/tier.rs"]
 mod tier;
 
 use std::process::Command;

@@ -1,6 +1,7 @@
 //! JSON through serde and structs, compared with the core's walkers.
 
 mod mutate;
+#[path = "../../../shared-core/tests/support/tier.rs"]
 mod tier;
 
 use fastrand::Rng;

@@ -1,6 +1,7 @@
 //! Mutated SSZ: the core accepts it if, and only if, the strict peers do.
 
 mod mutate;
+#[path = "../../../shared-core/tests/support/tier.rs"]
 mod tier;
 
 use fastrand::Rng;

@@ -1,6 +1,7 @@
 //! Random values of each type: the peers read the core's bytes, write the same ones, and compute
 //! the same roots.
 
+#[path = "../../../shared-core/tests/support/tier.rs"]
 mod tier;
 
 use ssz_peers::peers::peer_codecs_by_name;

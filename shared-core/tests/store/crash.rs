@@ -10,7 +10,8 @@ use sszip_core::cache::store::rocks::{FamilyOptions, RocksDatabase};
 use sszip_core::cache::store::{DiskEntryStore, StoreConfig, StoreWriteRejection};
 
 use super::child::{report, start, StoreProcess};
-use super::support::{config, folder, has, key, open, put, reopen, times};
+use super::support::{config, folder, has, key, open, put, reopen};
+use super::tier::times;
 
 /// The child process: stores entries from `base` on, with flushes and purges in between, until it
 /// is killed. Memtables are small, so that RocksDB flushes by itself too.

@@ -16,3 +16,5 @@ mod purge_checks;
 #[cfg(feature = "faults")]
 mod steps;
 mod support;
+#[path = "../support/tier.rs"]
+mod tier;

@@ -8,7 +8,8 @@ use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::{DiskEntryStore, StoreConfig, StoreOpenOutcome};
 
 use super::child::{report, start};
-use super::support::{config, count, folder, has, key, open, put, times};
+use super::support::{config, count, folder, has, key, open, put};
+use super::tier::times;
 
 /// Maximum number of entries that are stored between two cuts.
 const AHEAD: u64 = 300;

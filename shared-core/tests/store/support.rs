@@ -18,15 +18,6 @@ pub const NOW: u64 = 1_700_000_000_000;
 pub const CHAIN: [u8; 16] = [1; 16];
 pub const OTHER_CHAIN: [u8; 16] = [2; 16];
 
-/// Returns a number of repetitions: `many`, or `few` in `make quick` and `make test`
-/// (tests/tiers.py).
-pub fn times(few: u64, many: u64) -> u64 {
-    match std::env::var("SSZIP_TIER") {
-        Ok(tier) if tier != "all" => few,
-        _ => many,
-    }
-}
-
 pub fn key(n: u64) -> CacheKey {
     *blake3::hash(&n.to_le_bytes()).as_bytes()
 }

@@ -102,7 +102,7 @@ impl ModelFleet {
 
 #[test]
 fn purged_values_are_not_used_after_losses_of_the_server() {
-    let count = u64::from(times(300, 1_000));
+    let count: u64 = times(300, 1_000);
     let (mut accepted, mut refused, mut confirmed) = (0, 0, 0);
     for seed in 0..count {
         let mut fleet = ModelFleet::new(seed);
