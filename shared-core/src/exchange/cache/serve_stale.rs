@@ -98,7 +98,7 @@ impl Exchange {
             ExchangePhase::Waiting(waits) if waits.awaits_admin_reply() => {
                 return admin_timeout_ms()
             }
-            ExchangePhase::Waiting(waits) if waits.has_ended() => return 0,
+            ExchangePhase::Waiting(waits) if waits.is_lookup_repeated_at_once() => return 0,
             _ => self.route_config.cache.lock_timeout,
         };
         if let Some(search) = &self.lookup_findings.logs_search {

@@ -89,7 +89,7 @@ pub(in crate::exchange) struct AwaitedBatchResponses {
     /// Vary headers when the batch began to wait for other requests.
     pub(in crate::exchange) names: Option<VaryHeaderNames>,
     /// Entries of the owner, if it was queried.
-    pub(in crate::exchange) of_owner: Option<OwnerBatchReply>,
+    pub(in crate::exchange) owner_reply: Option<OwnerBatchReply>,
 }
 
 impl WaitingRequest {
@@ -122,7 +122,7 @@ impl WaitingRequest {
     }
 
     /// Whether the request waits for nothing: it is looked up again at once.
-    pub(in crate::exchange) fn has_ended(&self) -> bool {
+    pub(in crate::exchange) fn is_lookup_repeated_at_once(&self) -> bool {
         matches!(self.awaited, AwaitedResult::Nothing)
     }
 
@@ -146,17 +146,17 @@ impl WaitingRequest {
                     generation,
                 };
                 AwaitedBatchResponses {
-                    of_owner: shared.owner_client().map(claim),
+                    owner_reply: shared.owner_client().map(claim),
                     ..AwaitedBatchResponses::default()
                 }
             }
-            AwaitedResult::Flights(since, names, of_owner) => {
+            AwaitedResult::Flights(since, names, owner_reply) => {
                 let mut flight_responses = shared.flights.claim_awaited_responses(self.waiter);
                 flight_responses.retain(|(_, entry)| since.allows_entry_since_wait(&shared, entry));
                 AwaitedBatchResponses {
                     flight_responses: Some(flight_responses),
                     names,
-                    of_owner,
+                    owner_reply,
                 }
             }
             awaited => {

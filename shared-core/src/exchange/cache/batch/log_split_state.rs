@@ -18,15 +18,15 @@ pub(in crate::exchange) struct BatchLogSplits {
     pub(super) planned: Vec<LogsSearch>,
     pub(super) assembled: Vec<AssembledResponse>,
     /// State when the batch was looked up, with which the responses must be valid.
-    pub(super) since: PurgeAndChainSnapshot,
+    pub(super) snapshot: PurgeAndChainSnapshot,
     /// Number of bytes of the assembled responses.
-    pub(super) length: u64,
+    pub(super) assembled_bytes: u64,
     /// Number of bytes that were assembled on the event loop since the last wait.
-    pub(super) on_loop: u64,
+    pub(super) bytes_assembled_on_event_loop: u64,
     /// Fill of the call whose search has failed, with the leadership of its flight.
     pub(super) abandoned: Option<Box<CacheFill>>,
     /// The owner's entries for the batch, during the wait of a search.
-    pub(super) of_owner: Option<OwnerBatchReply>,
+    pub(super) owner_reply: Option<OwnerBatchReply>,
 }
 
 /// The assembled response to a call of a batch.
@@ -47,7 +47,7 @@ impl BatchLogSplits {
     ) -> Option<Arc<CacheEntry>> {
         let entry = &self.assembled.iter().find(|it| it.key == *key)?.entry;
         let is_usable =
-            entry.is_unaffected_by_reorgs() && self.since.allows_entry_since_wait(shared, entry);
+            entry.is_unaffected_by_reorgs() && self.snapshot.allows_entry_since_wait(shared, entry);
         is_usable.then(|| Arc::clone(entry))
     }
 

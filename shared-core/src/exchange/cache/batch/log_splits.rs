@@ -1,7 +1,8 @@
 //! Wide calls for logs in a batch, whose responses are assembled from pieces.
 //!
 //! Before the missing calls of a batch are sent to the node, the wide ones among them are searched
-//! as single calls are, one after the other: while a batch waits for the pieces of one call, it
+//! as single calls are, one after the other: the search of a call looks its pieces up in the cache,
+//! and fetches the missing ones from the node. While a batch waits for the pieces of one call, it
 //! leads the flight of this call only, so that no two requests wait for each other. A response that
 //! was assembled is a stored one for the batch, whose other calls are then looked up again. After a
 //! search that has failed none begins: the node receives the missing calls in one request.
@@ -52,7 +53,7 @@ impl Exchange {
         waited: Option<Box<WaitingRequest>>,
     ) -> Result<AwaitedBatchResponses, LookupResult> {
         if let Some(splits) = &mut self.lookup_findings.batch_logs {
-            splits.on_loop = 0;
+            splits.bytes_assembled_on_event_loop = 0;
         }
         let mut received = AwaitedBatchResponses::default();
         match self.lookup_findings.logs_search.take() {
@@ -77,9 +78,9 @@ impl Exchange {
                 }
             }
         }
-        if received.of_owner.is_none() {
+        if received.owner_reply.is_none() {
             let splits = self.lookup_findings.batch_logs.as_mut();
-            received.of_owner = splits.and_then(|splits| splits.of_owner.take());
+            received.owner_reply = splits.and_then(|splits| splits.owner_reply.take());
         }
         Ok(received)
     }
@@ -113,7 +114,7 @@ impl Exchange {
                 return BatchSearchProgress::Changed;
             };
             if let Some(splits) = &mut self.lookup_findings.batch_logs {
-                splits.of_owner = received.of_owner.take();
+                splits.owner_reply = received.owner_reply.take();
             }
             return BatchSearchProgress::Pending(pending);
         }
@@ -154,7 +155,7 @@ impl Exchange {
         if ids.len() < batch.calls.len() {
             return None;
         }
-        let since = self.capture_wait_snapshot(vary_key, lookup.now);
+        let snapshot = self.capture_wait_snapshot(vary_key, lookup.now);
         let mut budget = LogSplitBudget::default();
         let mut planned: Vec<LogsSearch> = Vec::new();
         let mut shows_newer_head = false;
@@ -170,7 +171,7 @@ impl Exchange {
                 place,
                 vary_key,
             };
-            match self.plan_batch_logs_search(&client, &since, &mut budget, lookup) {
+            match self.plan_batch_logs_search(&client, &snapshot, &mut budget, lookup) {
                 Some(search) => try_push(&mut planned, search)?,
                 None => shows_newer_head |= place.prospect.depends_on_head(),
             }
@@ -183,11 +184,11 @@ impl Exchange {
             Box::new(BatchLogSplits {
                 planned,
                 assembled: Vec::new(),
-                since,
-                length: 0,
-                on_loop: 0,
+                snapshot,
+                assembled_bytes: 0,
+                bytes_assembled_on_event_loop: 0,
                 abandoned: None,
-                of_owner: None,
+                owner_reply: None,
             })
         })
     }
@@ -237,15 +238,16 @@ impl Exchange {
         let max_entry = self.route_config.cache.max_entry;
         let length = assembly.source.decoded_length();
         let splits = self.lookup_findings.batch_logs.as_mut()?;
-        splits.length = splits.length.saturating_add(length);
-        splits.on_loop = splits.on_loop.saturating_add(length);
-        if splits.length > max_entry {
+        splits.assembled_bytes = splits.assembled_bytes.saturating_add(length);
+        splits.bytes_assembled_on_event_loop =
+            splits.bytes_assembled_on_event_loop.saturating_add(length);
+        if splits.assembled_bytes > max_entry {
             splits.abandon_searches(Some(assembly.fill));
             self.count_log_split(LogSplitEvent::Abandoned);
             return None;
         }
-        if splits.on_loop > most {
-            return Some(LookupResult::Unassembled(assembly));
+        if splits.bytes_assembled_on_event_loop > most {
+            return Some(LookupResult::AssemblyForBatch(assembly));
         }
         self.add_assembled_response(*assembly, now);
         None

@@ -112,7 +112,7 @@ impl BatchLookup<'_> {
         splits: Option<&BatchLogSplits>,
     ) {
         let looks = !lookup.bypass && shared.may_send_from_memory(lookup.now);
-        let owned = match &wakeup.of_owner {
+        let owned = match &wakeup.owner_reply {
             Some(has) if has.generation == shared.purge_generation() => &has.entries[..],
             _ => &[],
         };

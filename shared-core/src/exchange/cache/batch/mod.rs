@@ -157,13 +157,13 @@ impl Exchange {
         if !may_wait || splits.is_some_and(BatchLogSplits::is_abandoned) {
             return None;
         }
-        let awaited = match &received.of_owner {
+        let awaited = match &received.owner_reply {
             None => self.query_owner_for_batch(batch, vary_key, lookup),
             Some(_) => None,
         };
-        let of_owner = &mut received.of_owner;
+        let owner_reply = &mut received.owner_reply;
         let awaited =
-            awaited.or_else(|| self.follow_missing_calls(batch, vary_key, lookup, of_owner))?;
+            awaited.or_else(|| self.follow_missing_calls(batch, vary_key, lookup, owner_reply))?;
         let shared = &self.route_config.process.shared;
         Some(WaitingRequest::new(shared, lookup.waiter?, awaited))
     }
@@ -361,7 +361,7 @@ impl Exchange {
         batch: &BatchLookup<'_>,
         scope: &VaryKey,
         lookup: &LookupRequest<'_>,
-        of_owner: &mut Option<OwnerBatchReply>,
+        owner_reply: &mut Option<OwnerBatchReply>,
     ) -> Option<AwaitedResult> {
         let waiter = lookup.waiter?;
         if !self.route_config.cache.lock || lookup.bypass || self.request.cache.no_store {
@@ -376,7 +376,7 @@ impl Exchange {
         let flights = &self.route_config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_flights(keys, waiter);
         let names = scope.vary_header_names().cloned();
-        follows.then(|| AwaitedResult::Flights(since, names, of_owner.take()))
+        follows.then(|| AwaitedResult::Flights(since, names, owner_reply.take()))
     }
 }
 

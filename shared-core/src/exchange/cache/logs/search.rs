@@ -203,9 +203,9 @@ impl Exchange {
             return SearchStep::Abandon(search, None);
         }
         let mut entries = received.flight_responses.unwrap_or_default();
-        if let Some(of_owner) = received.of_owner {
-            if of_owner.generation == shared.purge_generation() {
-                entries = of_owner.entries;
+        if let Some(owner_reply) = received.owner_reply {
+            if owner_reply.generation == shared.purge_generation() {
+                entries = owner_reply.entries;
                 entries.retain(|(_, entry)| entry.is_fresh(lookup.now));
             }
         }

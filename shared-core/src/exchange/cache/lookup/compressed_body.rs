@@ -49,7 +49,7 @@ impl Exchange {
             LookupResult::Hit(_) => self.lookup_findings.repeats_request(),
             // the missing calls of a split batch are another body
             LookupResult::PartialHit(_)
-            | LookupResult::Unassembled(_)
+            | LookupResult::AssemblyForBatch(_)
             | LookupResult::InFlight(_) => false,
         };
         if let LookupResult::PartialHit(_) = &found {

@@ -117,7 +117,7 @@ impl Exchange {
         let found = self.search_by_request_kind(&lookup, waited);
         if !matches!(
             found,
-            LookupResult::InFlight(_) | LookupResult::Unassembled(_)
+            LookupResult::InFlight(_) | LookupResult::AssemblyForBatch(_)
         ) {
             self.end_logs_searches();
         }
@@ -145,7 +145,7 @@ impl Exchange {
                 ExchangePhase::Decoding(decoding),
                 LookupAction::RespondOffLoop,
             ),
-            LookupResult::Unassembled(assembly) => (
+            LookupResult::AssemblyForBatch(assembly) => (
                 ExchangeEvent::HitToDecode,
                 ExchangePhase::Decoding(Box::new(StoredResponseToDecode::LogsOfBatch(assembly))),
                 LookupAction::AssembleOffLoop,

@@ -29,7 +29,7 @@ pub(in crate::exchange) enum LookupResult {
     Hit(Box<ReadyResponse>),
     HitToDecode(Box<StoredResponseToDecode>),
     /// A job assembles the response to a call of a batch, which is looked up again then.
-    Unassembled(Box<LogAssembly>),
+    AssemblyForBatch(Box<LogAssembly>),
     PartialHit(Box<SplitBatch>),
     InFlight(Box<WaitingRequest>),
 }
