@@ -290,7 +290,7 @@ ROWS = [
 
 
 # What a miss costs without the cache, or without its store: measured only if `--rows` names them.
-PARTS = [
+ROWS_WITHOUT_STORE_OR_CACHE = [
     Row("sszip-nginx-memory", "sszip in nginx, cache without a store", OURS,
         nginx("sszip-memory", our_nginx_without_store), OURS_IS, keeps=KEEPS_CALLS),
     Row("sszip-nginx-uncached", "sszip in nginx, no cache", OURS,
