@@ -56,7 +56,7 @@ def late_daemon():
 
 
 @pytest.fixture(scope="module")
-def early(session_origin, late_daemon):
+def envoy_before_daemon(session_origin, late_daemon):
     """An Envoy that is started before its daemon."""
     envoy = envoy_of(session_origin, late_daemon, workers=1)
     envoy.expect("purge of")
@@ -66,7 +66,7 @@ def early(session_origin, late_daemon):
 
 
 @pytest.fixture(scope="module")
-def loaded_daemon():
+def daemon_under_load():
     """A daemon that tests end and start again."""
     owner = Owner(max_size="64m", memory="32m").start()
     yield owner
@@ -76,9 +76,9 @@ def loaded_daemon():
 
 
 @pytest.fixture(scope="module")
-def loaded(session_origin, loaded_daemon):
+def envoy_under_load(session_origin, daemon_under_load):
     """One Envoy for all tests that lose the daemon under load."""
-    envoy = envoy_of(session_origin, loaded_daemon, workers=4)
+    envoy = envoy_of(session_origin, daemon_under_load, workers=4)
     # purges that are sent while the daemon is unreachable
     envoy.expect("purge of")
     envoy.start()
@@ -114,15 +114,15 @@ def lines(envoy, text):
 
 
 class TestDaemon:
-    def test_purge_is_a_503_while_the_daemon_is_unreachable(self, early, node):
+    def test_purge_is_a_503_while_the_daemon_is_unreachable(self, envoy_before_daemon, node):
         """Such a purge is not acknowledged, and known to have reached no process."""
         for _ in range(5):
-            assert purge(early) == 503
-        assert 'purge of "everything": 503' in early.error_log()
+            assert purge(envoy_before_daemon) == 503
+        assert 'purge of "everything": 503' in envoy_before_daemon.error_log()
 
-    def test_daemon_that_starts_late_is_used_and_logged_once(self, early, late_daemon, node):
+    def test_daemon_that_starts_late_is_used_and_logged_once(self, envoy_before_daemon, late_daemon, node):
         """It may start later; each change of its health is logged once."""
-        envoy, number = early, new()
+        envoy, number = envoy_before_daemon, new()
         envoy.wait_for(
             lambda: send(envoy, number) or lines(envoy, "does not respond"), "a line of the log"
         )
@@ -141,8 +141,8 @@ class TestDaemon:
         assert not send(envoy, number)
 
     @pytest.mark.parametrize("how", ["killed", "ended", "stopped", "emptied"])
-    def test_responses_are_current_when_the_daemon_is_lost_under_load(self, loaded, loaded_daemon, origin, how):
-        envoy, daemon = loaded, loaded_daemon
+    def test_responses_are_current_when_the_daemon_is_lost_under_load(self, envoy_under_load, daemon_under_load, origin, how):
+        envoy, daemon = envoy_under_load, daemon_under_load
         clients = Clients(envoy, clients=8)
         origin.answers(clients.serve)
         # entries of the other clients of this Envoy
@@ -224,7 +224,7 @@ def shared_envoy(session_origin, all_between):
 
 
 @pytest.fixture(scope="module")
-def single(session_origin, all_between):
+def single_worker_envoy(session_origin, all_between):
     """An Envoy with one worker, so that each change is logged once."""
     envoy = envoy_of(session_origin, all_between, workers=1).start()
     yield envoy
@@ -316,7 +316,7 @@ def and_more(*answer):
 
 
 # The test under load has the others, too.
-FEW = [
+REPRESENTATIVE_REPLIES = [
     "bytes", "silence", "another server's 404", "503", "another version", "empty",
     "its first half", "lengths beyond it", "cut in a chunk",
 ]  # fmt: skip
@@ -328,7 +328,7 @@ def wait_for_end_of_leases(envoy, number):
 
 
 class TestInvalidReplies:
-    @pytest.mark.parametrize("reply_name", by_tier(FEW, list(NOT_OURS)))
+    @pytest.mark.parametrize("reply_name", by_tier(REPRESENTATIVE_REPLIES, list(NOT_OURS)))
     def test_invalid_reply_of_the_daemon_is_a_miss(self, envoy, all_between, node, reply_name):
         between = all_between
         known, fresh = new(), [new() for _ in range(5)]
@@ -373,8 +373,8 @@ class TestVersions:
     """The path and the first bytes have a version."""
 
     @pytest.mark.parametrize("reply_name", by_tier(VERSIONS[:2], VERSIONS))
-    def test_daemon_of_another_version_is_logged_once(self, single, all_between, node, reply_name):
-        envoy, number = single, new()
+    def test_daemon_of_another_version_is_logged_once(self, single_worker_envoy, all_between, node, reply_name):
+        envoy, number = single_worker_envoy, new()
         text = "does not speak the protocol of this version"
         hits_come(envoy)
         lines_before, versions_before = lines(envoy, ""), lines(envoy, text)
@@ -396,14 +396,14 @@ class TestVersions:
         assert lines(envoy, text) == versions_before + 1 and lines(envoy, "does not respond") == 0
         assert lines(envoy, "") == lines_before + 2
 
-    def test_two_versions_of_the_daemon_are_independent(self, loaded, loaded_daemon, envoy, all_between, node):
+    def test_two_versions_of_the_daemon_are_independent(self, envoy_under_load, daemon_under_load, envoy, all_between, node):
         """Neither version reads, or damages, the entries of the other."""
         all_between.mangled = NOT_OURS["another server's 404"]
-        other, ours = envoy, loaded
-        number, before = new(), loaded_daemon.status()["fills"]["kept"]
+        other, ours = envoy, envoy_under_load
+        number, before = new(), daemon_under_load.status()["fills"]["kept"]
         ours.wait_for(lambda: send(ours, number), "a hit")
         wait_for_end_of_leases(other, new())
         for _ in range(20):
             assert not send(other, number)
         ours.wait_for(lambda: send(ours, number), "a hit")
-        assert loaded_daemon.status()["fills"]["kept"] <= before + 2
+        assert daemon_under_load.status()["fills"]["kept"] <= before + 2

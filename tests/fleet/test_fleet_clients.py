@@ -20,8 +20,8 @@ ABORTS = ["close", "reset"]
 # of a test, at least and at most
 ROUNDS, MOST_ROUNDS = times(1, 12), 30
 # how a client aborts, the number of calls that it sends, and whether the fleet has values of them
-FEW = [("reset", 1, True), ("close", 4, False)]
-ALL = list(itertools.product(ABORTS, (1, 4), (True, False)))
+REPRESENTATIVE_ABORTS = [("reset", 1, True), ("close", 4, False)]
+ALL_ABORTS = list(itertools.product(ABORTS, (1, 4), (True, False)))
 
 # One worker, whose connections and descriptors are counted.
 SERVER = """
@@ -127,7 +127,7 @@ def site(file_site):
     file_site.wait_until_released()
 
 
-@pytest.mark.parametrize("abort, count, is_shared", by_tier(FEW, ALL))
+@pytest.mark.parametrize("abort, count, is_shared", by_tier(REPRESENTATIVE_ABORTS, ALL_ABORTS))
 def test_next_client_is_served_when_a_client_aborts_during_its_lookup(site, abort, count, is_shared):
     waited = []
     for _ in rounds(waited):
@@ -144,7 +144,7 @@ def test_next_client_is_served_when_a_client_aborts_during_its_lookup(site, abor
         site.machine.assert_right(*calls)
 
 
-@pytest.mark.parametrize("count, is_shared", by_tier([(1, False), (4, True)], [row[1:] for row in ALL[:4]]))
+@pytest.mark.parametrize("count, is_shared", by_tier([(1, False), (4, True)], [row[1:] for row in ALL_ABORTS[:4]]))
 def test_other_clients_get_responses_when_half_of_them_abort_during_their_lookups(site, count, is_shared):
     """Two clients for each call, or batch: one of them leads, and any of the two aborts."""
     for _ in range(ROUNDS):

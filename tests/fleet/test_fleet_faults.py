@@ -123,10 +123,10 @@ PARTIAL = {
 INCOMPLETE = {"stalled in a reply"}
 # Lookups in flight, whose values arrive after the fault has begun.
 IN_FLIGHT = 3
-FEW = ["killed", "stopped", "slow", "stalled in a reply", "announced string of 10 GB", "wrong password", "NOPERM for lookups"]
+REPRESENTATIVE_FAULTS = ["killed", "stopped", "slow", "stalled in a reply", "announced string of 10 GB", "wrong password", "NOPERM for lookups"]
 
 
-@pytest.mark.parametrize("fault", by_tier(FEW, list(UNUSABLE)))
+@pytest.mark.parametrize("fault", by_tier(REPRESENTATIVE_FAULTS, list(UNUSABLE)))
 def test_responses_are_right_while_the_fleet_is_unusable(fleet, fault):
     with FleetLoad(fleet.a, fleet.b) as load:
         load.wait_for_hits()
