@@ -59,7 +59,7 @@ def cluster_of(prefix):
 
 
 @pytest.fixture(scope="module")
-def envoy(host, start_envoy, session_origin):
+def file_envoy(host, start_envoy, session_origin):
     routes = []
     for prefix, more in ROUTES.items():
         made = route(prefix, SETTINGS.get(prefix), cluster=cluster_of(prefix), **more)
@@ -70,6 +70,14 @@ def envoy(host, start_envoy, session_origin):
     where = {"pipe": {"path": str(session_origin.path)}}
     clusters = [cluster(cluster_of(prefix), where) for prefix in ROUTES]
     return start_envoy(routes, settings={"ssz": True}, workers=WORKERS[host], clusters=clusters)
+
+
+@pytest.fixture
+def envoy(file_envoy):
+    """The file's Envoy, which is started again after a test that ended it."""
+    if file_envoy.process is None:
+        file_envoy.start()
+    return file_envoy
 
 
 def get(envoy, prefix, path, *headers, accept=None):
@@ -211,10 +219,9 @@ def test_light_client_updates_of_every_fork_are_transcoded(envoy, origin, chain)
 
 
 def test_envoy_exits_during_a_probe(envoy, origin, chain, blocks):
-    """The last test of the file: it ends the file's Envoy."""
     origin.answers([CloseWithoutResponse()], SPEC)
     origin.answers(served(blocks["mainnet"]), BLOCK)
     assert get(envoy, "/exits/", BLOCK, OCTETS).status == 200
     envoy.wait_for(lambda: origin.received(SPEC), "the probe")
-    envoy.process.terminate()
-    assert envoy.process.wait(20) == 0
+    # fails if the exit status is another than 0
+    envoy.end()
