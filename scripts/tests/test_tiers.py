@@ -67,7 +67,7 @@ class TestTier(unittest.TestCase):
         pairs = self.tiers.rows_with_divisions(ROWS, DIVISIONS)
         self.assertEqual(self.tiers.rows_with_divisions(ROWS[7:], DIVISIONS), pairs[7:])
 
-    def test_one_row_in_three_is_about_a_third_of_the_rows(self):
+    def test_third_of_the_rows_is_chosen_by_their_names(self):
         chosen = self.tiers.one_row_in(3, ROWS)
         self.assertTrue(60 < len(chosen) < 140, len(chosen))
         self.assertTrue(all(row in ROWS for row in chosen))
@@ -79,7 +79,7 @@ class TestAll(unittest.TestCase):
     def setUp(self):
         self.tiers = load_tiers("all")
 
-    def test_all_are_chosen(self):
+    def test_helpers_choose_everything(self):
         self.assertEqual(self.tiers.times(3, 10), 10)
         self.assertEqual(self.tiers.by_tier(["a"], ["a", "b"]), ["a", "b"])
         self.assertEqual(self.tiers.alternate(*FACTORS), COMBINATIONS)
