@@ -355,7 +355,7 @@ def test_newer_session_replaces_the_present_one_and_ends_its_leases(owner, join)
 
 
 def test_process_with_another_clock_is_refused(owner):
-    late = Connection(owner, PREFACE + frame(hello("another clock", clock=monotonic() + 3_600_000)))
+    late = Connection(owner, PREFACE + frame(hello("another-clock", clock=monotonic() + 3_600_000)))
     assert REASONS[late.next("refused").reason] == "clock differs"
     assert late.ended()
 

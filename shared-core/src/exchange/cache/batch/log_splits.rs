@@ -193,7 +193,7 @@ impl Exchange {
         })
     }
 
-    /// Whether a missing call of another method has a concurrency limit: its permit would be held
+    /// Whether a missing call of another method has a concurrency limit: it would keep its permit
     /// during the searches, without a call at the node.
     fn has_other_missing_limited_call(&self, batch: &BatchLookup<'_>) -> bool {
         let Some(policy) = self.route_config.active_call_policy() else {
