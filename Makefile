@@ -81,7 +81,7 @@ run: build ## nginx (8545) and Envoy (8546) with sszip before a replay node; Ctr
 quick: setup ## lints, Rust tests, the parity table on nginx and Envoy: 7 minutes
 	@$(PYTHON) scripts/run-tests quick
 
-test: setup ## required before a merge: 13 minutes when everything is compiled
+test: setup ## required before a merge: 14 minutes when everything is compiled
 	@$(PYTHON) scripts/run-tests test
 
 test-all: setup ## required before a release: all tests with new seeds, Docker, the shipped build
