@@ -25,6 +25,7 @@ pub mod node_capabilities;
 mod policy;
 mod rejected_media_types;
 mod request_decoding;
+mod response_coding;
 pub mod sandbox;
 pub mod setting_error;
 mod settings;
@@ -43,12 +44,14 @@ use crate::cache::process::ProcessResources;
 use crate::negotiate::media_type::MediaTypeSet;
 use crate::ssz::Preset;
 use crate::transcode;
+use crate::zstd::ZstdLevel;
 
 pub use cache::{CacheConfig, CacheableGetRequests};
 pub use filter_detection::BodyFilterDetection;
 use method_names::CaseSensitivity;
 pub use policy::CallAccessPolicy;
 pub use request_decoding::{RequestDecompressionMode, RequestDecompressionPolicy};
+use response_coding::ZSTD_LEVEL_RANGE;
 pub use ssz::{NodeWitnessProtocol, SszConfig, SszRequestMode};
 pub use upstream_codings::UnrequestedCodingDetection;
 use upstreams::RouteUpstreamIdentity;
@@ -99,6 +102,10 @@ pub struct RouteConfig {
     pub hold_ms: u64,
     /// Compression level of streams, 1 to 3.
     pub stream_level: u8,
+    /// Whether zstd is sent to clients that name it.
+    pub zstd: bool,
+    /// Level of one-shot compression with zstd, 1 to 19.
+    pub zstd_level: ZstdLevel,
     /// Memory limit of the whole process in bytes, above which bodies of this route are sent
     /// unchanged.
     pub memory: u64,
@@ -140,6 +147,8 @@ pub struct RouteConfigBlock {
     max_oneshot: Option<u64>,
     hold: Option<(u64, u64)>,
     stream_level: Option<u8>,
+    zstd: Option<bool>,
+    zstd_level: Option<ZstdLevel>,
     memory: Option<u64>,
     upstream_encoding: Option<UpstreamAcceptEncoding>,
     request_decoding: Option<RequestDecompressionMode>,
@@ -284,6 +293,14 @@ impl RouteConfigBlock {
                     .parse_in_range(single_directive_value(values)?)
                     .map(|level| level as u8)
             }),
+            "zstd" => set_once(&mut self.zstd, || {
+                parse_flag(single_directive_value(values)?)
+            }),
+            "zstd_level" => set_once(&mut self.zstd_level, || {
+                ZSTD_LEVEL_RANGE
+                    .parse_in_range(single_directive_value(values)?)
+                    .map(|level| level as ZstdLevel)
+            }),
             "memory" => set_once(&mut self.memory, || {
                 MEMORY_RANGE.parse_in_range(single_directive_value(values)?)
             }),
@@ -358,6 +375,8 @@ impl RouteConfigBlock {
         inherit_unset(&mut self.max_oneshot, &outer.max_oneshot);
         inherit_unset(&mut self.hold, &outer.hold);
         inherit_unset(&mut self.stream_level, &outer.stream_level);
+        inherit_unset(&mut self.zstd, &outer.zstd);
+        inherit_unset(&mut self.zstd_level, &outer.zstd_level);
         inherit_unset(&mut self.memory, &outer.memory);
         inherit_unset(&mut self.upstream_encoding, &outer.upstream_encoding);
         inherit_unset(&mut self.request_decoding, &outer.request_decoding);
@@ -380,6 +399,8 @@ impl RouteConfigBlock {
             hold,
             hold_ms,
             stream_level: self.stream_level.unwrap_or(1),
+            zstd: self.zstd.unwrap_or(false),
+            zstd_level: self.zstd_level.unwrap_or(1),
             enable: self.enable.unwrap_or(false),
             types: self.types.clone().unwrap_or_default(),
             min_length: self.min_length.unwrap_or(KIB),

@@ -9,6 +9,7 @@ use super::cache::{
 };
 use super::log_range::LOGS_MAX_RANGE;
 use super::policy::UPGRADE_WORDS;
+use super::response_coding::ZSTD_LEVEL_RANGE;
 use super::ssz::{
     PRESET_WORDS, SSZ_CONCURRENCY_RANGE, SSZ_HOLD_RANGE as SSZ_HOLDS, SSZ_MAX_SIZE_RANGE,
     SSZ_REQUEST_WORDS, WITNESS_SOURCE_WORDS,
@@ -173,6 +174,20 @@ pub(super) const SETTINGS: &[SettingDefinition] = &[
         name: "stream_level",
         about: "Level of streaming compression.",
         takes: Number(STREAM_LEVEL_RANGE),
+        default: Literal(&["1"]),
+        ..DEFAULT_SETTING
+    },
+    SettingDefinition {
+        name: "zstd",
+        about: "Offers zstd beside gzip to clients that name it.",
+        takes: Flag,
+        default: Literal(&["off"]),
+        ..DEFAULT_SETTING
+    },
+    SettingDefinition {
+        name: "zstd_level",
+        about: "Level of one-shot compression with zstd.",
+        takes: Number(ZSTD_LEVEL_RANGE),
         default: Literal(&["1"]),
         ..DEFAULT_SETTING
     },
