@@ -9,6 +9,7 @@ use sszip_core::negotiate::accept_encoding::EncodingPreferences;
 use sszip_core::negotiate::list_header::list_header_members;
 use sszip_core::negotiate::media_type::{is_event_stream, is_grpc_type, MediaTypeSet};
 use sszip_core::negotiate::{cache_control, etag, vary};
+use sszip_core::request_coding::SupportedContentCoding::{Gzip, Zstd};
 
 #[derive(Arbitrary, Debug)]
 enum Value<'a> {
@@ -47,13 +48,26 @@ fn accept_encoding(lines: &[&[u8]]) {
     for line in lines {
         accept.read_accept_encoding_line(line);
     }
-    assert!(accept.allows_gzip() || !accept.prefers_gzip());
+    let (enabled, disabled) = (
+        accept.preferred_coding(true),
+        accept.preferred_coding(false),
+    );
+    assert!(enabled.is_none_or(|coding| accept.allows_coding(coding)));
+    assert!(disabled != Some(Zstd) && (enabled == Some(Zstd) || enabled == disabled));
+    let is_zstd_named = lines.iter().any(|line| names_zstd(line));
+    assert!(is_zstd_named || enabled != Some(Zstd));
     let mut refused = EncodingPreferences::default();
-    refused.read_accept_encoding_line(b"gzip;q=0");
-    assert!(!refused.allows_gzip());
+    refused.read_accept_encoding_line(b"gzip;q=0, zstd;q=0");
+    assert!(!refused.allows_coding(Gzip) && !refused.allows_coding(Zstd));
+    assert!(refused.preferred_coding(true).is_none());
     if lines.is_empty() {
-        assert!(!accept.allows_gzip() && !accept.refuses_identity());
+        assert!(!accept.allows_coding(Gzip) && !accept.refuses_identity());
     }
+}
+
+fn names_zstd(line: &[u8]) -> bool {
+    line.windows(4)
+        .any(|word| word.eq_ignore_ascii_case(b"zstd"))
 }
 
 fn content_type(words: &[&[u8]], value: &[u8]) {

@@ -15,6 +15,7 @@ use sszip_core::exchange::{
 };
 use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
+use sszip_core::request_coding::SupportedContentCoding::{self, Gzip, Zstd};
 use sszip_fuzz::{compress_piece_as_host, DecompressingClient, FuzzBodyPiece, FuzzRouteSettings};
 
 #[derive(Arbitrary, Debug)]
@@ -36,6 +37,8 @@ struct Input<'a> {
 enum Accept {
     Gzip,
     GzipOnly,
+    Zstd,
+    ZstdOnly,
     Identity,
 }
 
@@ -44,8 +47,14 @@ impl Accept {
         match self {
             Accept::Gzip => b"gzip",
             Accept::GzipOnly => b"identity;q=0, gzip",
+            Accept::Zstd => b"gzip, zstd",
+            Accept::ZstdOnly => b"identity;q=0, zstd",
             Accept::Identity => b"identity",
         }
+    }
+
+    fn prefers_zstd(self) -> bool {
+        matches!(self, Accept::Zstd | Accept::ZstdOnly)
     }
 }
 
@@ -83,11 +92,12 @@ fuzz_target!(|input: Input| {
     };
     let sent = carry(&mut exchange, &input, &wire);
 
-    let (mut is_gzip, mut length) = (input.node_codes, input.declared.then_some(wire.len()));
+    let mut coding = input.node_codes.then_some(Gzip);
+    let mut length = input.declared.then_some(wire.len());
     for edit in exchange.head_edits() {
         let value = edit.value.as_deref();
         match &*edit.name {
-            "Content-Encoding" => is_gzip = value == Some(b"gzip"),
+            "Content-Encoding" => coding = value.map(sent_coding),
             "Content-Length" => {
                 length = value.map(|value| String::from_utf8_lossy(value).parse().expect("length"));
             }
@@ -103,22 +113,40 @@ fuzz_target!(|input: Input| {
         assert_eq!(exchange.received_body_bytes(), wire.len() as u64);
         assert_eq!(exchange.sent_body_bytes(), count as u64);
     }
+    assert!(coding != Some(Zstd) || input.place.zstd && input.accept.prefers_zstd());
     if exchange.exchange_state() == ExchangeState::Finished {
-        assert!(is_gzip && length.is_none() && sent.bytes.is_empty());
-        assert!(sent.stream.is_member_complete() && sent.stream.decoded == body);
-    } else if is_gzip {
-        assert!(gunzip(&sent.bytes) == body);
+        assert!(coding == Some(stream_coding(&input)) && length.is_none() && sent.bytes.is_empty());
+        assert!(sent.stream.is_body_complete() && sent.stream.decoded == body);
     } else {
-        assert!(sent.bytes == body);
+        match coding {
+            Some(Gzip) => assert!(gunzip(&sent.bytes) == body),
+            Some(Zstd) => assert!(decompress_frame(&sent.bytes) == body),
+            None => assert!(sent.bytes == body),
+        }
     }
     drop(exchange);
     assert_eq!(budget.reserved_bytes(), 0);
 });
 
+/// The coding of a compressed stream.
+fn stream_coding(input: &Input) -> SupportedContentCoding {
+    match input.place.zstd && input.accept.prefers_zstd() {
+        true => Zstd,
+        false => Gzip,
+    }
+}
+
+fn sent_coding(value: &[u8]) -> SupportedContentCoding {
+    [Gzip, Zstd]
+        .into_iter()
+        .find(|coding| coding.coding_name().as_bytes() == value)
+        .expect("a coding that sszip makes")
+}
+
 fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> ReceivedResponseBytes {
     let mut sent = ReceivedResponseBytes {
         bytes: Vec::new(),
-        stream: DecompressingClient::default(),
+        stream: DecompressingClient::new(stream_coding(input)),
     };
     let mut way = heads(exchange, input, wire.len());
     let mut rest = wire;
@@ -255,4 +283,10 @@ fn gunzip(coded: &[u8]) -> Vec<u8> {
     decoder.read_to_end(&mut body).expect("it decodes");
     assert!(decoder.into_inner().is_empty(), "bytes after the member");
     body
+}
+
+fn decompress_frame(coded: &[u8]) -> Vec<u8> {
+    let length = zstd::zstd_safe::find_frame_compressed_size(coded).expect("a frame");
+    assert_eq!(length, coded.len(), "bytes after the frame");
+    zstd::decode_all(coded).expect("it decodes")
 }

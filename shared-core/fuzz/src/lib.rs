@@ -17,6 +17,9 @@ use flate2::{Decompress, FlushDecompress, Status};
 use sszip_core::config::{RouteConfig, RouteConfigBlock, UpstreamAcceptEncoding};
 use sszip_core::gzip::stream::{EncodeProgress, FlushMode};
 use sszip_core::memory::MemoryBudget;
+use sszip_core::request_coding::SupportedContentCoding;
+use sszip_core::zstd::{ZstdLevel, MAX_WINDOW_LOG, MAX_ZSTD_LEVEL};
+use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
 /// Settings in the ranges of the directives, and small enough for a fuzzer to reach each limit.
 #[derive(Arbitrary, Debug)]
@@ -28,6 +31,9 @@ pub struct FuzzRouteSettings {
     stream_level: u8,
     memory: Option<u32>,
     pass: bool,
+    /// Whether zstd is enabled.
+    pub zstd: bool,
+    zstd_level: ZstdLevel,
 }
 
 impl FuzzRouteSettings {
@@ -40,6 +46,8 @@ impl FuzzRouteSettings {
             max_oneshot: 1024 + u64::from(self.max_oneshot) * 4,
             hold: self.hold.into(),
             stream_level: self.stream_level % 3 + 1,
+            zstd: self.zstd,
+            zstd_level: self.zstd_level % MAX_ZSTD_LEVEL + 1,
             memory: self
                 .memory
                 .map_or(256 << 20, |some| some % (1 << 20))
@@ -154,9 +162,15 @@ fn encode_into_guarded_buffer(
     progress
 }
 
-/// A client that decompresses one gzip member while it arrives.
+/// Decoder of a content coding.
+enum StreamDecoder {
+    Gzip(Decompress),
+    Zstd(ZstdDecoder<'static>),
+}
+
+/// A client that decompresses one gzip member or one zstd frame while it arrives.
 pub struct DecompressingClient {
-    decoder: Decompress,
+    decoder: StreamDecoder,
     ended: bool,
     /// Number of bytes received.
     pub received: usize,
@@ -164,53 +178,78 @@ pub struct DecompressingClient {
     pub decoded: Vec<u8>,
 }
 
-impl Default for DecompressingClient {
-    fn default() -> Self {
+/// Room for the output of one call of a decoder, in bytes.
+const DECODER_ROOM: usize = 32 << 10;
+
+impl DecompressingClient {
+    /// Creates a client that receives this content coding, with the window limit of browsers.
+    pub fn new(coding: SupportedContentCoding) -> Self {
+        let decoder = match coding {
+            SupportedContentCoding::Gzip => StreamDecoder::Gzip(Decompress::new_gzip(15)),
+            SupportedContentCoding::Zstd => {
+                let mut decoder = ZstdDecoder::new().expect("memory");
+                decoder
+                    .set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))
+                    .expect("a parameter");
+                StreamDecoder::Zstd(decoder)
+            }
+        };
         Self {
-            decoder: Decompress::new_gzip(15),
+            decoder,
             ended: false,
             received: 0,
             decoded: Vec::new(),
         }
     }
-}
 
-impl DecompressingClient {
     /// Decompresses as much as `bytes` permit.
     pub fn decompress_received(&mut self, bytes: &[u8]) {
         self.received += bytes.len();
         let mut rest = bytes;
         while !rest.is_empty() {
-            assert!(!self.ended, "bytes after the member");
-            self.decoded.reserve(32 << 10);
-            let taken = self.decoder.total_in();
-            let status = self
-                .decoder
-                .decompress_vec(rest, &mut self.decoded, FlushDecompress::Sync)
-                .expect("it can be decoded");
-            self.ended = status == Status::StreamEnd;
-            rest = &rest[(self.decoder.total_in() - taken) as usize..];
+            assert!(!self.ended, "bytes after the member or frame");
+            let consumed = self.decompress_step(rest).expect("it can be decoded");
+            rest = &rest[consumed..];
         }
         self.drain_decoder();
+    }
+
+    /// Calls the decoder once, and returns the number of bytes that it consumed, or `None` if the
+    /// input is damaged.
+    fn decompress_step(&mut self, input: &[u8]) -> Option<usize> {
+        self.decoded.reserve(DECODER_ROOM);
+        match &mut self.decoder {
+            StreamDecoder::Gzip(decoder) => {
+                let before = decoder.total_in();
+                let status = decoder
+                    .decompress_vec(input, &mut self.decoded, FlushDecompress::Sync)
+                    .ok()?;
+                self.ended = status == Status::StreamEnd;
+                Some((decoder.total_in() - before) as usize)
+            }
+            StreamDecoder::Zstd(decoder) => {
+                let length = self.decoded.len();
+                let mut input = InBuffer::around(input);
+                let mut output = OutBuffer::around_pos(&mut self.decoded, length);
+                let missing = decoder.run(&mut input, &mut output).ok()?;
+                self.ended = missing == 0;
+                Some(input.pos())
+            }
+        }
     }
 
     /// Reads the output that the decoder withholds for lack of space.
     fn drain_decoder(&mut self) {
         while !self.ended {
-            self.decoded.reserve(32 << 10);
             let before = self.decoded.len();
-            let status = self
-                .decoder
-                .decompress_vec(&[], &mut self.decoded, FlushDecompress::Sync);
-            self.ended = matches!(status, Ok(Status::StreamEnd));
-            if self.decoded.len() == before {
+            if self.decompress_step(&[]).is_none() || self.decoded.len() == before {
                 return;
             }
         }
     }
 
-    /// Whether the member is complete and its trailer correct.
-    pub fn is_member_complete(&self) -> bool {
+    /// Whether the member or frame is complete and its trailer correct.
+    pub fn is_body_complete(&self) -> bool {
         self.ended
     }
 }
