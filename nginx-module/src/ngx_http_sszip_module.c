@@ -65,6 +65,8 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_max_oneshot", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_hold", NGX_CONF_TAKE12),
     ngx_http_sszip_rule("sszip_stream_level", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_zstd", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_zstd_level", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_buffers", NGX_CONF_TAKE2),
     ngx_http_sszip_rule("sszip_memory", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_upstream_encoding", NGX_CONF_TAKE1),

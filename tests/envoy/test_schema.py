@@ -56,6 +56,11 @@ SETTINGS = {
         ],
     ),
     "stream_level": ([1, 3], [(0, "from 1 to 3"), (4, "from 1 to 3")]),
+    "zstd": FLAG,
+    "zstd_level": (
+        [1, 19, "9"],
+        [(0, "a number from 1 to 19"), (20, "from 1 to 19"), ("1k", "from 1 to 19")],
+    ),
     "buffers": (
         ["2 6k", [1024, "1m"], "1 64"],
         [
