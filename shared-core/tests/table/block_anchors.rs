@@ -20,7 +20,7 @@ fn stored_anchors(calls: &Value, response: Value) -> Vec<Option<BlockAnchor>> {
     });
     let at_node = Box::new(move |_: &[u8]| Some(node_response(200, &response)));
     let purged = Arc::new(AtomicU64::new(0));
-    host.request(request(&config(&host), calls, false, at_node, &purged))
+    host.request(request(&config(&host), calls, "identity", at_node, &purged))
         .unwrap();
     let owner = &host.owner.as_ref().unwrap().owned;
     let anchors = owner.anchors.lock().unwrap();

@@ -10,9 +10,10 @@ use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::driver_host::BodyEnd;
-use super::fields::{check_equal, check_fields, gzip, joined_header_values, Fields};
+use super::fields::{
+    check_equal, check_fields, decode_body, encode_body, joined_header_values, Fields,
+};
 use super::host::{self, ClientResponse, NodeResponse, TestHost};
-use super::support::gunzip;
 
 /// The cases of one file of the parity table.
 #[derive(Deserialize)]
@@ -160,8 +161,7 @@ pub fn run_case(
 ) -> Result<(), String> {
     let body = generate_body(&case.response.body);
     let sent = match case.response.coding.as_deref() {
-        Some("gzip" | "x-gzip") => gzip(&body),
-        Some(other) => panic!("no coder for {other}"),
+        Some(coding) => encode_body(coding, &body),
         None => body.clone(),
     };
     let answer = host.request(host_request_of_case(case, &sent, division, process.clone()))?;
@@ -209,12 +209,8 @@ fn check_case(
     }
     let named = joined_header_values(&case.response.headers, "Content-Encoding");
     let by_name_only = named.is_some_and(|coding| coding != "identity");
-    let decoded = match &*coding {
-        "gzip" | "x-gzip" if !by_name_only => {
-            gunzip(&answer.body).map_err(|error| format!("not gzip: {error}"))?
-        }
-        _ => answer.body.clone(),
-    };
+    let applied = Some(&*coding).filter(|_| !by_name_only);
+    let decoded = decode_body(applied, &answer.body, length.is_some())?;
     if decoded != body {
         return Err(format!(
             "{} bytes of body, not the node's {}",
@@ -308,6 +304,9 @@ fn generate_body(spec: &str) -> Vec<u8> {
         assert!(spec.is_empty(), "no generator {spec}");
         return Vec::new();
     };
+    if generator == "hex" {
+        return const_hex::decode(length).unwrap();
+    }
     let length = length.parse().unwrap();
     let mut state = LinearCongruentialGenerator(1);
     let mut body: Vec<u8> = match generator {

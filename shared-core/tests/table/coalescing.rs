@@ -9,15 +9,25 @@ use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::driver_host::BodyEnd;
 use super::event_loops::{EventLoopsHost, HostOptions};
+use super::fields::{decode_body, joined_header_values};
 use super::host::{ClientResponse, HostRequest, NodeFunction, NodeResponse};
 use super::owner::OwnerReplies;
 
 /// Number of different calls.
 const THINGS: u64 = 6;
 
+/// `Accept-Encoding` of clients that receive identity, gzip and zstd.
+const ACCEPTED: [&str; 3] = ["identity", "gzip", "gzip, zstd"];
+
+/// The configuration of a route that compresses most responses of [`VersionedNode`].
 pub fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
     let mut directives = RouteConfigBlock::default();
-    for (name, value) in [("enable", "on"), ("cache", "on")] {
+    for (name, value) in [
+        ("enable", "on"),
+        ("cache", "on"),
+        ("zstd", "on"),
+        ("min_length", "64"),
+    ] {
         directives.set_directive(name, &[value.as_bytes()]).unwrap();
     }
     Arc::new(directives.resolve_route_config(host.process.clone()))
@@ -57,18 +67,17 @@ fn call(thing: u64, id: usize) -> Value {
 pub fn request(
     config: &Arc<RouteConfig>,
     calls: &Value,
-    gzip: bool,
+    accept: &str,
     at_node: NodeFunction,
     purged: &Arc<AtomicU64>,
 ) -> HostRequest {
-    let coding = if gzip { "gzip" } else { "identity" };
     HostRequest {
         config: Arc::clone(config),
         method: "POST".into(),
         target: "/".into(),
         headers: vec![
             ("Content-Type".into(), "application/json".into()),
-            ("Accept-Encoding".into(), coding.into()),
+            ("Accept-Encoding".into(), accept.into()),
         ],
         body: calls.to_string().into(),
         coding_allowed: true,
@@ -97,14 +106,8 @@ pub fn node_response(status: u16, answer: &Value) -> NodeResponse {
 fn check_client_response(calls: &Value, answer: &ClientResponse, oldest: u64) {
     // a stored result is not older than a purge that was in effect at its look-up
     let oldest = oldest.max(answer.purged);
-    let coded = answer
-        .fields
-        .iter()
-        .any(|(name, value)| name == "Content-Encoding" && value == "gzip");
-    let body = match coded {
-        true => super::support::gunzip(&answer.body).unwrap(),
-        false => answer.body.clone(),
-    };
+    let coding = joined_header_values(&answer.fields, "Content-Encoding");
+    let body = decode_body(coding.as_deref(), &answer.body, true).unwrap();
     let answers: Value = serde_json::from_slice(&body).unwrap();
     let pairs: Vec<(&Value, &Value)> = match (calls, &answers) {
         (Value::Array(calls), Value::Array(answers)) => {
@@ -158,14 +161,14 @@ fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
             let (config, chain) = (config(&host), Arc::new(VersionedNode::default()));
             let calls = call(1, 7);
             let clients: Vec<_> = (0..40)
-                .map(|_| {
+                .map(|number| {
                     let chain = Arc::clone(&chain);
                     let at_node =
                         move |body: &[u8]| Some(node_response(200, &chain.respond_to_calls(body)));
                     host.start_request(request(
                         &config,
                         &calls,
-                        true,
+                        ACCEPTED[number % ACCEPTED.len()],
                         Box::new(at_node),
                         &Arc::default(),
                     ))
@@ -218,8 +221,9 @@ fn run_client(
             }
         };
         let oldest = purged.load(Ordering::SeqCst);
-        let gzip = random.number_below(2) == 0;
-        let pending = host.start_request(request(config, &calls, gzip, Box::new(at_node), purged));
+        let accept = ACCEPTED[random.number_below(ACCEPTED.len() as u64) as usize];
+        let at_node = Box::new(at_node);
+        let pending = host.start_request(request(config, &calls, accept, at_node, purged));
         match (random.number_below(40), &host.owner) {
             (0, Some(owner)) => {
                 let version = chain.version.fetch_add(1, Ordering::SeqCst) + 1;

@@ -4,6 +4,9 @@ use std::io::Write;
 
 use sszip_core::exchange::HeadEdit;
 
+use super::support::gunzip;
+use super::unzstd::unzstd;
+
 /// The headers of a message, in order.
 pub type Fields = Vec<(String, String)>;
 
@@ -68,8 +71,34 @@ pub fn check_equal<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
     }
 }
 
-pub fn gzip(body: &[u8]) -> Vec<u8> {
+fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(body).unwrap();
     encoder.finish().unwrap()
+}
+
+/// Compresses a node's or a client's body in the coding that a row names.
+pub fn encode_body(coding: &str, body: &[u8]) -> Vec<u8> {
+    match coding {
+        "gzip" | "x-gzip" => gzip(body),
+        "zstd" => zstd::bulk::compress(body, 3).unwrap(),
+        other => panic!("no encoder for {other}"),
+    }
+}
+
+/// Decompresses a body as a client does that received this `Content-Encoding`; a body in another
+/// coding is returned unchanged. A zstd body with a length must declare its content size.
+pub fn decode_body(coding: Option<&str>, body: &[u8], is_sized: bool) -> Result<Vec<u8>, String> {
+    match coding {
+        Some("gzip" | "x-gzip") => gunzip(body).map_err(|error| format!("not gzip: {error}")),
+        Some("zstd") => {
+            let decoded = unzstd(body).map_err(|error| format!("not zstd: {error}"))?;
+            if is_sized {
+                let size = zstd::zstd_safe::get_frame_content_size(body).ok().flatten();
+                check_equal("content size", size, Some(decoded.len() as u64))?;
+            }
+            Ok(decoded)
+        }
+        _ => Ok(body.to_vec()),
+    }
 }

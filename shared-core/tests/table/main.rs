@@ -26,6 +26,8 @@ mod owner;
 mod sequences;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/unzstd.rs"]
+mod unzstd;
 
 use callout_host::CalloutHost;
 use event_loops::{EventLoopsHost, HostOptions};

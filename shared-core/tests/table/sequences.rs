@@ -10,9 +10,10 @@ use sszip_core::config::{RouteConfig, RouteConfigBlock};
 
 use super::cases;
 use super::driver_host::BodyEnd;
-use super::fields::{check_equal, check_fields, gzip, joined_header_values, Fields};
+use super::fields::{
+    check_equal, check_fields, decode_body, encode_body, joined_header_values, Fields,
+};
 use super::host::{self, ClientResponse, TestHost};
-use super::support::gunzip;
 
 /// The sequences of one file of the parity table.
 #[derive(Deserialize)]
@@ -190,11 +191,8 @@ fn check_step(step: &SequenceStep, answer: &ClientResponse) -> Result<(), String
     )?;
     if let (Some(forwarded), Some(got)) = (&expect.forwarded, &answer.forwarded) {
         let coding = joined_header_values(&answer.upstream, "Content-Encoding");
-        let got = match coding.as_deref().filter(|_| step.coding.is_some()) {
-            Some("zstd") => zstd::decode_all(&got[..]).map_err(|e| format!("not zstd: {e}"))?,
-            Some(_) => gunzip(got).map_err(|error| format!("not gzip: {error}"))?,
-            None => got.clone(),
-        };
+        let applied = coding.as_deref().filter(|_| step.coding.is_some());
+        let got = decode_body(applied, got, false)?;
         check_equal(
             "forwarded",
             String::from_utf8_lossy(&got).into_owned(),
@@ -217,13 +215,12 @@ fn check_step(step: &SequenceStep, answer: &ClientResponse) -> Result<(), String
     let coding = joined_header_values(&answer.fields, "Content-Encoding");
     check_equal("coding", coding.as_deref(), expect.coding.as_deref())?;
     let length = joined_header_values(&answer.fields, "Content-Length");
+    let is_sized = length.is_some();
     if let (Some(length), 200, false) = (length, answer.status, step.method == "HEAD") {
         check_equal("length", length, answer.body.len().to_string())?;
     }
-    let body = match coding.as_deref() {
-        Some("gzip") => gunzip(&answer.body).map_err(|error| format!("not gzip: {error}"))?,
-        _ => answer.body.clone(),
-    };
+    let applied = coding.as_deref().filter(|_| !answer.body.is_empty());
+    let body = decode_body(applied, &answer.body, is_sized)?;
     let of_node = || step.node.as_ref().map_or("", |node| &node.body).to_string();
     if let Some(hex) = &expect.hex {
         return check_equal("body", const_hex::encode(body), expand_repetitions(hex));
@@ -268,10 +265,7 @@ fn host_request_of_step(
         None => expand_repetitions(&step.body).into_bytes(),
     };
     if let Some(coding) = &step.coding {
-        body = match &**coding {
-            "zstd" => zstd::encode_all(&body[..], 3).expect("a body in memory"),
-            _ => gzip(&body),
-        };
+        body = encode_body(coding, &body);
         headers.push(("Content-Encoding".into(), coding.clone()));
     }
     let node = step
@@ -298,7 +292,7 @@ fn node_response_of_step(node: &StepNodeResponse, division: usize) -> host::Node
     let chunked = node.framing.as_deref() == Some("chunked");
     let mut headers = node.headers.clone();
     if let Some(coding) = &node.coding {
-        sent = gzip(&sent);
+        sent = encode_body(coding, &sent);
         headers.push(("Content-Encoding".into(), coding.clone()));
     }
     let content_length = (!chunked && node.status != 304).then_some(sent.len() as u64);
