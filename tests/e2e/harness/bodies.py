@@ -51,8 +51,8 @@ _GENERATORS = {"json": json, "object": object, "random": random, "zeros": zeros,
 
 
 def generate(spec):
-    """The body that a table names as `GENERATOR:LENGTH`; "" is empty."""
+    """The body that a table names as `GENERATOR:LENGTH` or `hex:DIGITS`; "" is empty."""
     if not spec:
         return b""
     name, length = spec.split(":")
-    return _GENERATORS[name](int(length))
+    return bytes.fromhex(length) if name == "hex" else _GENERATORS[name](int(length))

@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 
 from . import bodies
-from .origin import CLOSE, answer, gzipped
+from .origin import CLOSE, answer, encoded
 
 DIRECTORY = pathlib.Path(__file__).resolve().parents[2] / "cases"
 _KNOWN = {
@@ -42,7 +42,16 @@ class Case:
     @property
     def sent(self):
         """The node's body as it is sent."""
-        return gzipped(self.plain) if self.response.get("coding") else self.plain
+        coding = self.response.get("coding")
+        return encoded(self.plain, coding) if coding else self.plain
+
+    @property
+    def streamed_coding(self):
+        """The coding of a body that is compressed as a stream, because its length is unknown."""
+        accept = ", ".join(v for k, v in self.request["headers"] if k.lower() == "accept-encoding")
+        if self.expect["coding"] != "identity":
+            return self.expect["coding"]
+        return "zstd" if self.config.get("zstd") == "on" and "zstd" in accept else "gzip"
 
     @property
     def is_encoded_by_node(self):

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from harness.guards import GUARD_SECONDS
 
+from . import zstd
+
 
 class Malformed(AssertionError):
     """The server violated HTTP."""
@@ -53,7 +55,7 @@ class Response:
 
     @property
     def decoded(self):
-        return gunzip(self.body) if self.coding == "gzip" else self.body
+        return decoded(self.coding, self.body)
 
     @property
     def logged(self):
@@ -65,15 +67,33 @@ class Response:
         return self.logged["mode"]
 
 
-def gunzip(coded):
-    """The content of one gzip member without trailing bytes."""
-    decoder = zlib.decompressobj(31)
+def stream_decoder(coding):
+    """A decoder of one gzip member or zstd frame in pieces; None for other codings."""
+    if coding == "gzip":
+        return zlib.decompressobj(31)
+    return zstd.Decompressor() if coding == "zstd" else None
+
+
+def decoded(coding, coded):
+    """The content of a body in a coding, without trailing bytes; of other codings the body."""
+    if not (decoder := stream_decoder(coding)):
+        return coded
     body = decoder.decompress(coded)
     if not decoder.eof:
-        raise Truncated(f"gzip stream of {len(coded)} bytes has no end")
+        raise Truncated(f"{coding} stream of {len(coded)} bytes has no end")
     if decoder.unused_data:
-        raise Malformed(f"{len(decoder.unused_data)} bytes after the gzip stream")
+        raise Malformed(f"{len(decoder.unused_data)} bytes after the {coding} stream")
     return body
+
+
+def gunzip(coded):
+    """The content of one gzip member without trailing bytes."""
+    return decoded("gzip", coded)
+
+
+def unzstd(coded):
+    """The content of one zstd frame without trailing bytes."""
+    return decoded("zstd", coded)
 
 
 def request_bytes(target, *, method="GET", version="1.1", headers=(), body=None, host="localhost"):

@@ -21,6 +21,8 @@ from http import HTTPStatus
 
 from harness.guards import GUARD_SECONDS
 
+from . import zstd
+
 
 class Close:
     """Script step: close the connection."""
@@ -90,6 +92,11 @@ def gzipped(body, level=6):
     return coder.compress(body) + coder.flush()
 
 
+def encoded(body, coding):
+    """The body in a coding: zstd, or gzip under any of its names."""
+    return zstd.compress(body) if coding == "zstd" else gzipped(body)
+
+
 def status_line(status, version="1.1"):
     try:
         phrase = HTTPStatus(status).phrase
@@ -155,7 +162,7 @@ def answer(
     fields = [("Content-Type", type)] if type is not None else []
     fields += headers
     if coding:
-        body = gzipped(body)
+        body = encoded(body, coding)
         fields.append(("Content-Encoding", coding))
     if framing == "length":
         fields.append(("Content-Length", str(len(body))))

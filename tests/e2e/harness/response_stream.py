@@ -1,8 +1,6 @@
 """A body that is read while it arrives, decoded as far as possible."""
 
-import zlib
-
-from .client import Malformed, Truncated, request_bytes
+from .client import Malformed, Truncated, request_bytes, stream_decoder
 
 
 class StreamReader:
@@ -16,7 +14,7 @@ class StreamReader:
         self.coded = 0
         self.trailers = []
         self.ended = False
-        self._decoder = zlib.decompressobj(31) if response.coding == "gzip" else None
+        self._decoder = stream_decoder(response.coding)
         self._left = response.length
         self.chunked = response.header("Transfer-Encoding") == "chunked"
 
