@@ -12,6 +12,8 @@ pub enum LogVariable {
     Mode,
     /// Ratio of the body's length before and after compression.
     Ratio,
+    /// Content coding that the exchange gave the body.
+    Coding,
     /// Cache status of the response, with nginx's names.
     CacheStatus,
     /// Reason why the response is no hit, or is not stored.
@@ -30,9 +32,10 @@ pub enum LogVariable {
 
 impl LogVariable {
     /// All variables.
-    pub const ALL: [LogVariable; 9] = [
+    pub const ALL: [LogVariable; 10] = [
         LogVariable::Mode,
         LogVariable::Ratio,
+        LogVariable::Coding,
         LogVariable::CacheStatus,
         LogVariable::CacheReason,
         LogVariable::CacheKey,
@@ -47,6 +50,7 @@ impl LogVariable {
         match self {
             LogVariable::Mode => "sszip_mode",
             LogVariable::Ratio => "sszip_ratio",
+            LogVariable::Coding => "sszip_coding",
             LogVariable::CacheStatus => "sszip_cache_status",
             LogVariable::CacheReason => "sszip_cache_reason",
             LogVariable::CacheKey => "sszip_cache_key",
@@ -71,6 +75,7 @@ impl LogVariable {
                     .into_bytes()
                     .into()
             }
+            LogVariable::Coding => exchange.response_coding()?.coding_name().as_bytes().into(),
             LogVariable::CacheStatus => exchange.cache_status().name().as_bytes().into(),
             LogVariable::CacheReason => exchange.cache_reason().name().as_bytes().into(),
             LogVariable::CacheKey => const_hex::encode(exchange.cache_key()?).into_bytes().into(),

@@ -9,6 +9,7 @@ use crate::cache::process::{ProcessCacheState, ProcessResources};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::jsonrpc::methods;
+use crate::request_coding::SupportedContentCoding;
 use crate::response_mode::ResponseMode;
 
 /// A counter that is not one of a family such as modes, reasons or methods. The first five are also
@@ -37,9 +38,11 @@ enum UnlabelledCounter {
     DerivedLogs = 18,
     /// The first of [`LogSplitEvent::ALL`](crate::cache::process::log_splits::LogSplitEvent::ALL).
     LogSplits = 21,
+    ZstdResponses = 23,
+    ZstdHits,
 }
 
-const TOTAL_NAMES: [&str; 23] = [
+const TOTAL_NAMES: [&str; 25] = [
     "response.compressed",
     "response.not_compressed",
     "response.content_length_too_small",
@@ -63,6 +66,8 @@ const TOTAL_NAMES: [&str; 23] = [
     "derived_logs.different",
     "log_splits.assembled",
     "log_splits.abandoned",
+    "response.zstd",
+    "cache.zstd_hits",
 ];
 
 const FIRST_MODE_COUNTER: usize = TOTAL_NAMES.len();
@@ -95,7 +100,7 @@ pub(crate) const HISTORY_COUNTERS: [usize; 7] = [
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Maximum number of counters that one exchange adds to, without the calls of a batch.
-const MAX_COUNTERS: usize = 18;
+const MAX_COUNTERS: usize = 19;
 
 /// Returns the names of all counters that a host exports to its own metrics, in the order of
 /// their numbers. `None` for a number that is not exported: hits and latencies by method are
@@ -187,6 +192,8 @@ pub fn gauge_values(process: &ProcessResources, waiting: usize) -> [u64; GAUGES.
 pub(crate) struct ExchangeMetrics<'a> {
     pub(crate) mode: ResponseMode,
     pub(crate) is_compressed: bool,
+    /// Content coding that the exchange gave the body.
+    pub(crate) coding: Option<SupportedContentCoding>,
     /// Bytes of the body before compression.
     pub(crate) received: u64,
     /// Bytes of the body as it was sent.
@@ -345,6 +352,13 @@ impl ExchangeMetricsTally {
             ResponseMode::Hit => self.add_total_counter(UnlabelledCounter::HitBytes, answered.sent),
             _ if answered.is_compressed => self.add_total_counter(UnlabelledCounter::Compressed, 1),
             _ => self.add_total_counter(UnlabelledCounter::NotCompressed, 1),
+        }
+        if answered.coding == Some(SupportedContentCoding::Zstd) {
+            let counter = match answered.mode {
+                ResponseMode::Hit => UnlabelledCounter::ZstdHits,
+                _ => UnlabelledCounter::ZstdResponses,
+            };
+            self.add_total_counter(counter, 1);
         }
         match answered.mode {
             ResponseMode::TooSmall => self.add_total_counter(UnlabelledCounter::TooSmall, 1),
@@ -507,6 +521,8 @@ mod tests {
             (UnlabelledCounter::Verified, "verified.same"),
             (UnlabelledCounter::DerivedLogs, "derived_logs.derived"),
             (UnlabelledCounter::LogSplits, "log_splits.assembled"),
+            (UnlabelledCounter::ZstdResponses, "response.zstd"),
+            (UnlabelledCounter::ZstdHits, "cache.zstd_hits"),
         ] {
             assert_eq!(names[first as usize].as_deref(), Some(name));
         }

@@ -43,7 +43,13 @@ mod tests {
             found.map(|(_, figure)| *figure)
         };
         assert_eq!(of("since"), Some(77));
-        for name in ["requests", "cache.hit_bytes", "memory.bytes", "hit.number"] {
+        for name in [
+            "requests",
+            "cache.hit_bytes",
+            "cache.zstd_hits",
+            "memory.bytes",
+            "hit.number",
+        ] {
             assert_eq!(of(name), Some(0), "{name}");
         }
         for name in ["cache.hit", "rpc.eth_call", "mode.hit"] {

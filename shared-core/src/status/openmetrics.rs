@@ -82,7 +82,7 @@ const COUNTER_FAMILIES: [(&str, &str, &str, &str); 11] = [
 ];
 
 /// Single counters: name, metric, help and unit.
-const SINGLE_COUNTERS: [(&str, &str, &str, Option<Unit>); 14] = [
+const SINGLE_COUNTERS: [(&str, &str, &str, Option<Unit>); 16] = [
     ("requests", "requests", "Requests", None),
     (
         "node.requests",
@@ -161,6 +161,18 @@ const SINGLE_COUNTERS: [(&str, &str, &str, Option<Unit>); 14] = [
         "hit",
         "Bytes of the bodies of hits, as sent",
         Some(Unit::Bytes),
+    ),
+    (
+        "response.zstd",
+        "zstd_responses",
+        "Responses that were compressed with zstd, except hits",
+        None,
+    ),
+    (
+        "cache.zstd_hits",
+        "zstd_hits",
+        "Hits that were sent with zstd",
+        None,
     ),
 ];
 

@@ -57,8 +57,8 @@ pub(super) fn split_counter_name(name: &str) -> (&str, Option<&str>) {
         Some((family, which))
     };
     match FAMILIES.into_iter().find_map(of) {
-        // a total, and no cache status
-        Some(("cache", "hit_bytes")) | None => ("", None),
+        // totals, and no cache statuses
+        Some(("cache", "hit_bytes" | "zstd_hits")) | None => ("", None),
         Some((family, which)) => (family, Some(which)),
     }
 }
@@ -161,6 +161,10 @@ impl StatusPageReport {
                 "uncompressed": total("response.total_uncompressed_bytes"),
                 "compressed": total("response.total_compressed_bytes"),
                 "hits": total("cache.hit_bytes"),
+            },
+            "zstd": {
+                "responses": total("response.zstd"),
+                "hits": total("cache.zstd_hits"),
             },
             "microseconds": times,
             "hit_age_seconds": entry_ages_json(&self.sums.ages),

@@ -12,6 +12,7 @@ use crate::cache::process::{ProcessCacheState, ProcessResources};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::metrics::{BatchCallOutcome, ExchangeMetrics, ExchangeMetricsTally, GAUGES};
+use crate::request_coding::SupportedContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::time_constants::history_interval;
 
@@ -34,6 +35,7 @@ fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> 
             ResponseMode::Hit
         },
         is_compressed: true,
+        coding: Some(SupportedContentCoding::Gzip),
         received: 30_000,
         sent: 6_000,
         status,
@@ -414,6 +416,33 @@ fn format_is_read_from_the_query() {
     let page = StatusReportFormat::Page
         .format_status_report(|| unreachable!("the page asks for it itself"));
     assert!(page.contains("format=json") && !page.contains("http"));
+}
+
+#[test]
+fn zstd_responses_and_zstd_hits_are_counted_apart() {
+    let board = new_test_board();
+    let codings = [
+        Some(SupportedContentCoding::Zstd),
+        Some(SupportedContentCoding::Gzip),
+        None,
+    ];
+    for coding in codings {
+        for status in [CacheStatus::Miss, CacheStatus::Hit, CacheStatus::Stale] {
+            let answered = ExchangeMetrics {
+                coding,
+                is_compressed: coding.is_some(),
+                ..answered_exchange(b"eth_call", status)
+            };
+            board.add_exchange(0, &ExchangeMetricsTally::from_exchange(&answered), NOW);
+        }
+    }
+    let written: Value = serde_json::from_str(&report(board, None).to_json()).unwrap();
+    assert_eq!(written["zstd"], json!({"responses": 1, "hits": 2}));
+    assert_eq!(written["cache"], json!({"miss": 3, "hit": 3, "stale": 3}));
+    let text = StatusReportFormat::OpenMetrics.format_status_report(|| report(board, None));
+    for line in ["sszip_zstd_responses_total 1", "sszip_zstd_hits_total 2"] {
+        assert!(text.lines().any(|known| known == line), "{line} in {text}");
+    }
 }
 
 #[test]

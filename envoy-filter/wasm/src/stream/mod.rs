@@ -387,6 +387,7 @@ const fn log_property(variable: LogVariable) -> &'static str {
     match variable {
         LogVariable::Mode => "sszip.mode",
         LogVariable::Ratio => "sszip.ratio",
+        LogVariable::Coding => "sszip.coding",
         LogVariable::CacheStatus => "sszip.cache_status",
         LogVariable::CacheReason => "sszip.cache_reason",
         LogVariable::CacheKey => "sszip.cache_key",

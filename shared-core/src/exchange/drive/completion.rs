@@ -44,6 +44,7 @@ impl ExchangeDriver {
         let mut tally = ExchangeMetricsTally::from_exchange(&ExchangeMetrics {
             mode: exchange.response_mode(),
             is_compressed: exchange.is_compressed(),
+            coding: exchange.response_coding(),
             received: exchange.received_body_bytes(),
             sent: exchange.sent_body_bytes(),
             status: exchange.cache_status(),

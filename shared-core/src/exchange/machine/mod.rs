@@ -30,7 +30,7 @@ use crate::gzip::splice::SlicedBody;
 use crate::memory::{self, MemoryReservation};
 use crate::negotiate::query_content::QueryContentType;
 use crate::negotiate::vary;
-use crate::request_coding::BodyContentCoding;
+use crate::request_coding::{BodyContentCoding, SupportedContentCoding};
 use crate::response_mode::ResponseMode;
 use crate::transcode::engine::{
     rest_request, rpc_request, ExecutionFork, RestPayloadWitnessRequest,
@@ -241,9 +241,23 @@ impl Exchange {
 
     /// Whether this exchange compressed the body.
     pub fn is_compressed(&self) -> bool {
+        self.edited_content_encoding().is_some()
+    }
+
+    /// Content coding that this exchange gave the body; `None` for identity, and for a body that
+    /// has the node's coding.
+    pub fn response_coding(&self) -> Option<SupportedContentCoding> {
+        let value = self.edited_content_encoding()?;
+        [SupportedContentCoding::Gzip, SupportedContentCoding::Zstd]
+            .into_iter()
+            .find(|coding| coding.coding_name().as_bytes() == value)
+    }
+
+    /// Returns the value that the last head edit of `Content-Encoding` sets.
+    fn edited_content_encoding(&self) -> Option<&[u8]> {
         let edits = self.head_edits.iter();
         let mut codings = edits.rev().filter(|edit| edit.name == "Content-Encoding");
-        codings.next().is_some_and(|coding| coding.value.is_some())
+        codings.next()?.value.as_deref()
     }
 
     /// Result of the cache for the response: hit, miss, bypass and the like.
