@@ -217,7 +217,7 @@ impl Exchange {
         let buffered = BufferedBody::for_response_head(&head);
         let mode = match ResponseProperties::from_response_headers(head.fields).coding {
             ResponseContentCoding::Identity => ResponseMode::Subrequest,
-            ResponseContentCoding::Gzip | ResponseContentCoding::Other => ResponseMode::Encoded,
+            _ => ResponseMode::Encoded,
         };
         self.pass_response(ExchangeEvent::HeadToPass, buffered, mode)?;
         Ok(match is_answer {

@@ -13,7 +13,7 @@ use crate::negotiate::accept_encoding::EncodingPreferences;
 use crate::negotiate::list_header::list_header_members;
 use crate::negotiate::query_content::QueryContentType;
 use crate::negotiate::{cache_control, etag, media_type, vary};
-use crate::request_coding::BodyContentCoding;
+use crate::request_coding::{BodyContentCoding, SupportedContentCoding};
 use crate::transcode::engine::rpc_request::NewPayloadWitnessCall;
 use crate::transcode::engine::{ExecutionFork, RestPayloadWitnessRequest};
 use crate::transcode::{SszSubmission, TranscodeRequest};
@@ -43,6 +43,10 @@ impl HeadEdit {
 
     pub(in crate::exchange) fn set_content_length(length: usize) -> Self {
         Self::set_header("Content-Length", length.to_string().into_bytes())
+    }
+
+    pub(in crate::exchange) fn set_content_encoding(coding: SupportedContentCoding) -> Self {
+        Self::set_header("Content-Encoding", coding.coding_name().as_bytes())
     }
 
     pub(in crate::exchange) fn remove_header(name: &'static str) -> Self {
@@ -367,12 +371,14 @@ pub(in crate::exchange) fn status_has_no_body(status: u16) -> bool {
     matches!(status, 0..=199 | 204 | 304)
 }
 
-/// The content coding of a response body: none, gzip, or any other.
+/// The content coding of a response body: none, one that sszip decompresses, or any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::exchange) enum ResponseContentCoding {
     #[default]
     Identity,
     Gzip,
+    Zstd,
+    /// Another coding, or several.
     Other,
 }
 
@@ -380,15 +386,26 @@ impl ResponseContentCoding {
     /// Updates the coding with one line of `Content-Encoding`.
     pub(in crate::exchange) fn update_from_content_encoding(&mut self, value: &[u8]) {
         for coding in list_header_members(value) {
-            *self = if coding.eq_ignore_ascii_case(b"identity") {
+            let is = |known: &str| coding.eq_ignore_ascii_case(known.as_bytes());
+            if is("identity") {
                 continue;
-            } else if *self == ResponseContentCoding::Identity
-                && (coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip"))
-            {
-                ResponseContentCoding::Gzip
-            } else {
-                ResponseContentCoding::Other
+            }
+            *self = match *self {
+                ResponseContentCoding::Identity if is("gzip") || is("x-gzip") => {
+                    ResponseContentCoding::Gzip
+                }
+                ResponseContentCoding::Identity if is("zstd") => ResponseContentCoding::Zstd,
+                _ => ResponseContentCoding::Other,
             };
+        }
+    }
+
+    /// Returns the coding, if it is one that sszip decompresses.
+    pub(in crate::exchange) fn supported_coding(self) -> Option<SupportedContentCoding> {
+        match self {
+            ResponseContentCoding::Gzip => Some(SupportedContentCoding::Gzip),
+            ResponseContentCoding::Zstd => Some(SupportedContentCoding::Zstd),
+            ResponseContentCoding::Identity | ResponseContentCoding::Other => None,
         }
     }
 }

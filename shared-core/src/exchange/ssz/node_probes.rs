@@ -15,7 +15,6 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::probe::{NodeProbe, MAX_RESPONSE_LENGTH};
 use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
-use crate::gzip::inflate::gunzip_reserved;
 use crate::memory;
 use crate::ssz::Preset;
 use crate::transcode::chain_spec::PresetAndForkDigests;
@@ -201,12 +200,14 @@ impl Exchange {
         let Some(probe) = self.probe.take() else {
             return;
         };
-        let body = match (probe.body, probe.coding) {
-            (Some(body), ResponseContentCoding::Identity) => body,
-            (Some(coded), ResponseContentCoding::Gzip) => {
-                gunzip_reserved(&coded, MAX_RESPONSE_LENGTH).unwrap_or_default()
-            }
-            _ => return,
+        let Some(received) = probe.body else {
+            return;
+        };
+        let body = match probe.coding.supported_coding() {
+            Some(coding) => coding
+                .decompress_body(&received, MAX_RESPONSE_LENGTH, |_| true)
+                .unwrap_or_default(),
+            None => received,
         };
         if !memory::is_memory_short() && memory::can_allocate_now(body.len() * MEMORY_FACTOR) {
             let nodes = self.node_capabilities();

@@ -10,9 +10,10 @@ use crate::cache::resource::other_format_key;
 use crate::cache::CacheKey;
 use crate::exchange::cache::format_pair::have_equal_entry_values;
 use crate::exchange::machine::message_head::{is_byte_dependent_header, ResponseContentCoding};
-use crate::gzip::inflate::{self, InflateError};
+use crate::gzip::inflate::{decompressed_length_from_trailer, InflateError};
 use crate::gzip::oneshot::off_loop_min_length;
 use crate::memory;
+use crate::request_coding::SupportedContentCoding;
 use crate::transcode::{TranscodeError, TranscodedBody, Transcoder, CONSENSUS_VERSION_HEADER};
 
 /// Bytes of a body that are transcoded between two updates of the reservation.
@@ -25,8 +26,8 @@ impl CacheFill {
             self.refused = Some(Reason::Memory);
         } else if !self.built {
             let mut body = std::mem::take(&mut self.collected);
-            if self.coding == ResponseContentCoding::Gzip {
-                let Some(plain) = self.decompress_collected_body(&body) else {
+            if let Some(coding) = self.coding.supported_coding() {
+                let Some(plain) = self.decompress_collected_body(coding, &body) else {
                     return;
                 };
                 body = plain;
@@ -125,21 +126,31 @@ impl CacheFill {
     /// Decompresses the compressed body that was copied on its way to the client.
     pub(in crate::exchange) fn decompress_collected_body(
         &mut self,
+        coding: SupportedContentCoding,
         coded: &[u8],
     ) -> Option<Vec<u8>> {
-        // a body of several members may be longer, and is not worth a second pass
-        let length = inflate::decompressed_length_from_trailer(coded);
-        if length > self.settings.max_entry {
+        let max_entry = self.settings.max_entry;
+        let length = match coding {
+            // a body of several members may be longer, and is not worth a second pass
+            SupportedContentCoding::Gzip => decompressed_length_from_trailer(coded),
+            SupportedContentCoding::Zstd => max_entry,
+        };
+        if length > max_entry {
             self.refused = Some(Reason::Length);
             return None;
         }
-        let decoded = inflate::gunzip_within(coded, length, |room| {
+        let decoded = coding.decompress_body(coded, length, |room| {
             self.reserve_build_memory(coded.len(), room)
         });
-        if let Err(InflateError::OutOfMemory) = decoded {
-            self.refused = Some(Reason::Memory);
+        match decoded {
+            Ok(plain) => return Some(plain),
+            Err(InflateError::OutOfMemory) => self.refused = Some(Reason::Memory),
+            Err(InflateError::TooLarge) if coding == SupportedContentCoding::Zstd => {
+                self.refused = Some(Reason::Length);
+            }
+            Err(InflateError::TooLarge | InflateError::Bad) => {}
         }
-        decoded.ok()
+        None
     }
 
     /// Creates entries from `body`, unless that was tried before.
@@ -151,11 +162,9 @@ impl CacheFill {
 
     /// Whether [`CacheFill::build_collected_entries`] takes too long for an event loop.
     pub fn needs_build_job(&self) -> bool {
-        let length = match self.coding {
-            ResponseContentCoding::Gzip => {
-                inflate::decompressed_length_from_trailer(&self.collected)
-            }
-            _ => self.collected.len(),
+        let length = match self.coding.supported_coding() {
+            Some(coding) => coding.estimate_decompressed_length(&self.collected),
+            None => self.collected.len(),
         };
         let level = self.settings.gate.level;
         let compared = self.receipts.as_ref();
@@ -189,7 +198,7 @@ impl CacheFill {
     /// Creates the entries of the call, batch or resource from `body`, in the stored format.
     fn build_entries(&mut self, body: &[u8], room: &mut Vec<u8>) {
         self.built = true;
-        if self.coding == ResponseContentCoding::Gzip {
+        if self.coding.supported_coding().is_some() {
             // the body could not be decoded
             return;
         }

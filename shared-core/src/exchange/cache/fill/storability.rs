@@ -57,7 +57,9 @@ impl CacheFill {
         match self.coding {
             ResponseContentCoding::Identity => {}
             // the entry is stored as if the response had not been compressed
-            ResponseContentCoding::Gzip => self.drop_byte_dependent_headers(),
+            ResponseContentCoding::Gzip | ResponseContentCoding::Zstd => {
+                self.drop_byte_dependent_headers();
+            }
             // a coding that was not requested is the same for all clients
             ResponseContentCoding::Other
                 if self.settings.requests_identity && !varies.varies_by_encoding() => {}
