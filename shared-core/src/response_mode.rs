@@ -13,9 +13,9 @@ pub enum ResponseMode {
     Off = 0,
     /// Buffered, compressed in one piece, and sent with an exact `Content-Length`.
     Oneshot = 1,
-    /// Decompressed, because the upstream sent gzip that the client can't read.
+    /// Decompressed, because the upstream sent gzip or zstd that the client can't read.
     Inflate = 2,
-    /// The client does not accept gzip, or prefers identity.
+    /// The client accepts no coding that sszip sends here, or prefers identity.
     AcceptEncoding = 3,
     /// Not compressed because of the host's own rules (in nginx `gzip_proxied`, `gzip_disable`,
     /// `gzip_http_version`).

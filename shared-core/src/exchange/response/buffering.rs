@@ -5,7 +5,6 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::faults::{panic_if_injected, InjectedTestFault};
-use crate::gzip::oneshot::off_loop_min_length;
 use crate::memory;
 use crate::response_mode::ResponseMode;
 
@@ -213,10 +212,12 @@ impl Exchange {
             });
         }
         let work = whole.compression_work(&self.route_config);
-        whole.allocate_output_buffer();
+        let is_stored = self.storing.client_fed_fill().is_some();
+        let most = whole.off_loop_min_length(&self.route_config, is_stored);
+        whole.allocate_output_buffer(&self.route_config);
         self.apply_transition(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
         Ok(BodyEndAction::Code {
-            off_loop: work > off_loop_min_length(self.route_config.comp_level),
+            off_loop: work > most,
         })
     }
 

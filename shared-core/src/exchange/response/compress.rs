@@ -8,19 +8,21 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::BufferedBodyPipeline;
-use crate::gzip::in_place::{self, GzipInPlaceError};
-use crate::gzip::oneshot;
+use crate::gzip::in_place::CompressInPlaceError;
+use crate::gzip::oneshot::OneshotError;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;
+use crate::request_coding::SupportedContentCoding;
 use crate::response_mode::ResponseMode;
 use crate::ssz::UnorderedSszParts;
 
-/// The output of the compression or decompression of one body, and the mode of its response.
+/// The output of the compression or decompression of one body.
 struct RecodedBody {
     body: Vec<u8>,
     /// Body of the entry, which is sent to this client as to later ones.
     stored: Option<SlicedBody>,
-    mode: ResponseMode,
+    /// Coding of the output; `None` if it is the decompressed body.
+    coding: Option<SupportedContentCoding>,
 }
 
 impl Exchange {
@@ -57,11 +59,11 @@ impl Exchange {
         let is_there = !memory::is_memory_short();
         let (config, storing) = (&*self.route_config, &mut self.storing);
         let stages = &whole.stages;
-        let coded = match (stages.inflates, stages.gzip) {
+        let coded = match (stages.inflates, stages.compression) {
             _ if !is_there => Err(ResponseMode::Memory),
-            (true, _) => whole.decompress_from_gzip(config, storing),
-            (false, Some(_)) => whole.compress_to_gzip(config, storing),
-            (false, None) => Err(whole.left_alone.unwrap_or(ResponseMode::AcceptEncoding)),
+            (Some(coding), _) => whole.decompress_body(coding, config, storing),
+            (None, Some(it)) => whole.compress_body(it.coding, config, storing),
+            (None, None) => Err(whole.left_alone.unwrap_or(ResponseMode::AcceptEncoding)),
         };
         let buffered = &mut whole.buffered;
         let mut stored = None;
@@ -72,11 +74,18 @@ impl Exchange {
                 let ready = stored.as_ref().map_or(0, SlicedBody::byte_length);
                 let length =
                     usize::try_from(ready).map_or(usize::MAX, |it| it + buffered.body.len());
-                self.response_mode = coded.mode;
-                self.head_edits.push(match coded.mode {
-                    ResponseMode::Oneshot => HeadEdit::set_header("Content-Encoding", b"gzip"),
-                    _ => HeadEdit::remove_header("Content-Encoding"),
-                });
+                let (mode, edit) = match coded.coding {
+                    Some(coding) => (
+                        ResponseMode::Oneshot,
+                        HeadEdit::set_content_encoding(coding),
+                    ),
+                    None => (
+                        ResponseMode::Inflate,
+                        HeadEdit::remove_header("Content-Encoding"),
+                    ),
+                };
+                self.response_mode = mode;
+                self.head_edits.push(edit);
                 self.head_edits.push(HeadEdit::set_content_length(length));
                 self.head_edits.append(&mut buffered.recoded_edits);
                 length
@@ -115,25 +124,25 @@ impl Exchange {
         buffered.body = Vec::new();
         let (plain, order) = parts.into_buffer_with_order();
         self.response_mode = ResponseMode::AcceptEncoding;
-        let gzip = whole.stages.gzip.filter(|_| !memory::is_memory_short());
-        let coded = match gzip {
-            None => Err(GzipInPlaceError::Plain(plain)),
-            Some(gzip) => {
-                let any_length = gzip.at_any_length;
-                in_place::gzip_in_place(plain, &order, self.route_config.comp_level, any_length)
+        let compression = whole.stages.compression;
+        let coded = match compression.filter(|_| !memory::is_memory_short()) {
+            None => Err(CompressInPlaceError::Plain(plain)),
+            Some(it) => {
+                let compressor = self.route_config.body_compressor(it.coding);
+                let coded = compressor.compress_in_place(plain, &order, it.at_any_length);
+                coded.map(|body| (it.coding, body))
             }
         };
         let body = match coded {
-            Ok(body) => {
-                self.head_edits
-                    .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
+            Ok((coding, body)) => {
+                self.head_edits.push(HeadEdit::set_content_encoding(coding));
                 self.response_mode = ResponseMode::Oneshot;
                 Some(body)
             }
-            Err(GzipInPlaceError::Plain(plain)) => {
-                SlicedBody::from_buffer_ranges(plain, &order, false)
+            Err(CompressInPlaceError::Plain(plain)) => {
+                SlicedBody::from_buffer_ranges(plain, &order, None)
             }
-            Err(GzipInPlaceError::Nothing) => None,
+            Err(CompressInPlaceError::Nothing) => None,
         };
         let Some(body) = body else {
             return self.abort_with_mode(ResponseMode::Memory);
@@ -152,10 +161,11 @@ impl Exchange {
 }
 
 impl BufferedBodyPipeline {
-    /// Compresses the body, in the form of its entry if it is stored, or returns the reason to send
-    /// it unchanged.
-    fn compress_to_gzip(
+    /// Compresses the body, and builds its entry if it is stored; or returns the reason to send it
+    /// unchanged. A gzip body is sent in the form of its entry.
+    fn compress_body(
         &mut self,
+        coding: SupportedContentCoding,
         config: &RouteConfig,
         storing: &mut StorePlan,
     ) -> Result<RecodedBody, ResponseMode> {
@@ -163,23 +173,33 @@ impl BufferedBodyPipeline {
         if body.is_empty() || self.is_below_compression_gate(config, body.len()) {
             return Err(ResponseMode::TooSmall);
         }
-        let limit = self.max_useful_gzip_length();
-        if let Some(stored) = self.compress_as_entry(storing, limit) {
-            self.room = Vec::new();
+        let limit = self.max_useful_length(config);
+        let stored = match coding {
+            SupportedContentCoding::Gzip => self.compress_as_entry(storing, limit),
+            SupportedContentCoding::Zstd => {
+                if let Some(fill) = storing.client_fed_fill() {
+                    // the buffer is needed for the body that is sent
+                    fill.build_from_body(&self.buffered.body, &mut Vec::new());
+                }
+                None
+            }
+        };
+        let room = std::mem::take(&mut self.room);
+        if stored.is_some() {
             return Ok(RecodedBody {
                 body: Vec::new(),
-                stored: Some(stored),
-                mode: ResponseMode::Oneshot,
+                stored,
+                coding: Some(coding),
             });
         }
-        let room = std::mem::take(&mut self.room);
-        match oneshot::gzip_oneshot_into(&self.buffered.body, config.comp_level, limit, room) {
+        let compressor = config.body_compressor(coding);
+        match compressor.compress_oneshot_into(&self.buffered.body, limit, room) {
             Ok(body) => Ok(RecodedBody {
                 body,
                 stored: None,
-                mode: ResponseMode::Oneshot,
+                coding: Some(coding),
             }),
-            Err(oneshot::OneshotError::NotSmaller) => Err(ResponseMode::NotSmaller),
+            Err(OneshotError::NotSmaller) => Err(ResponseMode::NotSmaller),
             Err(_) => Err(ResponseMode::Failed),
         }
     }
@@ -195,14 +215,15 @@ impl BufferedBodyPipeline {
     }
 
     /// Decompresses the body, and builds its entry if it is stored.
-    fn decompress_from_gzip(
+    fn decompress_body(
         &mut self,
+        coding: SupportedContentCoding,
         config: &RouteConfig,
         storing: &mut StorePlan,
     ) -> Result<RecodedBody, ResponseMode> {
         let body = self
             .buffered
-            .decompress_buffered(config, config.max_oneshot)?;
+            .decompress_buffered(config, coding, config.max_oneshot)?;
         if let Some(fill) = storing.client_fed_fill() {
             fill.mark_response_decoded();
             fill.build_from_body(&body, &mut self.room);
@@ -210,7 +231,7 @@ impl BufferedBodyPipeline {
         Ok(RecodedBody {
             body,
             stored: None,
-            mode: ResponseMode::Inflate,
+            coding: None,
         })
     }
 }

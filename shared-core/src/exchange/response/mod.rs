@@ -1,6 +1,7 @@
 //! The response of an exchange: the plan for its body, buffering, compression in one piece and as a
 //! stream, and its limits.
 
+pub(super) mod body_stages;
 mod buffering;
 mod compress;
 pub(super) mod length_limit;

@@ -1,15 +1,14 @@
-//! Buffered bodies, the stages that they pass through, and the memory that both reserve.
+//! Buffered bodies, and the memory that they and their stages reserve.
 
 use std::sync::Arc;
 
 use crate::cache::entry::BorrowedIdentityBytes;
 use crate::config::RouteConfig;
 use crate::exchange::machine::message_head::{HeadEdit, ResponseHead};
+use crate::exchange::response::body_stages::{BodyStages, CompressionRequirement};
 use crate::exchange::response::length_limit::max_compressed_length;
-use crate::exchange::ssz::conversion::ResponseFormatConversion;
 use crate::faults::{is_fault_injected, InjectedTestFault};
 use crate::gzip::inflate::InflateError;
-use crate::gzip::{inflate, oneshot, stream};
 use crate::memory::MemoryReservation;
 use crate::request_coding::SupportedContentCoding;
 use crate::response_mode::ResponseMode;
@@ -179,16 +178,17 @@ impl BufferedBody {
         }
     }
 
-    /// Decompresses the body into at most `most` bytes, which are reserved before they are
-    /// allocated. The compressed body is kept.
+    /// Decompresses the body, which has this coding, into at most `most` bytes, which are reserved
+    /// before they are allocated. The compressed body is kept.
     pub(in crate::exchange) fn decompress_buffered(
         &mut self,
         config: &RouteConfig,
+        coding: SupportedContentCoding,
         most: u64,
     ) -> Result<Vec<u8>, ResponseMode> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let coded = std::mem::take(&mut self.body);
-        let decoded = inflate::gunzip_within(&coded, most, |length| {
+        let decoded = coding.decompress_body(&coded, most, |length| {
             self.reserve_body_and_output(config, coded.capacity(), length)
                 .is_ok()
         });
@@ -212,23 +212,6 @@ fn check_body_memory_limit(
         true => Err(ResponseMode::Memory),
         false => Ok(()),
     }
-}
-
-/// The stages that a body passes through, in this order: decompression, conversion to another
-/// format, compression.
-#[derive(Debug, Default)]
-pub(in crate::exchange) struct BodyStages {
-    /// Whether the body is gzip that the client or the next stage can't read.
-    pub(in crate::exchange) inflates: bool,
-    pub(in crate::exchange) transcoding: Option<Box<ResponseFormatConversion>>,
-    pub(in crate::exchange) gzip: Option<GzipRequirement>,
-}
-
-/// The client's condition for a gzip body: shorter than identity, or of any length.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::exchange) struct GzipRequirement {
-    /// Whether gzip is sent even if it is longer, because the client refused identity.
-    pub(in crate::exchange) at_any_length: bool,
 }
 
 /// A buffered response body, and the stages that it passes through when it is complete.
@@ -279,14 +262,15 @@ impl BufferedBodyPipeline {
     /// there is no memory for all of it.
     pub(in crate::exchange) fn can_compress_as_stream(&self) -> bool {
         let stages = &self.stages;
-        let is_only_compressed = !stages.inflates && stages.transcoding.is_none();
-        is_only_compressed && stages.gzip.is_some() && self.most.is_none()
+        let is_only_compressed = stages.inflates.is_none() && stages.transcoding.is_none();
+        is_only_compressed && stages.compression.is_some() && self.most.is_none()
     }
 
     /// Whether the length is unknown and the stages allow the body to be streamed.
     pub(in crate::exchange) fn has_streamable_unknown_length(&self) -> bool {
         let stages = &self.stages;
-        self.buffered.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
+        let is_unknown = self.buffered.declared.is_none();
+        is_unknown && stages.inflates.is_none() && stages.transcoding.is_none()
     }
 
     /// Maximum number of bytes that may be received, if the response has a limit.
@@ -309,37 +293,53 @@ impl BufferedBodyPipeline {
         config: &RouteConfig,
         length: usize,
     ) -> bool {
-        let gzip = self.stages.gzip;
-        gzip.is_some_and(|gzip| !gzip.at_any_length) && (length as u64) < config.min_length
+        let stages = &self.stages;
+        let is_any_length = stages.compression.is_some_and(|it| it.at_any_length);
+        stages.inflates.is_none() && !is_any_length && (length as u64) < config.min_length
     }
 
     /// Number of bytes that the compression thread has to process.
     pub(in crate::exchange) fn compression_work(&self, config: &RouteConfig) -> usize {
-        match (self.stages.inflates, &self.stages.transcoding) {
-            _ if self.measured == Some(SupportedContentCoding::Zstd) => {
-                self.buffered.body.len().saturating_mul(5)
-            }
-            _ if self.measured.is_some() => {
-                estimate_decompression_work(&self.buffered.body, config)
-            }
-            (true, _) => estimate_decompression_work(&self.buffered.body, config),
-            (false, Some(transcoding)) => transcoding.written_bytes(),
-            (false, None) => self.buffered.body.len(),
+        let body = &self.buffered.body;
+        match (
+            self.measured.or(self.stages.inflates),
+            &self.stages.transcoding,
+        ) {
+            (Some(coding), _) => estimate_decompression_work(coding, body, config),
+            (None, Some(transcoding)) => transcoding.written_bytes(),
+            (None, None) => body.len(),
+        }
+    }
+
+    /// Number of bytes beyond which [`compression_work`](Self::compression_work) takes too long
+    /// for an event loop. Entries are compressed with gzip, whatever the client receives.
+    pub(in crate::exchange) fn off_loop_min_length(
+        &self,
+        config: &RouteConfig,
+        is_stored: bool,
+    ) -> usize {
+        let most = self.stages.body_compressor(config).off_loop_min_length();
+        let gzip = config.body_compressor(SupportedContentCoding::Gzip);
+        match is_stored {
+            true => most.min(gzip.off_loop_min_length()),
+            false => most,
         }
     }
 
     /// Length in bytes that the compressed body must stay below.
-    pub(in crate::exchange) fn max_useful_gzip_length(&self) -> usize {
-        match self.stages.gzip {
-            Some(GzipRequirement {
+    pub(in crate::exchange) fn max_useful_length(&self, config: &RouteConfig) -> usize {
+        let length = self.buffered.body.len();
+        match self.stages.compression {
+            Some(CompressionRequirement {
+                coding,
                 at_any_length: true,
-            }) => oneshot::compressed_bound(self.buffered.body.len()),
-            _ => self.buffered.body.len(),
+            }) => config.body_compressor(coding).compressed_bound(length),
+            _ => length,
         }
     }
 
     /// Allocates the buffer for the compressed body, on the thread that collected the body.
-    pub(in crate::exchange) fn allocate_output_buffer(&mut self) {
+    pub(in crate::exchange) fn allocate_output_buffer(&mut self, config: &RouteConfig) {
         if self.stages.transcoding.is_some() {
             // the length of the output is not known yet
             return;
@@ -347,9 +347,9 @@ impl BufferedBodyPipeline {
         // no encoder will be needed
         let buffered = &mut self.buffered;
         buffered.shrink_reservation(buffered.body.capacity() + buffered.body.len());
-        if self.stages.gzip.is_some() {
+        if self.stages.compression.is_some() {
             // if the allocation fails, the compression reports it
-            let _ = self.room.try_reserve_exact(self.max_useful_gzip_length());
+            let _ = self.room.try_reserve_exact(self.max_useful_length(config));
         }
     }
 
@@ -392,13 +392,14 @@ impl BufferedBodyPipeline {
         most: usize,
     ) -> Result<(), ResponseMode> {
         let is_in_window = self.is_in_buffering_window();
+        let compressor = self.stages.body_compressor(config);
         let buffered = &mut self.buffered;
         let room = match buffered.body.capacity() {
             enough if enough >= length => enough,
             little => length.max(little.saturating_mul(2).min(most)),
         };
         if is_in_window {
-            let encoder = stream::fastest_encoder_size(config.stream_level);
+            let encoder = compressor.stream_encoder_size();
             match buffered.reserve_body_and_output(config, room, length.max(encoder)) {
                 Ok(()) => return buffered.grow_buffer_capacity(room),
                 // the bytes buffered so far can be streamed
@@ -421,11 +422,13 @@ impl BufferedBodyPipeline {
 /// Returns the number of bytes that the decompression of `compressed` has to process: at least
 /// its own length, at most `max_oneshot`.
 pub(in crate::exchange) fn estimate_decompression_work(
+    coding: SupportedContentCoding,
     compressed: &[u8],
     config: &RouteConfig,
 ) -> usize {
     let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
-    inflate::decompressed_length_from_trailer(compressed)
+    coding
+        .estimate_decompressed_length(compressed)
         .min(most)
         .max(compressed.len())
 }

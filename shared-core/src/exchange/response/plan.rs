@@ -10,9 +10,8 @@ use crate::exchange::machine::message_head::{
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::pipeline::{
-    BodyStages, BufferedBody, BufferedBodyPipeline, GzipRequirement,
-};
+use crate::exchange::response::body_stages::{BodyStages, CompressionRequirement};
+use crate::exchange::response::pipeline::{BufferedBody, BufferedBodyPipeline};
 use crate::exchange::response::stream_encoder::CompressedBodyStream;
 use crate::faults::{panic_if_injected, InjectedTestFault};
 use crate::memory;
@@ -270,21 +269,26 @@ impl Exchange {
         let mut buffered = BufferedBody::for_response_head(head);
         response.add_reencoded_body_edits(&mut buffered.recoded_edits);
         let accept = self.request.accept_encoding;
-        let inflates = response.coding == ResponseContentCoding::Gzip;
-        if inflates && accept.allows_gzip() {
+        let inflates = response.coding.supported_coding();
+        if inflates.is_some_and(|coding| accept.allows_coding(coding)) {
             return Err(ResponseMode::Encoded);
         }
+        let preferred = match inflates {
+            Some(_) => None,
+            None => self.route_config.preferred_coding(&accept),
+        };
         let stages = BodyStages {
             inflates,
             transcoding: None,
-            gzip: (!inflates).then_some(GzipRequirement {
-                at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
+            compression: preferred.map(|coding| CompressionRequirement {
+                coding,
+                at_any_length: accept.refuses_identity(),
             }),
         };
         let whole = Box::new(BufferedBodyPipeline::new(stages, buffered));
         whole.check_compressible_length(&self.route_config)?;
-        if !inflates {
-            if !accept.prefers_gzip() {
+        if inflates.is_none() {
+            if preferred.is_none() {
                 return Err(ResponseMode::AcceptEncoding);
             }
             if !head.coding_allowed {
@@ -299,7 +303,7 @@ impl Exchange {
     fn set_headers_for_head_method(&mut self, whole: &mut BufferedBodyPipeline) {
         self.head_edits
             .push(HeadEdit::remove_header("Content-Length"));
-        if whole.stages.inflates {
+        if whole.stages.inflates.is_some() {
             self.head_edits
                 .push(HeadEdit::remove_header("Content-Encoding"));
         }
@@ -318,7 +322,7 @@ impl Exchange {
         I: Iterator<Item = Header<'a>> + Clone,
     {
         let config = Arc::clone(&self.route_config);
-        let inflates = whole.stages.inflates;
+        let inflates = whole.stages.inflates.is_some();
         let declared = whole.buffered.declared;
         let is_streamed = head.unbuffered
             || config.hold == 0 && declared.is_none()
@@ -329,13 +333,13 @@ impl Exchange {
                 .content_type
                 .is_some_and(media_type::is_event_stream);
         if is_streamed && !inflates && !is_bounded {
-            return self.plan_streaming_compression(&mut whole.buffered);
+            return self.plan_streaming_compression(&mut whole);
         }
         match declared.map(|length| whole.buffered.reserve_for_length(&config, length)) {
             None | Some(Ok(())) => Ok(ResponsePlan::Buffer(whole)),
             Some(Err(_)) if !inflates => {
                 whole.buffered.reservation = None;
-                self.plan_streaming_compression(&mut whole.buffered)
+                self.plan_streaming_compression(&mut whole)
             }
             Some(Err(reason)) => Err(reason),
         }
@@ -344,9 +348,12 @@ impl Exchange {
     /// Returns the plan for a body that is compressed while it arrives; sets the head edits.
     fn plan_streaming_compression(
         &mut self,
-        buffered: &mut BufferedBody,
+        whole: &mut BufferedBodyPipeline,
     ) -> Result<ResponsePlan, ResponseMode> {
-        let mut stream = CompressedBodyStream::start_encoding(&self.route_config, buffered)?;
+        let config = &self.route_config;
+        let compressor = whole.stages.body_compressor(config);
+        let mut stream =
+            CompressedBodyStream::start_encoding(config, compressor, &mut whole.buffered)?;
         self.set_streamed_response_headers(&mut stream);
         Ok(ResponsePlan::Stream(stream))
     }
@@ -367,7 +374,7 @@ impl BufferedBodyPipeline {
         if length == 0 || self.is_below_compression_gate(config, length) {
             return Err(ResponseMode::TooSmall);
         }
-        if self.stages.inflates && self.exceeds_oneshot_limit(config) {
+        if self.stages.inflates.is_some() && self.exceeds_oneshot_limit(config) {
             // a body that can't be buffered keeps its coding
             return Err(ResponseMode::Encoded);
         }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use crate::body_compressor::BodyCompressor;
 use crate::config::RouteConfig;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::response::pipeline::BufferedBody;
 use crate::faults::{is_fault_injected, InjectedTestFault};
-use crate::gzip::stream;
 use crate::gzip::stream::{EncodeProgress, FlushMode, StreamEncoder, StreamEncoderError};
 use crate::memory;
 use crate::response_mode::ResponseMode;
@@ -51,6 +51,8 @@ impl From<StreamEncoderError> for BodyStreamError {
 #[derive(Debug)]
 pub(in crate::exchange) struct CompressedBodyStream {
     pub(in crate::exchange) encoder: Box<dyn StreamEncoder>,
+    /// Compressor from which the encoder was made.
+    pub(in crate::exchange) compressor: BodyCompressor,
     /// Bytes that were buffered before the stream began.
     pub(in crate::exchange) buffered: BufferedBody,
     /// Number of buffered bytes that the encoder has consumed.
@@ -61,20 +63,23 @@ impl CompressedBodyStream {
     /// Returns a stream that begins with the buffered bytes, or the reason why there is none.
     pub(in crate::exchange) fn start_encoding(
         config: &RouteConfig,
+        compressor: BodyCompressor,
         buffered: &mut BufferedBody,
     ) -> Result<Box<Self>, ResponseMode> {
         if memory::is_memory_short() || is_fault_injected(InjectedTestFault::FailAlloc) {
             return Err(ResponseMode::Memory);
         }
-        let level = config.stream_level;
         buffered.reserve_body_and_output(
             config,
             buffered.body.len(),
-            stream::fastest_encoder_size(level),
+            compressor.stream_encoder_size(),
         )?;
-        let encoder = stream::new_fastest_encoder(level).ok_or(ResponseMode::Memory)?;
+        let encoder = compressor
+            .new_stream_encoder()
+            .ok_or(ResponseMode::Memory)?;
         Ok(Box::new(Self {
             encoder,
+            compressor,
             buffered: std::mem::take(buffered),
             encoded: 0,
         }))
@@ -84,7 +89,6 @@ impl CompressedBodyStream {
     /// set when all of them were fed.
     pub(in crate::exchange) fn encode_buffered_bytes(
         &mut self,
-        config: &RouteConfig,
         output: &mut [u8],
     ) -> Result<EncodeProgress, StreamEncoderError> {
         let rest = &self.buffered.body[self.encoded..];
@@ -103,7 +107,7 @@ impl CompressedBodyStream {
             self.buffered.body = Vec::new();
             self.encoded = 0;
             self.buffered
-                .shrink_reservation(stream::fastest_encoder_size(config.stream_level));
+                .shrink_reservation(self.compressor.stream_encoder_size());
         }
         Ok(EncodeProgress {
             consumed: 0,

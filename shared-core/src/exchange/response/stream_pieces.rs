@@ -35,7 +35,7 @@ impl Exchange {
             self.abort_response()?;
             return Err(BodyStreamError::Short);
         }
-        let buffered_progress = stream.encode_buffered_bytes(&self.route_config, output)?;
+        let buffered_progress = stream.encode_buffered_bytes(output)?;
         if !buffered_progress.complete {
             self.sent += buffered_progress.written as u64;
             return Ok(buffered_progress);
@@ -64,10 +64,12 @@ impl Exchange {
         let ExchangePhase::Buffering(whole) = &mut self.phase else {
             return Err(self.misuse_for_event(ExchangeEvent::StartStream));
         };
+        let config = &self.route_config;
         let body = &whole.buffered.body;
         self.storing
-            .copy_sent_bytes(&self.route_config, &mut self.cache_reason, body);
-        match CompressedBodyStream::start_encoding(&self.route_config, &mut whole.buffered) {
+            .copy_sent_bytes(config, &mut self.cache_reason, body);
+        let compressor = whole.stages.body_compressor(config);
+        match CompressedBodyStream::start_encoding(config, compressor, &mut whole.buffered) {
             Ok(mut stream) => {
                 self.set_streamed_response_headers(&mut stream);
                 self.apply_transition(ExchangeEvent::StartStream, |_| {
@@ -88,8 +90,8 @@ impl Exchange {
         stream: &mut CompressedBodyStream,
     ) {
         self.response_mode = ResponseMode::Stream;
-        self.head_edits
-            .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
+        let coding = stream.compressor.content_coding();
+        self.head_edits.push(HeadEdit::set_content_encoding(coding));
         self.head_edits
             .push(HeadEdit::remove_header("Content-Length"));
         self.head_edits.append(&mut stream.buffered.recoded_edits);

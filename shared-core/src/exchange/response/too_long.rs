@@ -15,8 +15,9 @@ use crate::exchange::machine::message_head::{status_has_no_body, HeadEdit, Respo
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
+use crate::exchange::response::body_stages::BodyStages;
 use crate::exchange::response::length_limit::max_compressed_length;
-use crate::exchange::response::pipeline::{BodyStages, BufferedBody, BufferedBodyPipeline};
+use crate::exchange::response::pipeline::{BufferedBody, BufferedBodyPipeline};
 use crate::exchange::response::plan::ResponsePlan;
 use crate::exchange::response::ready_response::ReadyResponse;
 use crate::memory;

@@ -93,7 +93,7 @@ impl Exchange {
         };
         let body = &whole.buffered.body;
         if body.len() <= MAX_WATCHED_LENGTH
-            && !whole.stages.inflates
+            && whole.stages.inflates.is_none()
             && self.is_unstored_call_response()
         {
             record_rpc_errors(body, self.upstream_errors());

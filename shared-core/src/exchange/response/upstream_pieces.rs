@@ -16,7 +16,6 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::SentEntryReservation;
-use crate::gzip::inflate;
 use crate::gzip::splice::SlicedBody;
 use crate::memory::MemoryReservation;
 use crate::negotiate::vary;
@@ -147,8 +146,8 @@ impl Exchange {
     /// there is no memory for it.
     pub fn replace_body_by_identity_for_filters(&mut self) -> bool {
         let answer = self.response_body_mut();
-        let stored = answer.and_then(|it| it.stored.take_if(|body| SlicedBody::is_gzip(body)));
-        let Some(coded) = stored else {
+        let is_coded = |body: &mut SlicedBody| body.content_coding().is_some();
+        let Some(coded) = answer.and_then(|it| it.stored.take_if(is_coded)) else {
             return true;
         };
         let decoded = self.decompress_stored_body(&coded);
@@ -176,18 +175,19 @@ impl Exchange {
         true
     }
 
-    /// Decompresses a gzip body into memory that counts against `memory`; `None` if there is not
-    /// enough.
-    fn decompress_stored_body(&self, gzip: &SlicedBody) -> Option<(Vec<u8>, MemoryReservation)> {
+    /// Decompresses a compressed body into memory that counts against `memory`; `None` if there is
+    /// not enough.
+    fn decompress_stored_body(&self, body: &SlicedBody) -> Option<(Vec<u8>, MemoryReservation)> {
+        let coding = body.content_coding()?;
         let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
-        let length = usize::try_from(gzip.byte_length()).ok()?;
+        let length = usize::try_from(body.byte_length()).ok()?;
         let mut memory = self
             .route_config
             .process
             .budget
             .reserve_bytes(length, limit)?;
-        let gzip = gzip.try_to_vec()?;
-        let plain = inflate::gunzip_within(&gzip, limit, |decoded| {
+        let coded = body.try_to_vec()?;
+        let plain = coding.decompress_body(&coded, limit, |decoded| {
             memory.grow_reservation_to(length.saturating_add(decoded), limit)
         });
         let plain = plain.ok()?;
@@ -200,7 +200,8 @@ impl Exchange {
     /// responses. Other compressors must not compress it before.
     pub fn would_compress(&self, content_type: &[u8], length: Option<u64>) -> bool {
         if let Some(answer) = self.ready_response().filter(|answer| answer.status != 0) {
-            return answer.stored.as_ref().is_some_and(SlicedBody::is_gzip);
+            let stored = answer.stored.as_ref();
+            return stored.is_some_and(|body| body.content_coding().is_some());
         }
         if self.pending_split_batch().is_some() || self.lookup_findings.response_limit.is_some() {
             // a part of a batch is read, whatever the client accepts and however short it is; a
@@ -215,7 +216,10 @@ impl Exchange {
         self.route_config.enable
             && !self.request.untouched
             && !self.request.no_transform
-            && self.request.accept_encoding.prefers_gzip()
+            && self
+                .route_config
+                .preferred_coding(&self.request.accept_encoding)
+                .is_some()
             && self.route_config.types.contains_media_type(content_type)
             && length.is_none_or(|length| length >= self.route_config.min_length)
     }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::config::RouteConfig;
 use crate::exchange::machine::message_head::HeadEdit;
-use crate::gzip::inflate::gunzip_reserved;
 use crate::memory::MemoryReservation;
+use crate::request_coding::SupportedContentCoding;
 use crate::transcode::engine::problem;
 use crate::transcode::{TranscodeError, Transcoder};
 
@@ -37,8 +37,8 @@ pub(in crate::exchange) struct ResponseFormatConversion {
     pub(in crate::exchange) takes_original: bool,
     /// Source of the request, which determines the response if the conversion fails.
     pub(in crate::exchange) of: ConvertedResponseKind,
-    /// Whether the body arrives as gzip.
-    pub(in crate::exchange) is_gzip: bool,
+    /// Coding in which the body arrives, if it is decompressed.
+    pub(in crate::exchange) coding: Option<SupportedContentCoding>,
     /// Whether no header declares the format of the body.
     pub(in crate::exchange) is_unlabelled: bool,
     /// Whether the original was too long to be buffered.
@@ -128,11 +128,12 @@ impl ResponseFormatConversion {
         else {
             return Cow::Borrowed(&[]);
         };
-        match self.is_gzip {
-            true => gunzip_reserved(prefix, problem::MAX_ERROR_BYTES)
+        match self.coding {
+            Some(coding) => coding
+                .decompress_body(prefix, problem::MAX_ERROR_BYTES, |_| true)
                 .unwrap_or_default()
                 .into(),
-            false => Cow::Borrowed(prefix),
+            None => Cow::Borrowed(prefix),
         }
     }
 

@@ -14,16 +14,14 @@ use crate::exchange::machine::message_head::{
 use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::pipeline::{
-    BodyStages, BufferedBody, BufferedBodyPipeline, GzipRequirement,
-};
+use crate::exchange::response::body_stages::{BodyStages, CompressionRequirement};
+use crate::exchange::response::pipeline::{BufferedBody, BufferedBodyPipeline};
 use crate::exchange::response::plan::ResponsePlan;
 use crate::exchange::ssz::call_result;
 use crate::exchange::ssz::conversion::{
     reserve_transcoding_slot, ConvertedResponseKind, ResponseFormatConversion,
 };
 use crate::faults::{panic_if_injected, InjectedTestFault};
-use crate::gzip::inflate;
 use crate::memory;
 use crate::memory::MemoryReservation;
 use crate::negotiate::{etag, media_type, vary};
@@ -114,7 +112,10 @@ impl Exchange {
             buffered.declared = None;
         }
         let accept = self.request.accept_encoding;
-        let gzip = (accept.prefers_gzip() && head.coding_allowed).then_some(GzipRequirement {
+        let preferred = self.route_config.preferred_coding(&accept);
+        let compression = preferred.filter(|_| head.coding_allowed);
+        let compression = compression.map(|coding| CompressionRequirement {
+            coding,
             at_any_length: accept.refuses_identity(),
         });
         let mut refused_edits = Vec::new();
@@ -128,7 +129,7 @@ impl Exchange {
                 () if negotiated.is_rpc_call() => ConvertedResponseKind::Call,
                 () => ConvertedResponseKind::Route,
             },
-            is_gzip: response.coding == ResponseContentCoding::Gzip,
+            coding: response.coding.supported_coding(),
             is_unlabelled: negotiated.accepts_one_format_only()
                 && response.content_type.is_none_or(<[u8]>::is_empty)
                 && response.coding == ResponseContentCoding::Identity,
@@ -138,9 +139,9 @@ impl Exchange {
             refused_edits,
         });
         let stages = BodyStages {
-            inflates: response.coding == ResponseContentCoding::Gzip && transcoding.stage.is_ok(),
+            inflates: transcoding.coding.filter(|_| transcoding.stage.is_ok()),
             transcoding: Some(transcoding),
-            gzip,
+            compression,
         };
         Ok(Ok(ResponsePlan::Buffer(Box::new(
             BufferedBodyPipeline::new(stages, buffered),
@@ -269,9 +270,9 @@ impl Exchange {
         let stage = std::mem::replace(&mut transcoding.stage, Err(TranscodeError::Failed));
         let most = transcoding.max_decompressed_length(&self.route_config);
         let made = stage.and_then(|stage| {
-            if whole.stages.inflates {
-                // the decompressed length is known now
-                let claimed = inflate::decompressed_length_from_trailer(&whole.buffered.body);
+            if let Some(coding) = whole.stages.inflates {
+                // the decompressed length can be estimated now
+                let claimed = coding.estimate_decompressed_length(&whole.buffered.body);
                 transcoding.ensure_transcoding_slot(&self.route_config, claimed as u64)?;
             }
             whole.finish_transcoder(&self.route_config, stage, most)
@@ -368,8 +369,10 @@ impl Exchange {
         };
         if transcoding.can_send_original() {
             // unchanged, if the client accepts its coding
-            whole.stages.inflates &= !self.request.accept_encoding.allows_gzip();
-            whole.stages.gzip = None;
+            let accept = &self.request.accept_encoding;
+            let stages = &mut whole.stages;
+            stages.inflates = stages.inflates.filter(|it| !accept.allows_coding(*it));
+            stages.compression = None;
             whole.buffered.recoded_edits.clear();
             self.compress_complete_body()?;
         } else if !transcoding.sends_error_on_failure() {
@@ -489,7 +492,7 @@ impl BufferedBodyPipeline {
         config: &RouteConfig,
         piece: &[u8],
     ) -> Result<(), TranscodeError> {
-        let inflates = self.stages.inflates;
+        let inflates = self.stages.inflates.is_some();
         let Some(transcoding) = &mut self.stages.transcoding else {
             return Err(TranscodeError::Failed);
         };
@@ -563,7 +566,7 @@ impl BufferedBodyPipeline {
             return Err(TranscodeError::Memory);
         }
         let buffered = &mut self.buffered;
-        if !self.stages.inflates {
+        let Some(coding) = self.stages.inflates else {
             let body = std::mem::take(&mut buffered.body);
             let made = stage.finish_conversion(&body, &mut |room| {
                 buffered
@@ -572,13 +575,14 @@ impl BufferedBodyPipeline {
             });
             buffered.body = body;
             return made;
-        }
-        let original = buffered
-            .decompress_buffered(config, most)
-            .map_err(|mode| match mode {
-                ResponseMode::Memory => TranscodeError::Memory,
-                _ => TranscodeError::Coding,
-            })?;
+        };
+        let original =
+            buffered
+                .decompress_buffered(config, coding, most)
+                .map_err(|mode| match mode {
+                    ResponseMode::Memory => TranscodeError::Memory,
+                    _ => TranscodeError::Coding,
+                })?;
         for piece in original.chunks(DECOMPRESSED_PIECE_BYTES) {
             stage.feed_body_piece(piece)?;
             // the compressed body is still in memory
@@ -591,7 +595,7 @@ impl BufferedBodyPipeline {
         let made = stage.finish_conversion(&original, &mut |room| {
             buffered.reserve_body_and_output(config, all, room).is_ok()
         })?;
-        self.stages.inflates = false;
+        self.stages.inflates = None;
         Ok(made)
     }
 }

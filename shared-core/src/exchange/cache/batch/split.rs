@@ -10,7 +10,7 @@ use crate::cache::entry::CacheEntry;
 use crate::config::RouteConfig;
 use crate::exchange::response::pipeline::{estimate_decompression_work, BufferedBody};
 use crate::gzip::inflate::InflateError;
-use crate::request_coding::{BodyContentCoding, SupportedContentCoding};
+use crate::request_coding::BodyContentCoding;
 
 /// A batch whose missing calls alone are forwarded to the node: the source of each response, and
 /// the node's response so far.
@@ -162,9 +162,7 @@ impl SplitBatch {
     pub(in crate::exchange) fn upstream_bytes_to_decode(&self, config: &RouteConfig) -> usize {
         let body = &self.buffered.body;
         match self.coding.supported_coding() {
-            Some(SupportedContentCoding::Gzip) => estimate_decompression_work(body, config),
-            // most bodies compress to a fifth of their length
-            Some(SupportedContentCoding::Zstd) => body.len().saturating_mul(5),
+            Some(coding) => estimate_decompression_work(coding, body, config),
             None => body.len(),
         }
     }
