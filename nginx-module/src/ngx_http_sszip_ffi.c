@@ -22,7 +22,7 @@
  * version of these functions, for the Lua library: incremented with each
  * change
  */
-#define NGX_HTTP_SSZIP_FFI_ABI  1
+#define NGX_HTTP_SSZIP_FFI_ABI  2
 
 
 static int ngx_http_sszip_ffi_result(sszip_status status, sszip_str *out);
@@ -285,6 +285,22 @@ int
 ngx_http_sszip_ffi_gunzip(const sszip_str *data, size_t most, sszip_str *out)
 {
     return ngx_http_sszip_ffi_result(sszip_gunzip(*data, most, out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_zstd(const sszip_str *data, unsigned int level,
+    sszip_str *out)
+{
+    return ngx_http_sszip_ffi_result(
+               sszip_zstd(*data, ngx_min(level, 255), out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_unzstd(const sszip_str *data, size_t most, sszip_str *out)
+{
+    return ngx_http_sszip_ffi_result(sszip_unzstd(*data, most, out), out);
 }
 
 

@@ -2033,6 +2033,27 @@ sszip_status sszip_gunzip(sszip_str data,
                           sszip_str *out);
 
 /*
+ Compresses `data` to one zstd frame with a level of 1 to 19. Writes it to
+ `out`; on `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
+
+ # Safety
+ `data` is a valid string; `out` points at memory of its type.
+ */
+sszip_status sszip_zstd(sszip_str data, uint8_t level, sszip_str *out);
+
+/*
+ Decompresses zstd frames, with windows of at most 8 MiB, to at most
+ `max_length` bytes. Writes them to `out`; on `SSZIP_STATUS_INVALID` an
+ error text. `out` is a thread result.
+
+ # Safety
+ `data` is a valid string; `out` points at memory of its type.
+ */
+sszip_status sszip_unzstd(sszip_str data,
+                          size_t max_length,
+                          sszip_str *out);
+
+/*
  Returns memory for a body of `length` bytes, into which the host writes the
  body before `sszip_calls_parse`; NULL: memory is exhausted. The memory is a
  thread result, and may be passed to one call of `sszip_calls_parse`.

@@ -1,4 +1,4 @@
-"""sszip for Lua (docs/lua.md): gzip, and the SSZ functions of the command line."""
+"""sszip for Lua (docs/lua.md): gzip, zstd, and the SSZ functions of the command line."""
 
 import gzip
 import hashlib
@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 
+from harness import zstd
 from harness.lua import lua, lua_nginx, quoted
 
 pytestmark = pytest.mark.once("Debian's Lua module is for Debian's nginx")
@@ -53,6 +54,39 @@ def test_gunzip_reports_damaged_or_long_data(nginx):
         assert lua(nginx, f"return sszip.gunzip({quoted(coded)}, {most})") == expected
     for most in ("-1", "0.5", "0/0"):
         assert lua(nginx, f"return sszip.gunzip('', {most})") == [None, b"max is a whole number of bytes"]
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_zstd_is_readable_and_unzstd_reads_all_frames(nginx, body):
+    for level in ("", ", 1", ", 3", ", 19"):
+        coded = lua(nginx, f"return sszip.zstd({quoted(body)}{level})")
+        assert zstd.decompress(coded) == body and zstd.content_size(coded) == len(body)
+    assert lua(nginx, f"return sszip.unzstd({quoted(zstd.compress(body))})") == body
+    twice = zstd.compress(body) + zstd.compress(b"and more")
+    assert lua(nginx, f"return sszip.unzstd({quoted(twice)})") == body + b"and more"
+
+
+def test_zstd_compresses_20_mb(nginx):
+    code = "local long = string.rep('0123456789', 2000000) local coded = sszip.zstd(long) return coded, sszip.unzstd(coded) == long"
+    coded, same = lua(nginx, code)
+    assert same and len(zstd.decompress(coded)) == 20_000_000
+
+
+@pytest.mark.parametrize("level", ["-1", "0", "20", "1.5", "0/0", "math.huge"])
+def test_zstd_reports_an_invalid_level(nginx, level):
+    assert lua(nginx, f"return sszip.zstd('a', {level})") == [None, b"the level must be from 1 to 19"]
+
+
+def test_unzstd_reports_damaged_or_long_data(nginx):
+    coded = zstd.compress(b"x" * 1000)
+    # a frame of one raw block that declares a window of 9 MiB
+    wide = bytes.fromhex("28b52ffd 00 69 090000") + b"x"
+    for data in (b"", b"x", coded[:-1], coded + b"x", wide, gzip.compress(b"x")):
+        assert lua(nginx, f"return sszip.unzstd({quoted(data)})") == [None, b"the data is not zstd, or is damaged"]
+    for most, expected in (("999", [None, b"the decompressed data is longer than the limit"]), ("1000", b"x" * 1000)):
+        assert lua(nginx, f"return sszip.unzstd({quoted(coded)}, {most})") == expected
+    for most in ("-1", "0.5", "0/0"):
+        assert lua(nginx, f"return sszip.unzstd('', {most})") == [None, b"max is a whole number of bytes"]
 
 
 CHECKPOINT = b'{"epoch":"7","root":"0x%b"}' % (b"11" * 32)

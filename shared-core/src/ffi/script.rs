@@ -15,6 +15,8 @@ use crate::gzip::inflate::{gunzip_reserved, InflateError};
 use crate::gzip::oneshot::{compressed_bound, gzip_oneshot, OneshotError};
 use crate::script::owner_http::OwnerReplyHead;
 use crate::script::{cached_responses, request_calls, stored_values};
+use crate::zstd::decompress_zstd;
+use crate::zstd::oneshot::{zstd_compressed_bound, zstd_oneshot_into};
 
 /// A call of a JSON-RPC request. Its strings point into the request body, or
 /// into the library's decoded copy of it.
@@ -326,6 +328,56 @@ pub unsafe extern "C" fn sszip_gunzip(
         let plain = gunzip_reserved(unsafe { data.borrow_bytes() }, max_length);
         let plain = plain.map(Some).map_err(|why| match why {
             InflateError::Bad => "the data is not gzip, or is damaged",
+            InflateError::TooLarge => "the decompressed data is longer than the limit",
+            InflateError::OutOfMemory => "out of memory",
+        });
+        return_thread_result(plain, out)
+    })
+}
+
+/// Compresses `data` to one zstd frame with a level of 1 to 19. Writes it to
+/// `out`; on `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
+///
+/// # Safety
+/// `data` is a valid string; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_zstd(
+    data: sszip_str,
+    level: u8,
+    out: *mut sszip_str,
+) -> sszip_status {
+    catch_panic_status(|| {
+        check_results!(out);
+        // SAFETY: the function's contract.
+        let data = unsafe { data.borrow_bytes() };
+        let limit = zstd_compressed_bound(data.len());
+        let coded = zstd_oneshot_into(data, level, limit, Vec::new());
+        let coded = coded.map(Some).map_err(|why| match why {
+            OneshotError::Level(_) => "the level must be from 1 to 19",
+            OneshotError::NotSmaller | OneshotError::OutOfMemory => "out of memory",
+        });
+        return_thread_result(coded, out)
+    })
+}
+
+/// Decompresses zstd frames, with windows of at most 8 MiB, to at most
+/// `max_length` bytes. Writes them to `out`; on `SSZIP_STATUS_INVALID` an
+/// error text. `out` is a thread result.
+///
+/// # Safety
+/// `data` is a valid string; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_unzstd(
+    data: sszip_str,
+    max_length: usize,
+    out: *mut sszip_str,
+) -> sszip_status {
+    catch_panic_status(|| {
+        check_results!(out);
+        // SAFETY: the function's contract.
+        let plain = decompress_zstd(unsafe { data.borrow_bytes() }, max_length, |_| true);
+        let plain = plain.map(Some).map_err(|why| match why {
+            InflateError::Bad => "the data is not zstd, or is damaged",
             InflateError::TooLarge => "the decompressed data is longer than the limit",
             InflateError::OutOfMemory => "out of memory",
         });

@@ -146,12 +146,28 @@ check_calls(void)
 static void
 check_coders(void)
 {
-    sszip_str   out;
+    sszip_str   out, coded;
+    uint8_t     bytes[64];
     sszip_ssz_type  type;
 
     check(sszip_gzip(str("a"), 13, &out) == SSZIP_STATUS_INVALID);
     check(is(out, "the level must be from 0 to 12"));
     check(sszip_gunzip(str("a"), 10, &out) == SSZIP_STATUS_INVALID);
+
+    check(sszip_zstd(str("a"), 0, &out) == SSZIP_STATUS_INVALID);
+    check(sszip_zstd(str("a"), 20, &out) == SSZIP_STATUS_INVALID);
+    check(is(out, "the level must be from 1 to 19"));
+    ok(sszip_zstd(str("abc"), 19, &out));
+    check(out.len <= sizeof(bytes));
+    memcpy(bytes, out.data, out.len);
+    coded.data = bytes;
+    coded.len = out.len;
+    ok(sszip_unzstd(coded, 3, &out));
+    check(is(out, "abc"));
+    check(sszip_unzstd(coded, 2, &out) == SSZIP_STATUS_INVALID);
+    check(is(out, "the decompressed data is longer than the limit"));
+    check(sszip_unzstd(str("a"), 10, &out) == SSZIP_STATUS_INVALID);
+    check(is(out, "the data is not zstd, or is damaged"));
 
     memset(&type, 0, sizeof(type));
     type.name = str("ByteString");

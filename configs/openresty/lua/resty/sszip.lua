@@ -93,6 +93,10 @@ int ngx_http_sszip_ffi_gzip(const ngx_http_sszip_ffi_str_t *data,
     unsigned int level, ngx_http_sszip_ffi_str_t *out);
 int ngx_http_sszip_ffi_gunzip(const ngx_http_sszip_ffi_str_t *data,
     size_t most, ngx_http_sszip_ffi_str_t *out);
+int ngx_http_sszip_ffi_zstd(const ngx_http_sszip_ffi_str_t *data,
+    unsigned int level, ngx_http_sszip_ffi_str_t *out);
+int ngx_http_sszip_ffi_unzstd(const ngx_http_sszip_ffi_str_t *data,
+    size_t most, ngx_http_sszip_ffi_str_t *out);
 int ngx_http_sszip_ffi_json_to_ssz(const ngx_http_sszip_ffi_what_t *what,
     const ngx_http_sszip_ffi_str_t *json, ngx_http_sszip_ffi_str_t *out);
 int ngx_http_sszip_ffi_ssz_to_json(const ngx_http_sszip_ffi_what_t *what,
@@ -109,7 +113,7 @@ end
 
 
 -- the version of this file's interface; a module of another version has another one
-local ABI = 1
+local ABI = 2
 
 do
     local loaded, abi = pcall(function () return C.ngx_http_sszip_ffi_abi() end)
@@ -685,6 +689,53 @@ function _M.gunzip(data, max)
     point(str1, data)
 
     return done(C.ngx_http_sszip_ffi_gunzip(str1, max, out))
+end
+
+
+--- Compresses data as one zstd frame.
+-- @param level 1 to 19, default 1
+-- @return a string; or nil and an error
+function _M.zstd(data, level)
+    if type(data) ~= "string" then
+        bad_type("data", "string", data)
+    end
+
+    if level == nil then
+        level = 1
+
+    elseif type(level) ~= "number" then
+        bad_type("level", "number", level)
+    end
+
+    point(str1, data)
+
+    return done(C.ngx_http_sszip_ffi_zstd(str1, whole(level, 19) or 255, out))
+end
+
+
+--- Decompresses zstd frames, with windows of at most 8 MiB.
+-- @param max maximum length of the result, in bytes; default 32 MiB
+-- @return a string; or nil and an error
+function _M.unzstd(data, max)
+    if type(data) ~= "string" then
+        bad_type("data", "string", data)
+    end
+
+    if max == nil then
+        max = 32 * 1024 * 1024
+
+    elseif type(max) ~= "number" then
+        bad_type("max", "number", max)
+    end
+
+    max = whole(max, 2 ^ 40)
+    if not max then
+        return nil, "max is a whole number of bytes"
+    end
+
+    point(str1, data)
+
+    return done(C.ngx_http_sszip_ffi_unzstd(str1, max, out))
 end
 
 
