@@ -16,7 +16,7 @@ sszip on;
 sszip_cache on;
 sszip_batch_max 3;
 proxy_http_version 1.1;
-log_format reasons '$sszip_cache_status|$sszip_cache_reason|$sszip_batch_size|$sszip_batch_hits|$sszip_ratio';
+log_format reasons '$sszip_cache_status|$sszip_cache_reason|$sszip_batch_size|$sszip_batch_hits|$sszip_ratio|$sszip_coding';
 access_log @prefix@/reasons.log reasons;
 server {
     listen 127.0.0.1:@port@;
@@ -122,6 +122,20 @@ def test_batch_hits_and_the_ratio_of_hits_are_logged(start_nginx, origin):
     lines = [line.split("|") for line in logged(nginx, 5)]
     assert [line[2:4] for line in lines] == [["-", "-"], ["-", "-"], ["-", "-"], ["2", "1"], ["2", "2"]]
     assert lines[2][0] == "HIT" and abs(float(lines[2][4]) - float(lines[1][4])) < 0.3 * float(lines[1][4])
+
+
+def test_coding_of_misses_and_hits_is_logged(start_nginx, origin):
+    origin.answers(Node({"eth_getBlockByHash": b'"0x' + b"ab" * 20000 + b'"'}))
+    nginx = start_nginx(CONFIG.replace("sszip on;", "sszip on; sszip_zstd on;", 1))
+    cases = [("gzip, zstd", "zstd"), ("gzip", "gzip"), ("zstd;q=0.5, gzip", "gzip"), ("*", "gzip"), ("identity", "-")]
+    for number, (accept, _) in enumerate(cases):
+        block = call("eth_getBlockByHash", f'["0x{number:064x}",true]')
+        for _ in range(2):
+            send(nginx, body=block, headers=[JSON, ("Accept-Encoding", accept)])
+    lines = [line.split("|") for line in logged(nginx, 2 * len(cases))]
+    assert [(line[0], line[5]) for line in lines] == [
+        (status, coding) for _, coding in cases for status in ("MISS", "HIT")
+    ]
 
 
 def test_cache_without_sszip_on_is_warned_of(session_origin):

@@ -51,6 +51,7 @@ def test_log_has_mode_cache_status_and_reason(envoy, origin):
     assert entry.pop("ratio") and len(entry.pop("cache_key")) == 64
     assert entry == {
         "mode": "oneshot",
+        "coding": "gzip",
         "cache_status": "MISS",
         "cache_reason": "result",
     }
