@@ -12,3 +12,7 @@ mod fields;
 #[allow(dead_code)]
 #[path = "../../tests/table/host.rs"]
 mod host;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+#[path = "../../tests/support/unzstd.rs"]
+mod unzstd;

@@ -20,11 +20,15 @@ mod properties;
 mod reference;
 #[path = "../ssz/roots.rs"]
 mod roots;
+#[path = "../support/mod.rs"]
+mod support;
 #[path = "../support/tier.rs"]
 mod tier;
 #[allow(dead_code)] // the tests of SSZ use the rest
 #[path = "../ssz/tree.rs"]
 mod tree;
+#[path = "../support/unzstd.rs"]
+mod unzstd;
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use super::super::reference::FuzzedChoices;
 use super::node::{node_response, value};
 use super::read::decoded;
 use super::requests::{ACCEPTS, ROUTES};
-use super::{chosen, field, place, send, JSON, OCTETS};
+use super::{chosen, field, place, send, CODINGS, JSON, OCTETS};
 
 /// Checks that a hit equals the response that was sent before.
 pub(super) fn check_repeated_request(choices: &mut FuzzedChoices<'_>) {
@@ -31,8 +31,9 @@ pub(super) fn check_repeated_request(choices: &mut FuzzedChoices<'_>) {
         if !accept.is_empty() {
             headers.push(field("Accept", accept));
         }
-        if choices.below(2) == 1 {
-            headers.push(field("Accept-Encoding", "gzip"));
+        let codings = chosen(choices, &CODINGS);
+        if !codings.is_empty() {
+            headers.push(field("Accept-Encoding", codings));
         }
         let response = node_response(choices, &value, is_same, fresh.clone());
         let answer = send(&config, "GET", target, headers, Vec::new(), response.node);

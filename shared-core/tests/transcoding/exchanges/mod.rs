@@ -26,6 +26,8 @@ use super::reference::FuzzedChoices;
 const OCTETS: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const VERSION: &str = "Eth-Consensus-Version";
+/// The content codings that clients accept.
+const CODINGS: [&str; 4] = ["", "gzip", "zstd", "gzip, zstd"];
 
 /// Runs one chosen kind of exchange.
 pub fn check_exchange(choices: &mut FuzzedChoices<'_>) {
@@ -62,6 +64,7 @@ fn place(
         ("ssz", "on"),
         ("ssz_preset", "minimal"),
         ("min_length", min_length),
+        ("zstd", "on"),
     ] {
         set(name, value);
     }

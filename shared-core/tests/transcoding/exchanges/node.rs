@@ -3,11 +3,11 @@
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
 use super::super::driver_host::BodyEnd;
-use super::super::fields::{gzip, Fields};
+use super::super::fields::{encode_body, Fields};
 use super::super::host::NodeResponse;
 use super::super::properties::write;
 use super::super::reference::{self, FuzzedChoices, Json};
-use super::read::gunzip;
+use super::read::decompressed;
 use super::{chosen, field, JSON, OCTETS, VERSION};
 
 /// A value of a type, in a fork that has the type.
@@ -168,19 +168,22 @@ pub(super) fn node_response(
         _ => headers.push(field(VERSION, value.fork.name())),
     }
     let plain = body;
-    let (body, plain) = match choices.below(6) {
-        0 => {
-            headers.push(field("Content-Encoding", "gzip"));
-            (gzip(&plain), Some(plain))
-        }
-        1 => {
-            headers.push(field("Content-Encoding", "gzip"));
-            let mut coded = gzip(&plain);
-            is_right &= !damage(choices, &mut coded);
-            let plain = gunzip(&coded);
+    let coding = match choices.below(8) {
+        0 | 1 => Some("gzip"),
+        2 | 3 => Some("zstd"),
+        _ => None,
+    };
+    let (body, plain) = match coding {
+        Some(coding) => {
+            headers.push(field("Content-Encoding", coding));
+            let mut coded = encode_body(coding, &plain);
+            if choices.below(2) == 1 {
+                is_right &= !damage(choices, &mut coded);
+            }
+            let plain = decompressed(coding, &coded);
             (coded, plain)
         }
-        _ => (plain.clone(), Some(plain)),
+        None => (plain.clone(), Some(plain)),
     };
     let (node, is_sent) = node(choices, headers, body);
     is_right &= is_sent && plain.is_some();

@@ -1,31 +1,37 @@
 //! Reads a response as a client does.
 
-use std::io::Read;
-
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
+use sszip_core::zstd::decompress_zstd;
 
-use super::super::fields::joined_header_values;
+use super::super::fields::{decode_body, joined_header_values};
 use super::super::host::ClientResponse;
 use super::super::reference::Json;
+use super::super::support::gunzip;
 use super::VERSION;
 
-pub(super) fn gunzip(coded: &[u8]) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    let mut decoder = flate2::bufread::GzDecoder::new(coded);
-    decoder.read_to_end(&mut body).ok()?;
-    decoder.into_inner().is_empty().then_some(body)
+/// Decompresses a body of the node, which may be damaged. Decoders may differ in damaged zstd.
+pub(super) fn decompressed(coding: &str, coded: &[u8]) -> Option<Vec<u8>> {
+    match coding {
+        "zstd" => decompress_zstd(coded, 64 << 20, |_| true).ok(),
+        _ => gunzip(coded).ok(),
+    }
 }
 
 /// Returns the decompressed body; a declared length must be the length of the received body.
 pub(super) fn decoded(answer: &ClientResponse) -> Vec<u8> {
-    if let Some(length) = joined_header_values(&answer.fields, "Content-Length") {
-        assert_eq!(length, answer.body.len().to_string(), "{:?}", answer.fields);
+    let length = joined_header_values(&answer.fields, "Content-Length");
+    if let Some(length) = &length {
+        assert_eq!(
+            *length,
+            answer.body.len().to_string(),
+            "{:?}",
+            answer.fields
+        );
     }
-    match joined_header_values(&answer.fields, "Content-Encoding").as_deref() {
-        Some("gzip") => gunzip(&answer.body).expect("a gzip member"),
-        None => answer.body.clone(),
-        other => panic!("{other:?}"),
-    }
+    let coding = joined_header_values(&answer.fields, "Content-Encoding");
+    let coding = coding.as_deref();
+    assert!(matches!(coding, None | Some("gzip" | "zstd")), "{coding:?}");
+    decode_body(coding, &answer.body, length.is_some()).unwrap()
 }
 
 pub(super) fn is_of(answer: &ClientResponse, media_type: &str) -> bool {

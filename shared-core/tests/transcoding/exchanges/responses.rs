@@ -8,7 +8,7 @@ use super::super::reference::{self, FuzzedChoices, Json};
 use super::node::{is_short, node_response, value};
 use super::read::{decoded, is_of, members, type_in};
 use super::requests::{ACCEPTS, ROUTES};
-use super::{chosen, field, place, send, JSON, OCTETS, VERSION};
+use super::{chosen, field, place, send, CODINGS, JSON, OCTETS, VERSION};
 
 pub(super) fn check_response(choices: &mut FuzzedChoices<'_>) {
     let (target, name, is_same) = chosen(choices, &ROUTES);
@@ -18,13 +18,13 @@ pub(super) fn check_response(choices: &mut FuzzedChoices<'_>) {
     let is_roomy = choices.below(2) == 0;
     let (process, config) = place(choices, is_roomy, &[]);
     let (accept, takes) = chosen(choices, &ACCEPTS);
-    let takes_gzip = choices.below(2) == 1;
+    let codings = chosen(choices, &CODINGS);
     let mut headers = Fields::new();
     if !accept.is_empty() {
         headers.push(field("Accept", accept));
     }
-    if takes_gzip {
-        headers.push(field("Accept-Encoding", "gzip"));
+    if !codings.is_empty() {
+        headers.push(field("Accept-Encoding", codings));
     }
     let response = node_response(choices, &value, is_same, Fields::new());
     let is_coded = joined_header_values(&response.node.headers, "Content-Encoding").is_some();
@@ -133,7 +133,7 @@ pub(super) fn check_response(choices: &mut FuzzedChoices<'_>) {
         "{}",
         about()
     );
-    if !takes_gzip && matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json) {
+    if codings.is_empty() && matches!(answer.mode, ResponseMode::Ssz | ResponseMode::Json) {
         assert_eq!(
             joined_header_values(&answer.fields, "Content-Encoding"),
             None

@@ -7,7 +7,7 @@ use super::super::properties::write;
 use super::super::reference::{self, FuzzedChoices};
 use super::node::{damage, node};
 use super::read::{decoded, is_of, members};
-use super::{chosen, field, place, send, JSON, OCTETS};
+use super::{chosen, field, place, send, CODINGS, JSON, OCTETS};
 
 pub(super) fn check_result(choices: &mut FuzzedChoices<'_>) {
     let (method, name) = chosen(
@@ -34,8 +34,9 @@ pub(super) fn check_result(choices: &mut FuzzedChoices<'_>) {
     let is_roomy = choices.below(2) == 0;
     let (process, config) = place(choices, is_roomy, &[]);
     let mut headers = vec![field("Content-Type", JSON), field("Accept", OCTETS)];
-    if choices.below(2) == 1 {
-        headers.push(field("Accept-Encoding", "gzip"));
+    let codings = chosen(choices, &CODINGS);
+    if !codings.is_empty() {
+        headers.push(field("Accept-Encoding", codings));
     }
     let call = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":[]}}");
     let (node, is_right) = node(choices, vec![field("Content-Type", JSON)], body.clone());
