@@ -260,11 +260,14 @@ def witness(nodes):
     return ssz, json.dumps({"jsonrpc": "2.0", "id": 1, "result": status}).encode()
 
 
-@pytest.mark.parametrize("framing, accept, path", pairwise(["length", "chunked"], [None, "gzip"], ["", "/little"]))
-def test_compressed_witness_is_decoded_and_converted(nginx, origin, payload, framing, accept, path):
+@pytest.mark.parametrize(
+    "coding, framing, accept, path",
+    pairwise(["gzip", "zstd"], ["length", "chunked"], [None, "gzip"], ["", "/little"]),
+)
+def test_compressed_witness_is_decoded_and_converted(nginx, origin, payload, coding, framing, accept, path):
     """The body is decoded at any length, since its compressed form is of no use."""
     ssz, result = witness(300)
-    options = {"coding": "gzip", "framing": framing}
+    options = {"coding": coding, "framing": framing}
     origin.answers(answer(result, **options))
     response = submit(nginx, payload, "gzip", path=path, accept=accept)
     assert (response.status, response.decoded) == (200, ssz)
@@ -282,20 +285,23 @@ def test_compressed_witness_is_decoded_and_converted(nginx, origin, payload, fra
 
 @pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("accept", [None, "gzip"])
-def test_compressed_error_is_decoded_and_converted(nginx, origin, payload, split, accept):
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_compressed_error_is_decoded_and_converted(nginx, origin, payload, split, accept, coding):
     error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -38005, "message": "not that fork"}}
-    origin.answers(answer(json.dumps(error).encode(), coding="gzip", split=split))
+    origin.answers(answer(json.dumps(error).encode(), coding=coding, split=split))
     assert is_problem(submit(nginx, payload, "gzip", accept=accept), 400, "unsupported-fork") == "not that fork"
     problem = {"type": "/engine-api/errors/unsupported-fork", "detail": "not that fork"}
-    origin.answers(answer(json.dumps(problem).encode(), status=400, type=PROBLEM, coding="gzip", split=split))
+    origin.answers(answer(json.dumps(problem).encode(), status=400, type=PROBLEM, coding=coding, split=split))
     response = post(nginx, gzip.compress(call_of(payload)), "gzip", accept=accept)
     assert is_error(response, -38005) == "not that fork"
 
 
-def test_damaged_compressed_response_is_a_502(nginx, origin, payload):
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_damaged_compressed_response_is_a_502(nginx, origin, payload, coding):
     ssz, result = witness(300)
-    coded = [("Content-Encoding", "gzip")]
-    for body in (result, gzip.compress(result)[:-1], gzip.compress(result) + b"x", b""):
+    coded = [("Content-Encoding", coding)]
+    compress = CODERS[coding]
+    for body in (result, compress(result)[:-1], compress(result) + b"x", b""):
         origin.answers(answer(body, headers=coded))
         is_problem(submit(nginx, payload, "gzip"), 502, "internal")
         origin.answers(octets(body.replace(result, ssz), headers=coded))

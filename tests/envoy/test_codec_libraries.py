@@ -195,7 +195,7 @@ def judge(about, response, body, chain, sent, accept):
     allowed = taken(accept)
     if response.status == 406:
         # no filter decodes the body, so that it can't be converted
-        decodes = {"gzip", *(name.split("-")[1] for name in CHAINS[chain] if name in BEHIND[3:])}
+        decodes = {"gzip", "zstd", *(name.split("-")[1] for name in CHAINS[chain] if name in BEHIND[3:])}
         assert about[4] == OCTETS and sent in CODINGS and sent not in decodes, about
         return
     assert response.status == 200, about
