@@ -150,7 +150,7 @@ fn run_with_callouts(memory: Option<u64>, without: &[&str]) -> Vec<String> {
 /// Sequences about properties that only memory keeps: expired entries, validators of the node,
 /// and the change that precedes an entry; and sequences about entries that are looked up in
 /// memory only, as ranges are.
-const IN_MEMORY: [&str; 10] = [
+const IN_MEMORY: [&str; 11] = [
     "cache: a GET that is stale is revalidated",
     "cache: an expired answer stands in for an error that use_stale names",
     "get: a 304 may say what an answer varies on from now on",
@@ -161,6 +161,7 @@ const IN_MEMORY: [&str; 10] = [
     "get: what a successful request has changed is out of date",
     "get: what is revalidated for a client that has it is stored",
     "ssz: the head of what is stored",
+    "zstd: the head of a stored resource names the coding and no length that is not known",
 ];
 
 /// Runs the whole table with concurrent clients, and returns the rows that fail, and the rows of

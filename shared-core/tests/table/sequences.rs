@@ -62,6 +62,7 @@ struct StepNodeResponse {
     status: u16,
     headers: Fields,
     body: String,
+    hex: Option<String>,
     coding: Option<String>,
     framing: Option<String>,
     cut_at: Option<usize>,
@@ -89,6 +90,7 @@ impl Default for StepNodeResponse {
             status: 200,
             headers: vec![("Content-Type".into(), "application/json".into())],
             body: String::new(),
+            hex: None,
             coding: None,
             framing: None,
             cut_at: None,
@@ -219,7 +221,13 @@ fn check_step(step: &SequenceStep, answer: &ClientResponse) -> Result<(), String
     if let (Some(length), 200, false) = (length, answer.status, step.method == "HEAD") {
         check_equal("length", length, answer.body.len().to_string())?;
     }
-    let applied = coding.as_deref().filter(|_| !answer.body.is_empty());
+    let named = step.node.as_ref().filter(|node| node.hex.is_some());
+    let named = named.and_then(|node| joined_header_values(&node.headers, "Content-Encoding"));
+    // the node's own bytes under its own name
+    let is_as_sent = coding.is_some() && coding == named;
+    let applied = coding
+        .as_deref()
+        .filter(|_| !is_as_sent && !answer.body.is_empty());
     let body = decode_body(applied, &answer.body, is_sized)?;
     let of_node = || step.node.as_ref().map_or("", |node| &node.body).to_string();
     if let Some(hex) = &expect.hex {
@@ -288,7 +296,10 @@ fn host_request_of_step(
 
 /// Returns the node's response.
 fn node_response_of_step(node: &StepNodeResponse, division: usize) -> host::NodeResponse {
-    let mut sent = expand_repetitions(&node.body).into_bytes();
+    let mut sent = match &node.hex {
+        Some(hex) => const_hex::decode(expand_repetitions(hex)).unwrap(),
+        None => expand_repetitions(&node.body).into_bytes(),
+    };
     let chunked = node.framing.as_deref() == Some("chunked");
     let mut headers = node.headers.clone();
     if let Some(coding) = &node.coding {
