@@ -1,8 +1,9 @@
 //! Assembly of a JSON-RPC batch from responses.
 //!
-//! For a client that accepts gzip, short entries are inlined: their payloads, decoded if they are
-//! stored compressed, become part of the batch's text, which is compressed as a whole, because
-//! small responses resemble each other. Longer compressed entries are spliced as they are stored.
+//! For a client that accepts gzip or zstd, short entries are inlined: their payloads, decoded if they
+//! are stored compressed, become part of the batch's text, which is compressed as a whole, because
+//! small responses resemble each other. Longer compressed entries are spliced as they are stored, or
+//! as the zstd blocks that they keep.
 
 use std::sync::Arc;
 
@@ -10,6 +11,10 @@ use super::{BodySink, CacheEntry, CompressionGate, EntryPayload, MAX_SHORT_PAYLO
 use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
 use crate::gzip::preset_block::{compress_with_preset_codes, MAX_TEXT_LENGTH};
 use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
+use crate::request_coding::SupportedContentCoding;
+use crate::zstd::open_blocks::open_blocks_reusing_buffer;
+use crate::zstd::splice::ZstdFrameBuilder;
+use crate::zstd::ZstdLevel;
 
 /// Maximum ratio of the identity length of an inlined payload to its compressed length: a better
 /// compressed one is spliced, as compressing it again saves few bytes.
@@ -27,6 +32,41 @@ const MAX_INLINED_SHARE: u64 = if cfg!(target_family = "wasm") {
 /// Minimum length of a text between spliced entries that is compressed, in bytes: the codes of a
 /// block take 50 bytes.
 const MIN_COMPRESSED_TEXT_LENGTH: usize = 160;
+
+/// Maximum level of zstd for a text between spliced entries, which is compressed for each response.
+const MAX_TEXT_ZSTD_LEVEL: ZstdLevel = 3;
+
+/// The content coding of a batch response, with the level of what is compressed in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchCoding {
+    /// Uncompressed.
+    #[default]
+    Identity,
+    /// gzip, at the level of the [`CompressionGate`].
+    Gzip,
+    /// zstd, with the level of entries whose zstd blocks are made.
+    Zstd(ZstdLevel),
+}
+
+impl BatchCoding {
+    /// Creates the coding of a batch for this content coding, `None` being identity.
+    pub fn from_content_coding(coding: Option<SupportedContentCoding>, level: ZstdLevel) -> Self {
+        match coding {
+            None => Self::Identity,
+            Some(SupportedContentCoding::Gzip) => Self::Gzip,
+            Some(SupportedContentCoding::Zstd) => Self::Zstd(level),
+        }
+    }
+
+    /// Returns the content coding, `None` being identity.
+    pub fn content_coding(self) -> Option<SupportedContentCoding> {
+        match self {
+            Self::Identity => None,
+            Self::Gzip => Some(SupportedContentCoding::Gzip),
+            Self::Zstd(_) => Some(SupportedContentCoding::Zstd),
+        }
+    }
+}
 
 /// One response of a batch response that is being assembled: an entry with the id of its call, or a
 /// response as text. White space after it is dropped.
@@ -107,7 +147,8 @@ fn may_be_inlined(open: &OpenDeflateStream) -> bool {
 }
 
 impl CacheEntry {
-    /// Whether a batch for a client that accepts gzip may inline the entry's compressed payload.
+    /// Whether a batch for a client that accepts gzip or zstd may inline the entry's compressed
+    /// payload.
     pub(crate) fn may_be_inlined(&self) -> bool {
         matches!(self.stored_payload(), EntryPayload::Open(open) if may_be_inlined(open))
     }
@@ -117,15 +158,16 @@ impl CacheEntry {
 /// its other text.
 pub(crate) fn batch_coding_work<'a>(
     entries: impl Iterator<Item = &'a CacheEntry>,
-    gzip: bool,
+    coding: BatchCoding,
 ) -> u64 {
     let (mut work, mut inlined): (u64, u64) = (0, 0);
     for entry in entries {
-        match (gzip, entry.is_compressed()) {
-            (false, _) => work += entry.identity_bytes_to_decode(),
-            (true, false) => work += entry.response_length(b""),
-            (true, true) if entry.may_be_inlined() => inlined += entry.response_length(b""),
-            (true, true) => {}
+        match (coding, entry.is_compressed()) {
+            (BatchCoding::Identity, _) => work += entry.identity_bytes_to_decode(),
+            (_, false) => work += entry.response_length(b""),
+            (_, true) if entry.may_be_inlined() => inlined += entry.response_length(b""),
+            (BatchCoding::Zstd(_), true) => work += entry.zstd_bytes_to_make(),
+            (BatchCoding::Gzip, true) => {}
         }
     }
     work + inlined.min(MAX_TEXT_LENGTH as u64)
@@ -135,7 +177,7 @@ pub(crate) fn batch_coding_work<'a>(
 ///
 /// The text between compressed elements is compressed now if the gate allows it, as many small
 /// responses do not make a small batch. The body is identity if no element is compressed and
-/// compression makes it no smaller, see [`SlicedBody::is_gzip`]. Returns `None` if memory is
+/// compression makes it no smaller, see [`SlicedBody::content_coding`]. Returns `None` if memory is
 /// refused.
 pub fn assemble_gzip_batch(
     elements: &[BatchResponseElement],
@@ -159,29 +201,12 @@ fn assemble_batch_member(
     gate: CompressionGate,
     always: bool,
 ) -> Option<SlicedBody> {
-    // two brackets, and a comma between elements
-    let length = elements
-        .iter()
-        .map(BatchResponseElement::element_length)
-        .sum::<u64>()
-        + elements.len() as u64
-        + 1;
-    let coded: u64 = elements
-        .iter()
-        .map(BatchResponseElement::compressed_payload_length)
-        .sum();
-    let has_coded = coded > 0;
-    if !always && !has_coded && length < gate.min_length {
+    let lengths = BatchLengths::from_elements(elements);
+    if !always && !lengths.has_compressed_payload() && lengths.whole < gate.min_length {
         return assemble_identity_batch(elements);
     }
-    let mut limit = InlinedBytesLimit::for_text_length(length - coded);
-    let own = bytes_copied_into_batch(elements, |entry, open| {
-        match limit.take_inlined_payload(open) {
-            true => entry.identity_length(),
-            false => SlicedBody::bytes_copied_when_shared(open.bytes.len()),
-        }
-    });
-    let mut limit = InlinedBytesLimit::for_text_length(length - coded);
+    let own = lengths.bytes_copied_into_compressed_batch(elements);
+    let mut limit = lengths.new_inlined_bytes_limit();
     let mut member = GzipMemberBuilder::with_capacity(elements.len() + 1, own)?;
     write_batch_response_array(&mut member, elements, |member, entry, open| {
         if limit.take_inlined_payload(open) {
@@ -195,10 +220,91 @@ fn assemble_batch_member(
     })?;
     compress_pending_text(&mut member, gate, true)?;
     let body = member.finish_gzip_member()?;
-    if always || has_coded || body.byte_length() < length {
+    if always || lengths.has_compressed_payload() || body.byte_length() < lengths.whole {
         Some(body)
     } else {
         assemble_identity_batch(elements)
+    }
+}
+
+/// Assembles the batch response of `elements`, in their order, as one zstd frame, for a client that
+/// accepts zstd. Longer compressed entries are spliced as the blocks that they keep, which are made
+/// at this level if they are absent.
+///
+/// Unless `always`, a batch that is short or would not become shorter is assembled in identity, as by
+/// [`assemble_gzip_batch`]. Returns `None` if memory is refused or a payload is damaged.
+pub fn assemble_zstd_batch(
+    elements: &[BatchResponseElement],
+    gate: CompressionGate,
+    level: ZstdLevel,
+    always: bool,
+) -> Option<SlicedBody> {
+    let lengths = BatchLengths::from_elements(elements);
+    if !always && !lengths.has_compressed_payload() && lengths.whole < gate.min_length {
+        return assemble_identity_batch(elements);
+    }
+    let own = lengths.bytes_copied_into_compressed_batch(elements);
+    let mut limit = lengths.new_inlined_bytes_limit();
+    let mut frame = ZstdFrameBuilder::with_capacity(elements.len() + 1, own)?;
+    let text_level = level.min(MAX_TEXT_ZSTD_LEVEL);
+    let mut room = Vec::new();
+    write_batch_response_array(&mut frame, elements, |frame, entry, open| {
+        if limit.take_inlined_payload(open) {
+            return frame.append_plain_text(&entry.identity_payload()?);
+        }
+        compress_pending_text_with_zstd(frame, text_level, &mut room)?;
+        frame.append_open_blocks(&entry.zstd_payload(level)?)
+    })?;
+    compress_pending_text_with_zstd(&mut frame, text_level, &mut room)?;
+    let body = frame.finish_zstd_frame()?;
+    if always || lengths.has_compressed_payload() || body.byte_length() < lengths.whole {
+        Some(body)
+    } else {
+        assemble_identity_batch(elements)
+    }
+}
+
+/// The lengths of a batch in bytes, uncompressed.
+struct BatchLengths {
+    whole: u64,
+    /// Bytes of the payloads that are stored compressed.
+    compressed_payloads: u64,
+}
+
+impl BatchLengths {
+    fn from_elements(elements: &[BatchResponseElement]) -> Self {
+        let whole: u64 = elements
+            .iter()
+            .map(BatchResponseElement::element_length)
+            .sum();
+        Self {
+            // two brackets, and a comma between elements
+            whole: whole + elements.len() as u64 + 1,
+            compressed_payloads: elements
+                .iter()
+                .map(BatchResponseElement::compressed_payload_length)
+                .sum(),
+        }
+    }
+
+    fn has_compressed_payload(&self) -> bool {
+        self.compressed_payloads > 0
+    }
+
+    fn new_inlined_bytes_limit(&self) -> InlinedBytesLimit {
+        InlinedBytesLimit::for_text_length(self.whole - self.compressed_payloads)
+    }
+
+    /// Number of bytes that are copied into a compressed batch, before its text is compressed. A
+    /// payload that is not inlined counts with its stored length, in zstd too.
+    fn bytes_copied_into_compressed_batch(&self, elements: &[BatchResponseElement]) -> usize {
+        let mut limit = self.new_inlined_bytes_limit();
+        bytes_copied_into_batch(elements, |entry, open| {
+            match limit.take_inlined_payload(open) {
+                true => entry.identity_length(),
+                false => SlicedBody::bytes_copied_when_shared(open.bytes.len()),
+            }
+        })
     }
 }
 
@@ -288,6 +394,24 @@ fn compress_pending_text(
     }
     match blocks {
         Some(blocks) => member.replace_pending_with_blocks(&blocks, is_final),
+        None => Some(()),
+    }
+}
+
+/// Compresses the text that is being written like [`compress_pending_text`], as zstd blocks, with
+/// `room` as working memory.
+fn compress_pending_text_with_zstd(
+    frame: &mut ZstdFrameBuilder,
+    level: ZstdLevel,
+    room: &mut Vec<u8>,
+) -> Option<()> {
+    let text = frame.pending_plain_text();
+    if text.len() < MIN_COMPRESSED_TEXT_LENGTH {
+        return Some(());
+    }
+    let blocks = open_blocks_reusing_buffer(text, level, room);
+    match blocks.filter(|blocks| blocks.bytes.len() < text.len()) {
+        Some(blocks) => frame.replace_pending_with_compressed(&blocks),
         None => Some(()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`batch`] assembles JSON-RPC batches, [`wire`] serializes entries, [`store_attributes`] has the
 //! attributes that the owner and the store need, `strict_check` parses entries that were stored
-//! unchecked, and `recompress` makes them smaller.
+//! unchecked, `zstd_form` makes the form for clients of zstd, and `recompress` makes entries smaller.
 
 pub mod batch;
 mod entity_tag;
@@ -11,6 +11,7 @@ pub mod recompress;
 pub mod store_attributes;
 pub(crate) mod strict_check;
 pub mod wire;
+mod zstd_form;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,7 @@ use crate::gzip::open_stream::{open_stream_reusing_buffer, OpenDeflateStream};
 use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
 use crate::lock::lock_ignoring_poison;
 use crate::memory::{MemoryBudget, MemoryReservation};
+use crate::zstd::open_blocks::OpenZstdBlocks;
 
 /// The position of the id in a JSON-RPC response. Members may be in any order: Nethermind writes
 /// the id after the result.
@@ -179,15 +181,15 @@ impl EntryMetadata {
     }
 }
 
-/// A cached response in memory, without the id of its call: it can be sent under any id, as gzip or
-/// in identity.
+/// A cached response in memory, without the id of its call: it can be sent under any id, as gzip, as
+/// zstd or in identity.
 pub struct CacheEntry {
     envelope_bytes: EnvelopeBytes,
     stored_payload: EntryPayload,
     response_metadata: EntryMetadata,
-    /// Weight without cached identity bytes.
+    /// Weight without cached forms.
     memory_weight: u64,
-    plain: Mutex<IdentityBytes>,
+    forms: Mutex<CachedForms>,
     /// Chain on which the entry depends, if it is followed.
     chain: Option<Arc<NamespaceChain>>,
     /// Whether the entry has to be checked before it is sent, see `strict_check`.
@@ -208,13 +210,15 @@ pub struct CacheEntry {
     is_range_proven: bool,
 }
 
-/// The decompressed form of a payload: cached by the entry, or borrowed by the exchanges that are
-/// sending it.
+/// The forms of a payload that are made from the stored one: cached by the entry, or borrowed by the
+/// exchanges that are sending them.
 #[derive(Debug)]
-struct IdentityBytes {
-    cache: IdentityBytesCache,
+struct CachedForms {
+    identity: IdentityBytesCache,
     /// Identity bytes that are being sent.
     borrowed: Weak<BorrowedIdentityBytes>,
+    /// The payload as zstd blocks, from its first use on.
+    zstd: Option<Box<OpenZstdBlocks>>,
 }
 
 /// The decompressed payload of an entry while exchanges are sending it, with its reservation in a
@@ -253,7 +257,7 @@ enum IdentityBytesCache {
     Unused,
     UsedOnce,
     Cached(SharedBytes),
-    /// Space for the bytes is not available.
+    /// The tier has no space for a form besides the stored one.
     Disabled,
 }
 
@@ -320,9 +324,10 @@ impl CacheEntry {
             envelope_bytes: envelope,
             stored_payload: payload,
             response_metadata: meta,
-            plain: Mutex::new(IdentityBytes {
-                cache: IdentityBytesCache::Unused,
+            forms: Mutex::new(CachedForms {
+                identity: IdentityBytesCache::Unused,
                 borrowed: Weak::new(),
+                zstd: None,
             }),
             chain: None,
             unread: AtomicBool::new(false),
@@ -616,8 +621,8 @@ impl CacheEntry {
         let EntryPayload::Open(open) = &self.stored_payload else {
             return 0;
         };
-        let decoded = lock_ignoring_poison(&self.plain);
-        match decoded.present_identity_bytes() {
+        let forms = lock_ignoring_poison(&self.forms);
+        match forms.present_identity_bytes() {
             Some(_) => 0,
             None => open.length,
         }
@@ -636,8 +641,8 @@ impl CacheEntry {
         if !self.is_compressed() || length < MIN_RESERVED {
             return IdentityReservationResult::NotReserved;
         }
-        let mut decoded = lock_ignoring_poison(&self.plain);
-        if let Some(borrowed) = decoded.borrowed.upgrade() {
+        let mut forms = lock_ignoring_poison(&self.forms);
+        if let Some(borrowed) = forms.borrowed.upgrade() {
             return IdentityReservationResult::Reserved(borrowed);
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -647,7 +652,7 @@ impl CacheEntry {
                     bytes: OnceLock::new(),
                     _reservation: reservation,
                 });
-                decoded.borrowed = Arc::downgrade(&borrowed);
+                forms.borrowed = Arc::downgrade(&borrowed);
                 IdentityReservationResult::Reserved(borrowed)
             }
             None => IdentityReservationResult::Refused,
@@ -710,26 +715,26 @@ impl CacheEntry {
             EntryPayload::Open(open) => open,
         };
         let there = {
-            let decoded = lock_ignoring_poison(&self.plain);
-            if let IdentityBytesCache::Cached(bytes) = &decoded.cache {
+            let forms = lock_ignoring_poison(&self.forms);
+            if let IdentityBytesCache::Cached(bytes) = &forms.identity {
                 // the usual case
                 return Some(bytes.clone());
             }
-            decoded.present_identity_bytes()
+            forms.present_identity_bytes()
         };
         let bytes = match there {
             Some(bytes) => bytes,
             // without the lock: other requests may need gzip, or the length
             None => SharedBytes::from(open.decompress_open_stream()?),
         };
-        let mut decoded = lock_ignoring_poison(&self.plain);
+        let mut forms = lock_ignoring_poison(&self.forms);
         // another thread may have decoded the same payload
-        let bytes = match (decoded.present_identity_bytes(), decoded.borrowed.upgrade()) {
+        let bytes = match (forms.present_identity_bytes(), forms.borrowed.upgrade()) {
             (Some(bytes), _) => bytes,
             (None, Some(borrowed)) => borrowed.bytes.get_or_init(|| bytes).clone(),
             (None, None) => bytes,
         };
-        decoded.cache = match decoded.cache {
+        forms.identity = match forms.identity {
             IdentityBytesCache::Unused if !self.is_payload_short() => IdentityBytesCache::UsedOnce,
             IdentityBytesCache::Disabled => IdentityBytesCache::Disabled,
             _ => IdentityBytesCache::Cached(bytes.clone()),
@@ -757,17 +762,17 @@ impl CacheEntry {
         }
     }
 
-    /// Drops the cached identity bytes for good, for a tier that has no space for both codings.
-    pub(super) fn disable_identity_bytes_cache(&self) {
-        lock_ignoring_poison(&self.plain).cache = IdentityBytesCache::Disabled;
+    /// Drops the cached forms for good, for a tier that has space for the stored form alone.
+    pub(super) fn drop_cached_forms(&self) {
+        let mut forms = lock_ignoring_poison(&self.forms);
+        forms.identity = IdentityBytesCache::Disabled;
+        forms.zstd = None;
     }
 
     /// Bytes of memory that the entry takes, with its share of a tier's tables.
     pub fn memory_weight(&self) -> u64 {
-        match &lock_ignoring_poison(&self.plain).cache {
-            IdentityBytesCache::Cached(bytes) => self.memory_weight + bytes.len() as u64,
-            _ => self.memory_weight,
-        }
+        let forms = lock_ignoring_poison(&self.forms);
+        self.memory_weight + forms.cached_forms_weight() as u64
     }
 }
 
@@ -785,12 +790,22 @@ impl fmt::Debug for CacheEntry {
     }
 }
 
-impl IdentityBytes {
+impl CachedForms {
     /// Returns the uncompressed bytes if they are cached, or borrowed by a body that is being sent.
     fn present_identity_bytes(&self) -> Option<SharedBytes> {
-        match &self.cache {
+        match &self.identity {
             IdentityBytesCache::Cached(bytes) => Some(bytes.clone()),
             _ => self.borrowed.upgrade()?.bytes.get().cloned(),
         }
+    }
+
+    /// Returns the bytes of memory of the cached forms.
+    fn cached_forms_weight(&self) -> usize {
+        let identity = match &self.identity {
+            IdentityBytesCache::Cached(bytes) => bytes.len(),
+            _ => 0,
+        };
+        let zstd = self.zstd.as_deref();
+        identity + zstd.map_or(0, zstd_form::zstd_blocks_weight)
     }
 }

@@ -317,11 +317,11 @@ impl HotTier {
     }
 
     /// Updates the accounted weight of `entry`. Callers of
-    /// [`CacheEntry::response_for_identity_client`] and
-    /// [`assemble_identity_batch`](crate::cache::entry::batch::assemble_identity_batch), which may
-    /// make an entry heavier, call it afterwards. [`get`](Self::get) updates the weight too;
-    /// without this call, an entry that is not requested again is accounted with its compressed
-    /// form only. An entry that would be too large in both codings keeps one of them.
+    /// [`CacheEntry::response_for_identity_client`], [`CacheEntry::response_for_zstd_client`] and
+    /// the functions of [`batch`](crate::cache::entry::batch), which may make an entry heavier, call
+    /// it afterwards. [`get`](Self::get) updates the weight too; without this call, an entry that is
+    /// not requested again is accounted with its stored form only. An entry that would be too large
+    /// with its other forms keeps the stored one alone.
     pub fn update_entry_weight(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let _writing = lock_ignoring_poison(&self.writing);
         let Some(slot) = self.cache.peek(&PrehashedKey(*key)) else {
@@ -331,7 +331,7 @@ impl HotTier {
             return;
         }
         if entry.memory_weight() > self.max_entry() {
-            entry.disable_identity_bytes_cache();
+            entry.drop_cached_forms();
         }
         // not above `max_entry` any more
         let weight = u32::try_from(entry.memory_weight()).unwrap_or(u32::MAX);
