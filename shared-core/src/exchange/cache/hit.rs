@@ -8,6 +8,7 @@ use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::CacheKey;
+use crate::exchange::cache::hit_coding::is_payload_decoded_for;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::machine::actions::HostMisuse;
@@ -17,11 +18,11 @@ use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::{EntryReservations, SentEntryReservation};
 use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
-use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;
 use crate::negotiate::etag::weaken_entity_tag;
 use crate::negotiate::vary;
+use crate::request_coding::SupportedContentCoding;
 use crate::response_mode::ResponseMode;
 
 impl Exchange {
@@ -43,11 +44,12 @@ impl Exchange {
             return self.respond_with_limit_error().map(LookupResult::Hit);
         }
         let is_result = id.is_some() && self.wants_ssz_result();
-        let is_plain = is_result || !self.client_prefers_gzip(lookup);
-        let is_to_decode = is_plain && (id.is_some() || self.needs_entry_body(&entry));
-        let may_be_coded = !is_result && self.can_send_compressed_entry(&entry, lookup);
+        let coding = self.hit_coding(Some(&entry), lookup).filter(|_| !is_result);
+        let is_to_decode = is_payload_decoded_for(&entry, coding)
+            && (id.is_some() || self.needs_entry_body(&entry));
+        let may_be_gzip = !is_result && self.can_send_compressed_entry(&entry, lookup);
         let mut borrowed = EntryReservations::default();
-        if is_to_decode && !self.reserve_entry_decode(&entry, &mut borrowed) && !may_be_coded {
+        if is_to_decode && !self.reserve_entry_decode(&entry, &mut borrowed) && !may_be_gzip {
             self.cache_reason = Reason::Memory;
             return Some(LookupResult::Miss);
         }
@@ -76,10 +78,11 @@ impl Exchange {
             return None;
         }
         let weight = entry.memory_weight();
-        let answer = self.respond_with_entry(entry, id, lookup, borrowed);
+        let coding = self.hit_coding(Some(entry), lookup);
+        let answer = self.respond_with_entry(entry, id, coding, lookup, borrowed);
         if let Some(hot) = self.route_config.process.shared.hot_tier() {
             if entry.memory_weight() != weight {
-                // the entry has both codings from now on
+                // the entry has another form from now on
                 hot.update_entry_weight(key, entry);
             }
         }
@@ -120,10 +123,14 @@ impl Exchange {
         id: Option<&[u8]>,
         lookup: &LookupRequest<'_>,
     ) -> bool {
-        let most = off_loop_min_length(self.route_config.comp_level) as u64;
-        let decodes = !self.client_prefers_gzip(lookup)
-            && (id.is_some() || self.needs_entry_body(entry))
-            && entry.identity_bytes_to_decode() > most;
+        let coding = self.hit_coding(Some(entry), lookup);
+        let most = self.max_bytes_on_event_loop(coding);
+        let decoded = match coding {
+            None => entry.identity_bytes_to_decode(),
+            Some(SupportedContentCoding::Gzip) => 0,
+            Some(SupportedContentCoding::Zstd) => entry.zstd_bytes_to_make(),
+        };
+        let decodes = decoded > most && (id.is_some() || self.needs_entry_body(entry));
         let is_read = id.is_some() && self.wants_ssz_result() || entry.needs_strict_check();
         decodes || is_read && entry.response_length(b"") > most
     }
@@ -156,9 +163,9 @@ impl Exchange {
             }
             StoredResponseToDecode::Batch {
                 answers,
-                gzip,
+                coding,
                 borrowed,
-            } => self.assemble_stored_batch(&answers, gzip, &lookup, borrowed),
+            } => self.assemble_stored_batch(&answers, coding, &lookup, borrowed),
             StoredResponseToDecode::Running => None,
         };
         let Some(answer) = answer else {
@@ -195,12 +202,13 @@ impl Exchange {
         hidden.any(|hidden| hidden.eq_ignore_ascii_case(name))
     }
 
-    /// Creates the response from an entry under an id, or (`None`) without one. `None` if the entry
-    /// can't be encoded for this client.
+    /// Creates the response from an entry under an id, or (`None`) without one, in `coding` if there
+    /// is enough memory. `None` if the entry can't be encoded for this client.
     pub(in crate::exchange) fn respond_with_entry(
         &mut self,
         entry: &CacheEntry,
         id: Option<&[u8]>,
+        coding: Option<SupportedContentCoding>,
         lookup: &LookupRequest<'_>,
         mut borrowed: EntryReservations,
     ) -> Option<Box<ReadyResponse>> {
@@ -211,17 +219,20 @@ impl Exchange {
             return self.respond_with_ssz_result(entry, id, lookup, borrowed);
         }
         let id = id.unwrap_or_default();
-        let body = if self.client_prefers_gzip(lookup) {
-            match self.request.accept_encoding.refuses_identity() {
-                true => entry.response_for_gzip_only_client(id),
-                false => entry.response_for_gzip_client(id),
+        let body = match coding {
+            Some(SupportedContentCoding::Gzip) => {
+                self.encode_hit_body(entry, id, SupportedContentCoding::Gzip)
             }
-        } else if self.reserve_entry_decode(entry, &mut borrowed) {
-            entry.response_for_identity_client(id)
-        } else if self.can_send_compressed_entry(entry, lookup) {
-            entry.response_for_gzip_client(id)
-        } else {
-            None
+            Some(SupportedContentCoding::Zstd) => {
+                self.assemble_zstd_hit(entry, id, lookup, &mut borrowed)
+            }
+            None if self.reserve_entry_decode(entry, &mut borrowed) => {
+                entry.response_for_identity_client(id)
+            }
+            None if self.can_send_compressed_entry(entry, lookup) => {
+                entry.response_for_gzip_client(id)
+            }
+            None => None,
         };
         Some(self.respond_with_entry_body(entry, Some(body?), lookup, borrowed))
     }
@@ -250,25 +261,6 @@ impl Exchange {
         }
     }
 
-    /// Whether the client accepts the compressed form of the entry.
-    fn can_send_compressed_entry(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) -> bool {
-        entry.is_compressed() && self.client_accepts_gzip(lookup)
-    }
-
-    /// Whether the host and the client allow a gzip body, preferred or not.
-    pub(in crate::exchange) fn client_accepts_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
-        lookup.coding_allowed
-            && !self.request.no_transform
-            && self.request.accept_encoding.allows_gzip()
-    }
-
-    /// Whether the host allows a gzip body, and the client prefers it to identity.
-    pub(in crate::exchange) fn client_prefers_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
-        lookup.coding_allowed
-            && !self.request.no_transform
-            && self.request.accept_encoding.prefers_gzip()
-    }
-
     /// Creates head and body of the response; no body if the client has it, or requested the head
     /// alone.
     pub(in crate::exchange) fn respond_with_entry_body(
@@ -285,21 +277,20 @@ impl Exchange {
             .unwrap_or(CacheStatus::Hit);
         self.response_mode = ResponseMode::Hit;
         self.lookup_findings.age = Some(lookup.now.saturating_sub(meta.requested_at));
-        let gzip = match &body {
-            Some(body) => body.is_gzip(),
-            None => entry.is_compressed() && self.client_prefers_gzip(lookup),
+        let coding = match &body {
+            Some(body) => body.content_coding(),
+            None => self.coding_of_absent_body(entry, lookup),
         };
         // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age and
         // Date for a resource
         self.head_edits.reserve(meta.fields.len() + 6);
-        let vary_lines = self.copy_stored_headers(entry, gzip);
+        let vary_lines = self.copy_stored_headers(entry, coding.is_some());
         let adds_encoding = self.varies && !lookup.host_writes_vary;
         if let Some(vary) = vary::complete_vary_header(&vary_lines, self.varies, adds_encoding) {
             self.head_edits.push(HeadEdit::set_header("Vary", vary));
         }
-        if gzip {
-            self.head_edits
-                .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
+        if let Some(coding) = coding {
+            self.head_edits.push(HeadEdit::set_content_encoding(coding));
         }
         self.set_hit_status_header(entry, lookup.now);
         if let Some(body) = &body {
@@ -318,7 +309,7 @@ impl Exchange {
 
     /// Sets the stored headers, except headers that are not sent and headers of the node's coding.
     /// Returns the lines of `Vary`, with the headers that select the format.
-    fn copy_stored_headers<'e>(&mut self, entry: &'e CacheEntry, gzip: bool) -> Vec<&'e [u8]> {
+    fn copy_stored_headers<'e>(&mut self, entry: &'e CacheEntry, is_coded: bool) -> Vec<&'e [u8]> {
         let mut vary_lines: Vec<&[u8]> = Vec::new();
         for (name, value) in &entry.response_metadata().fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -337,10 +328,10 @@ impl Exchange {
                     .push(HeadEdit::set_header("Content-Type", value.clone()));
                 continue;
             }
-            if gzip && is_byte_dependent_header(name) {
+            if is_coded && is_byte_dependent_header(name) {
                 continue;
             }
-            let weak = if is("etag") && gzip {
+            let weak = if is("etag") && is_coded {
                 weaken_entity_tag(value)
             } else {
                 None

@@ -7,6 +7,7 @@
 //! | `call_keys`, `request_vary_key` | keys and vary keys |
 //! | `waiting` | waiting for the owner and for other requests' fetches |
 //! | `hit`, `serve_stale` | responses from fresh and from stale entries |
+//! | `hit_coding` | the content coding of these responses |
 //! | `ssz_result` | the result of a call as SSZ |
 //! | `fetch`, `copy_response`, `store_plan` | fetches for the cache, and copies of responses |
 //! | `fill` | the fetch of a response that is to be stored |
@@ -25,6 +26,7 @@ mod fetch;
 pub(super) mod fill;
 mod format_pair;
 mod hit;
+mod hit_coding;
 mod invalidation;
 pub(super) mod logs;
 pub(super) mod lookup;

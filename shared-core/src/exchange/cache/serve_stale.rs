@@ -278,7 +278,9 @@ impl Exchange {
         {
             return false;
         }
-        let answer = self.respond_with_entry(entry, id, &lookup, EntryReservations::default());
+        let coding = self.hit_coding_on_event_loop(entry, &lookup);
+        let borrowed = EntryReservations::default();
+        let answer = self.respond_with_entry(entry, id, coding, &lookup, borrowed);
         let Some(answer) = answer else {
             return false;
         };

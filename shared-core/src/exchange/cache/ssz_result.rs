@@ -11,9 +11,12 @@ use crate::gzip::open_stream::compress_to_open_stream;
 use crate::gzip::splice::{assemble_gzip_member, GzipMemberInput, SlicedBody};
 use crate::memory;
 use crate::memory::MemoryReservation;
+use crate::request_coding::SupportedContentCoding;
 use crate::transcode::{
     BodyFormat, TranscodeError, TranscodeRequest, Transcoder, SSZ_MEDIA_TYPE, SSZ_TYPE_HEADER,
 };
+use crate::zstd::open_blocks::compress_to_open_blocks;
+use crate::zstd::splice::{assemble_zstd_frame, ZstdFrameInput};
 
 /// Bytes of JSON that are read between two updates of the reservation.
 const JSON_PIECE_BYTES: usize = 256 << 10;
@@ -53,9 +56,10 @@ impl Exchange {
             // errors, results of another type and results beyond a limit: the node's JSON
             Err(why) => {
                 self.not_ssz = Some(why.error_response_mode());
-                let body = match self.client_prefers_gzip(lookup) {
-                    true => entry.response_for_gzip_client(id)?,
-                    false => json,
+                let level = self.route_config.zstd_level;
+                let body = match self.hit_coding(Some(entry), lookup) {
+                    Some(coding) => entry.response_for_coding(id, coding, level, false)?,
+                    None => json,
                 };
                 return Some(self.respond_with_entry_body(entry, Some(body), lookup, borrowed));
             }
@@ -114,22 +118,28 @@ impl Exchange {
         Ok((result.into_buffer_with_order().0, memory))
     }
 
-    /// Compresses the result where the client accepts gzip, and it saves bytes or identity is
-    /// refused.
+    /// Compresses the result where the client prefers a content coding, and it saves bytes or
+    /// identity is refused.
     fn compress_ssz_result(
         &self,
         result: Vec<u8>,
         lookup: &LookupRequest<'_>,
     ) -> Option<SlicedBody> {
         let is_long = result.len() as u64 >= self.route_config.min_length;
-        if self.client_prefers_gzip(lookup)
-            && (is_long || self.request.accept_encoding.refuses_identity())
-        {
-            let coded = compress_to_open_stream(&result, self.route_config.comp_level);
-            let coded =
-                coded.and_then(|coded| assemble_gzip_member([GzipMemberInput::Open(&coded)]));
+        let refuses = self.request.accept_encoding.refuses_identity();
+        let coding = self.hit_coding(None, lookup);
+        if let Some(coding) = coding.filter(|_| is_long || refuses) {
+            let coded = match coding {
+                SupportedContentCoding::Gzip => {
+                    compress_to_open_stream(&result, self.route_config.comp_level)
+                        .and_then(|coded| assemble_gzip_member([GzipMemberInput::Open(&coded)]))
+                }
+                SupportedContentCoding::Zstd => {
+                    compress_to_open_blocks(&result, self.route_config.zstd_level)
+                        .and_then(|coded| assemble_zstd_frame([ZstdFrameInput::Open(&coded)]))
+                }
+            };
             let is_shorter = |coded: &SlicedBody| coded.byte_length() < result.len() as u64;
-            let refuses = self.request.accept_encoding.refuses_identity();
             if let Some(coded) = coded.filter(|coded| refuses || is_shorter(coded)) {
                 return Some(coded);
             }

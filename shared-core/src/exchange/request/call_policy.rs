@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use crate::cache::entry::batch::{assemble_identity_batch, BatchResponseElement};
+use crate::cache::entry::batch::{assemble_identity_batch, BatchCoding, BatchResponseElement};
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -295,9 +295,13 @@ impl Exchange {
             request.extend_from_slice(&body[call.span.clone()]);
         }
         request.push(b']');
+        let config = &self.route_config;
+        let coding = config
+            .preferred_coding(&self.request.accept_encoding)
+            .filter(|_| !self.request.no_transform);
         let mixed = SplitBatch {
             places,
-            gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
+            merged_coding: BatchCoding::from_content_coding(coding, config.zstd_level),
             ..SplitBatch::default()
         };
         self.lookup_findings.allowed_part = Some((Box::new(mixed), request));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cache::entry::batch::BatchCoding;
 use crate::cache::entry::CacheEntry;
 use crate::cache::CacheKey;
 use crate::exchange::cache::logs::assembly_input::LogAssembly;
@@ -51,7 +52,7 @@ pub(in crate::exchange) enum StoredResponseToDecode {
     /// The entries of a batch, with their keys and ids. A key is `None` for a denied call.
     Batch {
         answers: Vec<(Option<CacheKey>, Arc<CacheEntry>, Vec<u8>)>,
-        gzip: bool,
+        coding: BatchCoding,
         borrowed: EntryReservations,
     },
     /// A list of logs that is assembled from other entries.

@@ -93,7 +93,7 @@ impl Exchange {
         );
         let is_of_node = !matches!(reading, UpstreamBatchResponse::Nothing(_));
         let body = self
-            .assemble_batch_body(&elements, mixed.gzip)
+            .assemble_batch_body(&elements, mixed.merged_coding)
             .ok_or(OutOfMemory)?;
         Ok(AssembledBatch::Merged(body, is_of_node))
     }

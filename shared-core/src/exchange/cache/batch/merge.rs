@@ -5,6 +5,7 @@
 //! errors in place of the incomplete responses: the others and the stored ones are sent in any
 //! case.
 
+use crate::cache::entry::batch::BatchCoding;
 use crate::cache::reason::Reason;
 use crate::exchange::cache::batch::assembly::AssembledBatch;
 use crate::exchange::cache::batch::split::{OutOfMemory, UnusableBatchResponseReason};
@@ -16,7 +17,6 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::BufferedBody;
-use crate::gzip::oneshot::off_loop_min_length;
 use crate::negotiate::media_type;
 use crate::request_coding::BodyContentCoding;
 use crate::response_mode::ResponseMode;
@@ -68,7 +68,9 @@ impl Exchange {
         if mixed.coding == BodyContentCoding::Other {
             mixed.lost = Some(UnusableBatchResponseReason::Unreadable);
         }
-        mixed.gzip &= !response.no_transform;
+        if response.no_transform {
+            mixed.merged_coding = BatchCoding::Identity;
+        }
         let failed = self.lookup_findings.upstream_failure;
         if failed.is_some_and(|it| it.failure.occurred_before_response_head())
             && !mixed.is_forwarded_whole()
@@ -134,9 +136,10 @@ impl Exchange {
         let buffered = &mut mixed.buffered;
         buffered.shrink_reservation(buffered.body.capacity() + buffered.body.len());
         let work = (own as u64).saturating_add(mixed.stored_bytes_to_recode());
+        let coding = mixed.merged_coding.content_coding();
         self.apply_transition(ExchangeEvent::End, ExchangePhase::into_body_ended)?;
         Ok(BodyEndAction::Code {
-            off_loop: work > off_loop_min_length(self.route_config.comp_level) as u64,
+            off_loop: work > self.max_bytes_on_event_loop(coding),
         })
     }
 
@@ -219,9 +222,8 @@ impl Exchange {
                     self.head_edits
                         .push(HeadEdit::remove_header("Content-Range"));
                 }
-                if merged.is_gzip() {
-                    self.head_edits
-                        .push(HeadEdit::set_header("Content-Encoding", b"gzip"));
+                if let Some(coding) = merged.content_coding() {
+                    self.head_edits.push(HeadEdit::set_content_encoding(coding));
                 }
                 let length = usize::try_from(merged.byte_length()).unwrap_or(usize::MAX);
                 self.head_edits.push(HeadEdit::set_content_length(length));

@@ -14,6 +14,7 @@ mod stored_response;
 use std::sync::Arc;
 
 use crate::bytes::try_copy_bytes;
+use crate::cache::entry::batch::BatchCoding;
 use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -84,19 +85,19 @@ impl Exchange {
         if !batch.fetched.is_empty() {
             self.lookup_findings.served_status = Some(CacheStatus::Miss);
         }
-        let Some((gzip, borrowed)) = self.reserve_batch_memory(&batch.found, lookup) else {
+        let Some((coding, borrowed)) = self.reserve_batch_memory(&batch.found, lookup) else {
             // the node's responses are streamed, and the entries stay as they are
             self.cache_status = CacheStatus::Miss;
             self.cache_reason = Reason::Memory;
             return LookupResult::Miss;
         };
         let proof = self.new_batch_call_verification(&batch, judge, lookup);
-        let found = match self.respond_to_stored_batch(&mut batch, gzip, borrowed, lookup) {
+        let found = match self.respond_to_stored_batch(&mut batch, coding, borrowed, lookup) {
             Ok(found) => found,
             Err(borrowed) => {
                 batch.discard_head_dependent_entries();
                 self.observe_call_response_blocks(&batch.calls, true, judge.call_vary_key());
-                self.forward_missing_calls(batch, judge, lookup, gzip, borrowed)
+                self.forward_missing_calls(batch, judge, lookup, coding, borrowed)
             }
         };
         // a batch that is forwarded unsplit has no hits
@@ -226,7 +227,7 @@ impl Exchange {
         batch: BatchLookup<'_>,
         judge: &CallKeyReader<'_>,
         lookup: &LookupRequest<'_>,
-        gzip: bool,
+        merged_coding: BatchCoding,
         borrowed: EntryReservations,
     ) -> LookupResult {
         if !batch.places.iter().any(Option::is_some) {
@@ -276,7 +277,7 @@ impl Exchange {
         self.request_identity_coding();
         LookupResult::PartialHit(Box::new(SplitBatch {
             places,
-            gzip,
+            merged_coding,
             buffered: BufferedBody {
                 borrowed,
                 ..BufferedBody::default()

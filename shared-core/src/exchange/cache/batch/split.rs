@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::bytes::try_extend;
 use crate::cache::entry::batch::{
-    assemble_identity_batch, batch_coding_work, BatchResponseElement,
+    assemble_identity_batch, batch_coding_work, BatchCoding, BatchResponseElement,
 };
 use crate::cache::entry::CacheEntry;
 use crate::config::RouteConfig;
@@ -18,7 +18,8 @@ use crate::request_coding::BodyContentCoding;
 pub(in crate::exchange) struct SplitBatch {
     /// The calls with an id, in the request's order.
     pub(in crate::exchange) places: Vec<BatchElementSource>,
-    pub(in crate::exchange) gzip: bool,
+    /// Content coding of the merged response.
+    pub(in crate::exchange) merged_coding: BatchCoding,
     /// Content coding of the node's response.
     pub(in crate::exchange) coding: BodyContentCoding,
     /// Whether the media type of the node's response is JSON.
@@ -74,7 +75,8 @@ impl SplitBatch {
 
     /// Bytes of stored responses that have to be compressed or decompressed for the merge.
     pub(in crate::exchange) fn stored_bytes_to_recode(&self) -> u64 {
-        batch_coding_work(self.local_responses().map(|(entry, _)| &**entry), self.gzip)
+        let entries = self.local_responses().map(|(entry, _)| &**entry);
+        batch_coding_work(entries, self.merged_coding)
     }
 
     /// Whether no forwarded call has an id, so that the node has nothing to respond.

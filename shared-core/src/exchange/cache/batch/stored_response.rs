@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::lookup_state::{bytes_to_check_strictly, BatchLookup};
 use crate::cache::entry::batch::{
-    assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch, batch_coding_work,
-    BatchResponseElement,
+    assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch,
+    assemble_zstd_batch, batch_coding_work, BatchCoding, BatchResponseElement,
 };
 use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
@@ -15,8 +15,8 @@ use crate::exchange::cache::lookup::result::LookupResult;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::{EntryReservations, SentEntryReservation};
 use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
-use crate::gzip::oneshot::off_loop_min_length;
 use crate::gzip::splice::SlicedBody;
+use crate::request_coding::SupportedContentCoding;
 
 /// Bytes of a long entry in identity that are copied into the batch at most; a total below
 /// this is not reserved.
@@ -27,16 +27,16 @@ impl Exchange {
     pub(super) fn respond_to_stored_batch(
         &mut self,
         batch: &mut BatchLookup<'_>,
-        gzip: bool,
+        coding: BatchCoding,
         borrowed: EntryReservations,
         lookup: &LookupRequest<'_>,
     ) -> Result<LookupResult, EntryReservations> {
-        let most = off_loop_min_length(self.route_config.comp_level) as u64;
+        let most = self.max_bytes_on_event_loop(coding.content_coding());
         let is_stored = batch.is_batch_fully_stored();
         if is_stored {
             let entries = || batch.found.iter().flatten().map(|it| &**it);
             let work = entries().map(bytes_to_check_strictly).sum::<u64>()
-                + batch_coding_work(entries(), gzip);
+                + batch_coding_work(entries(), coding);
             if work > most {
                 let hits = batch.batch_hit_count();
                 self.record_batch_metrics(batch);
@@ -50,7 +50,7 @@ impl Exchange {
                 return Ok(LookupResult::HitToDecode(Box::new(
                     StoredResponseToDecode::Batch {
                         answers: answers.collect(),
-                        gzip,
+                        coding,
                         borrowed,
                     },
                 )));
@@ -65,11 +65,11 @@ impl Exchange {
         let entries = batch.found.iter().flatten().zip(ids);
         let mut elements: Vec<BatchResponseElement<'_>> = Vec::with_capacity(batch.calls.len());
         elements.extend(entries.map(|(entry, id)| BatchResponseElement::Stored(entry, id)));
-        let weight = total_decodable_weight(batch.found.iter().flatten(), gzip);
-        let Some(body) = self.assemble_batch_body(&elements, gzip) else {
+        let weight = total_decodable_weight(batch.found.iter().flatten(), coding);
+        let Some(body) = self.assemble_batch_body(&elements, coding) else {
             return Err(borrowed);
         };
-        if total_decodable_weight(batch.found.iter().flatten(), gzip) != weight {
+        if total_decodable_weight(batch.found.iter().flatten(), coding) != weight {
             let places = batch.places.iter().zip(&batch.found);
             self.update_entry_weights(
                 places.filter_map(|(place, entry)| Some((&place.as_ref()?.key, entry.as_ref()?))),
@@ -85,19 +85,43 @@ impl Exchange {
         )))
     }
 
-    /// Reserves the memory for the response to a batch of these entries. Returns whether the
-    /// response is to be gzip, or `None` if there is not enough memory for either form.
+    /// Reserves the memory for the response to a batch of these entries. Returns the coding of the
+    /// response, or `None` if there is not enough memory for any that the client accepts.
     pub(super) fn reserve_batch_memory(
         &self,
         found: &[Option<Arc<CacheEntry>>],
         lookup: &LookupRequest<'_>,
-    ) -> Option<(bool, EntryReservations)> {
-        let first = self.client_prefers_gzip(lookup);
-        // the coding that the client also accepts
-        let second = (!first && self.client_accepts_gzip(lookup)).then_some(true);
-        let ways = [Some(first), second].into_iter().flatten();
-        ways.filter_map(|gzip| Some((gzip, self.reserve_batch_decode_memory(found, gzip)?)))
-            .next()
+    ) -> Option<(BatchCoding, EntryReservations)> {
+        let preferred = self.batch_hit_coding(found, lookup);
+        // the codings that the client also accepts
+        let is_zstd = matches!(preferred, BatchCoding::Zstd(_));
+        let gzip = preferred != BatchCoding::Gzip && self.client_accepts_gzip(lookup);
+        let identity = is_zstd && !self.request.accept_encoding.refuses_identity();
+        let ways = [
+            Some(preferred),
+            gzip.then_some(BatchCoding::Gzip),
+            identity.then_some(BatchCoding::Identity),
+        ];
+        let mut ways = ways.into_iter().flatten();
+        ways.find_map(|coding| Some((coding, self.reserve_batch_decode_memory(found, coding)?)))
+    }
+
+    /// Returns the coding that the client prefers for a batch of these entries. As for a single
+    /// entry, it is gzip where the zstd form of an entry can't be kept.
+    fn batch_hit_coding(
+        &self,
+        found: &[Option<Arc<CacheEntry>>],
+        lookup: &LookupRequest<'_>,
+    ) -> BatchCoding {
+        let mut coding = self.hit_coding(None, lookup);
+        if coding == Some(SupportedContentCoding::Zstd) {
+            let entries = found.iter().flatten();
+            let mut spliced = entries.filter(|it| it.is_compressed() && !it.may_be_inlined());
+            if spliced.any(|entry| !entry.keeps_zstd_form()) && self.client_accepts_gzip(lookup) {
+                coding = Some(SupportedContentCoding::Gzip);
+            }
+        }
+        BatchCoding::from_content_coding(coding, self.route_config.zstd_level)
     }
 
     /// Reserves memory for the entries that are decoded or copied for a batch; `None` if there is
@@ -105,19 +129,27 @@ impl Exchange {
     fn reserve_batch_decode_memory(
         &self,
         found: &[Option<Arc<CacheEntry>>],
-        gzip: bool,
+        coding: BatchCoding,
     ) -> Option<EntryReservations> {
         let mut borrowed = EntryReservations::default();
-        let mut copied: u64 = 0;
+        let (mut copied, mut decoded): (u64, u64) = (0, 0);
         for entry in found.iter().flatten() {
             // the bytes of longer compressed entries are shared
-            copied += match (gzip, entry.is_compressed() && !entry.may_be_inlined()) {
-                (true, true) => 0,
-                (true, false) => entry.response_length(b""),
-                (false, _) if !self.reserve_entry_decode(entry, &mut borrowed) => return None,
-                (false, _) => entry.response_length(b"").min(MAX_COPIED_BYTES),
+            copied += match (coding, entry.is_compressed() && !entry.may_be_inlined()) {
+                (BatchCoding::Gzip, true) => 0,
+                (BatchCoding::Zstd(_), true) if entry.keeps_zstd_form() => {
+                    // dropped before the next one is decoded
+                    decoded = decoded.max(entry.zstd_bytes_to_make());
+                    0
+                }
+                (BatchCoding::Gzip | BatchCoding::Zstd(_), _) => entry.response_length(b""),
+                (BatchCoding::Identity, _) if !self.reserve_entry_decode(entry, &mut borrowed) => {
+                    return None
+                }
+                (BatchCoding::Identity, _) => entry.response_length(b"").min(MAX_COPIED_BYTES),
             };
         }
+        copied += decoded;
         if copied >= MAX_COPIED_BYTES {
             let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
             let copied = usize::try_from(copied).unwrap_or(usize::MAX);
@@ -136,7 +168,7 @@ impl Exchange {
     pub(in crate::exchange) fn assemble_stored_batch(
         &mut self,
         answers: &[(Option<CacheKey>, Arc<CacheEntry>, Vec<u8>)],
-        gzip: bool,
+        coding: BatchCoding,
         lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
     ) -> Option<Box<ReadyResponse>> {
@@ -163,7 +195,7 @@ impl Exchange {
             .iter()
             .map(|(_, entry, id)| BatchResponseElement::Stored(entry, id))
             .collect();
-        let body = self.assemble_batch_body(&elements, gzip)?;
+        let body = self.assemble_batch_body(&elements, coding)?;
         self.update_entry_weights(
             answers
                 .iter()
@@ -174,7 +206,7 @@ impl Exchange {
         Some(self.respond_with_entry_body(first, Some(body), lookup, borrowed))
     }
 
-    /// Updates the weights of entries in the hot tier, as some may have both codings from now on.
+    /// Updates the weights of entries in the hot tier, as some may have another form from now on.
     fn update_entry_weights<'a>(
         &self,
         entries: impl Iterator<Item = (&'a CacheKey, &'a Arc<CacheEntry>)>,
@@ -184,32 +216,40 @@ impl Exchange {
         }
     }
 
-    /// Assembles the elements of a batch into one body, gzip or identity; `None` if that fails.
+    /// Assembles the elements of a batch into one body in this coding or, where memory for zstd is
+    /// refused, in another one that the client accepts; `None` if that fails.
     pub(in crate::exchange) fn assemble_batch_body(
         &self,
         elements: &[BatchResponseElement<'_>],
-        gzip: bool,
+        coding: BatchCoding,
     ) -> Option<SlicedBody> {
-        if gzip {
-            match self.request.accept_encoding.refuses_identity() {
-                true => assemble_batch_for_gzip_only(elements, self.compression_gate()),
-                false => assemble_gzip_batch(elements, self.compression_gate()),
+        let accept = &self.request.accept_encoding;
+        let (gate, refuses_identity) = (self.compression_gate(), accept.refuses_identity());
+        match coding {
+            BatchCoding::Identity => assemble_identity_batch(elements),
+            BatchCoding::Gzip if refuses_identity => assemble_batch_for_gzip_only(elements, gate),
+            BatchCoding::Gzip => assemble_gzip_batch(elements, gate),
+            BatchCoding::Zstd(level) => {
+                let body = assemble_zstd_batch(elements, gate, level, refuses_identity);
+                body.or_else(|| match (accept.allows_gzip(), refuses_identity) {
+                    (true, _) => self.assemble_batch_body(elements, BatchCoding::Gzip),
+                    (false, false) => self.assemble_batch_body(elements, BatchCoding::Identity),
+                    (false, true) => None,
+                })
             }
-        } else {
-            assemble_identity_batch(elements)
         }
     }
 }
 
-/// Total weight of the entries that a batch may decode: it grows if it does.
+/// Total weight of the entries to which a batch may add another form: it grows if it does.
 fn total_decodable_weight<'a>(
     entries: impl Iterator<Item = &'a Arc<CacheEntry>>,
-    gzip: bool,
+    coding: BatchCoding,
 ) -> u64 {
     entries
-        .filter(|entry| match gzip {
-            true => entry.may_be_inlined(),
-            false => entry.is_compressed(),
+        .filter(|entry| match coding {
+            BatchCoding::Gzip => entry.may_be_inlined(),
+            BatchCoding::Identity | BatchCoding::Zstd(_) => entry.is_compressed(),
         })
         .map(|entry| entry.memory_weight())
         .sum()

@@ -16,7 +16,6 @@ use crate::exchange::cache::waiting::PurgeAndChainSnapshot;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::EntryReservations;
 use crate::exchange::response::ready_response::{ReadyResponse, StoredResponseToDecode};
-use crate::gzip::oneshot::off_loop_min_length;
 use crate::memory;
 
 /// An assembled entry, with its lifetime in milliseconds and the highest block that it shows.
@@ -35,7 +34,7 @@ impl Exchange {
         assembly: Box<LogAssembly>,
         lookup: &LookupRequest<'_>,
     ) -> LookupResult {
-        let most = off_loop_min_length(self.route_config.comp_level) as u64;
+        let most = self.max_bytes_on_event_loop(self.hit_coding(None, lookup));
         if assembly.source.decoded_length() > most {
             let decoding = StoredResponseToDecode::Logs(assembly);
             return LookupResult::HitToDecode(Box::new(decoding));
@@ -98,8 +97,9 @@ impl Exchange {
         let answer = match self.exceeds_response_limit(&entry, Some(&id[..])) {
             true => self.respond_with_limit_error(),
             false => {
+                let coding = self.hit_coding(Some(&entry), lookup);
                 let borrowed = EntryReservations::default();
-                self.respond_with_entry(&entry, Some(&id[..]), lookup, borrowed)
+                self.respond_with_entry(&entry, Some(&id[..]), coding, lookup, borrowed)
             }
         };
         if answer.is_none() {
@@ -107,7 +107,7 @@ impl Exchange {
             self.lookup_findings.unusable_reason = Some(Reason::Memory);
         }
         if let Some(hot) = self.route_config.process.shared.hot_tier() {
-            // the entry may have both codings from now on
+            // the entry may have another form from now on
             hot.update_entry_weight(&key, &entry);
         }
         answer.ok_or(None)

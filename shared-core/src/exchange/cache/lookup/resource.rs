@@ -24,6 +24,7 @@ use crate::exchange::response::ready_response::ReadyResponse;
 use crate::gzip::splice::SlicedBody;
 use crate::negotiate::etag::names_entity_tag;
 use crate::negotiate::media_type::is_event_stream;
+use crate::request_coding::SupportedContentCoding;
 use crate::transcode::{requested_root, TranscodeRequest};
 
 impl Exchange {
@@ -268,12 +269,13 @@ impl Exchange {
         if self.is_entry_not_modified(entry) {
             self.respond_not_modified(answer);
         } else if self.request.head {
-            let length = if self.head_edits.iter().any(edits_content_encoding) {
-                entry
-                    .response_for_gzip_client(b"")
-                    .map(|body| body.byte_length())
-            } else {
-                Some(entry.response_length(b""))
+            let length = match self.coding_of_absent_body(entry, lookup) {
+                // nothing is compressed for a response without a body
+                Some(SupportedContentCoding::Zstd) if entry.zstd_bytes_to_make() > 0 => None,
+                Some(coding) => entry
+                    .response_for_coding(b"", coding, self.route_config.zstd_level, false)
+                    .map(|body| body.byte_length()),
+                None => Some(entry.response_length(b"")),
             };
             // RFC 9110, 8.6: Content-Length may be left out
             if let Some(length) = length {
@@ -303,11 +305,6 @@ fn stored_header<'a>(entry: &'a CacheEntry, name: &str) -> Option<&'a [u8]> {
     fields
         .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
         .map(|(_, value)| &value[..])
-}
-
-/// Whether the edit changes `Content-Encoding`.
-fn edits_content_encoding(edit: &HeadEdit) -> bool {
-    edit.name.eq_ignore_ascii_case("content-encoding")
 }
 
 /// Returns the name that identifies a target in its scope. The parameters of the Beacon API
