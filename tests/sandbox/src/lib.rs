@@ -51,10 +51,25 @@ fn sample_body() -> Vec<u8> {
     body
 }
 
-/// An exchange up to the head of its response.
-fn begin_exchange(content_length: Option<u64>) -> Option<(Exchange, ResponseHeadAction)> {
+/// A decoder of bodies of at most this length.
+type Decoder = fn(&[u8], usize) -> Option<Vec<u8>>;
+
+fn decode_gzip(sent: &[u8], length: usize) -> Option<Vec<u8>> {
+    gunzip_reserved(sent, length).ok()
+}
+
+fn decode_zstd(sent: &[u8], length: usize) -> Option<Vec<u8>> {
+    decompress_zstd(sent, length, |_| true).ok()
+}
+
+/// An exchange of a client that accepts `coding`, up to the head of its response.
+fn begin_exchange(
+    coding: &[u8],
+    content_length: Option<u64>,
+) -> Option<(Exchange, ResponseHeadAction)> {
     let mut directives = RouteConfigBlock::default();
     directives.set_directive("enable", &[b"on"]).ok()?;
+    directives.set_directive("zstd", &[b"on"]).ok()?;
     directives.set_directive("cache", &[b"on"]).ok()?;
     directives.set_directive("hold", &[b"0"]).ok()?;
     let mut exchange = Exchange::new(Arc::new(
@@ -63,7 +78,7 @@ fn begin_exchange(content_length: Option<u64>) -> Option<(Exchange, ResponseHead
     let request = RequestHead {
         method: b"GET",
         target: b"/",
-        fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        fields: [(&b"Accept-Encoding"[..], coding)].into_iter(),
     };
     exchange.read_request_head(request).ok()?;
     let response = ResponseHead {
@@ -81,10 +96,17 @@ fn begin_exchange(content_length: Option<u64>) -> Option<(Exchange, ResponseHead
     Some((exchange, action))
 }
 
-/// Compresses a body of known length in one shot, and decodes it.
+/// Compresses a body of known length in one shot, in each coding.
 fn check_oneshot_compression() -> Option<bool> {
+    Some(
+        is_restored_from_one_shot(b"gzip", decode_gzip)?
+            && is_restored_from_one_shot(b"zstd", decode_zstd)?,
+    )
+}
+
+fn is_restored_from_one_shot(coding: &[u8], decode: Decoder) -> Option<bool> {
     let body = sample_body();
-    let (mut exchange, action) = begin_exchange(Some(body.len() as u64))?;
+    let (mut exchange, action) = begin_exchange(coding, Some(body.len() as u64))?;
     for piece in body.chunks(10_000) {
         if exchange.buffer_body_piece(piece).ok()? != BodyPieceAction::Buffered {
             return None;
@@ -94,14 +116,21 @@ fn check_oneshot_compression() -> Option<bool> {
         exchange.run_pending_stages().ok()?;
     }
     let sent: Vec<u8> = exchange.body_slices().flatten().copied().collect();
-    let decoded = gunzip_reserved(&sent, body.len()).ok()?;
+    let decoded = decode(&sent, body.len())?;
     Some(action == ResponseHeadAction::Buffer && sent.len() < body.len() && decoded == body)
 }
 
-/// Compresses a body of unknown length as a stream, and decodes it.
+/// Compresses a body of unknown length as a stream, in each coding.
 fn check_streaming_compression() -> Option<bool> {
+    Some(
+        is_restored_from_stream(b"gzip", decode_gzip)?
+            && is_restored_from_stream(b"zstd", decode_zstd)?,
+    )
+}
+
+fn is_restored_from_stream(coding: &[u8], decode: Decoder) -> Option<bool> {
     let body = sample_body();
-    let (mut exchange, action) = begin_exchange(None)?;
+    let (mut exchange, action) = begin_exchange(coding, None)?;
     let mut sent = Vec::new();
     let mut room = vec![0; 1000];
     let pieces = body.chunks(10_000).map(|piece| (piece, FlushMode::Sync));
@@ -115,7 +144,7 @@ fn check_streaming_compression() -> Option<bool> {
             }
         }
     }
-    let decoded = gunzip_reserved(&sent, body.len()).ok()?;
+    let decoded = decode(&sent, body.len())?;
     Some(action == ResponseHeadAction::Stream && decoded == body)
 }
 
