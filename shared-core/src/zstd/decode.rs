@@ -1,13 +1,20 @@
 //! Decompression of complete zstd bodies (RFC 8878) into a limited output, with the C library.
 //!
 //! The output has room for the whole body, so that it is its own window: a frame takes the
-//! memory of its decompressed length and no more, whatever window it declares.
+//! memory of its decompressed length and no more. Windows beyond 8 MiB are refused all the same:
+//! RFC 9659 allows none in a content coding, and other decoders could not read what a proxy passed
+//! on.
 //!
 //! Dictionaries are not supported: the content coding `zstd` has none.
 
 use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
-use zstd_safe::{decompress_bound, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer};
+use zstd_safe::{
+    decompress_bound, find_decompressed_size, find_frame_compressed_size, DCtx, DParameter,
+    ErrorCode, InBuffer, OutBuffer,
+};
 
+use super::context::read_frame_header;
+use super::MAX_WINDOW_LOG;
 use crate::gzip::inflate::{grow_inflate_output, InflateError};
 use crate::memory::release_unused_capacity;
 
@@ -28,6 +35,7 @@ pub fn decompress_zstd(
     if compressed.is_empty() {
         return Err(InflateError::Bad);
     }
+    check_window_lengths(compressed)?;
     // the declared length of the frames, or the maximum length of their blocks
     let claimed = decompress_bound(compressed).map_err(|_| InflateError::Bad)?;
     let claimed = usize::try_from(claimed).unwrap_or(usize::MAX);
@@ -60,11 +68,9 @@ pub fn decompress_zstd(
     }
 }
 
-/// Longest window of a truncated stream in bytes. RFC 9659 allows no longer one in a content
-/// coding. [`STREAM_MEMORY_BYTES`] adds the library's own buffers.
-const MAX_WINDOW_BYTES: usize = 8 << 20;
-const MAX_WINDOW_LOG: u32 = 23;
-const STREAM_MEMORY_BYTES: usize = MAX_WINDOW_BYTES + (512 << 10);
+/// Maximum memory of the library for a truncated stream in bytes: the longest window, and its own
+/// buffers.
+const STREAM_MEMORY_BYTES: usize = (1 << MAX_WINDOW_LOG) + (512 << 10);
 
 /// Decompresses the available part of truncated frames into at most `cap` bytes; `may_take` is
 /// called with the total length before memory is allocated.
@@ -77,6 +83,8 @@ pub fn decompress_truncated_zstd(
     cap: usize,
     mut may_take: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, InflateError> {
+    // the library limits only windows that it has to allocate
+    check_window_lengths(compressed)?;
     let mut context = DCtx::try_create().ok_or(InflateError::OutOfMemory)?;
     context
         .set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))
@@ -105,6 +113,38 @@ pub fn decompress_truncated_zstd(
     Ok(body)
 }
 
+/// Returns [`InflateError::Bad`] if a frame requires a longer window than RFC 9659 allows. The
+/// check ends at the first damaged or truncated frame, which decompression reports.
+fn check_window_lengths(compressed: &[u8]) -> Result<(), InflateError> {
+    let mut rest = compressed;
+    while let Some(header) = read_frame_header(rest) {
+        if !header.is_skippable && header.window_length > 1 << MAX_WINDOW_LOG {
+            return Err(InflateError::Bad);
+        }
+        let Some(following) = find_frame_compressed_size(rest)
+            .ok()
+            .and_then(|length| rest.get(length..))
+        else {
+            break;
+        };
+        rest = following;
+    }
+    Ok(())
+}
+
+/// Highest ratio of decompressed to compressed bytes: a block of 128 KiB that repeats one byte takes
+/// four bytes.
+const MAX_RATIO: usize = (128 << 10) / 4;
+
+/// Returns the sum of the lengths that the frames declare for their content, limited to the highest
+/// ratio of the format. `None` if a frame declares none or is damaged. Decompression may disprove
+/// it.
+pub fn declared_content_length(compressed: &[u8]) -> Option<usize> {
+    let claimed = find_decompressed_size(compressed).ok()??;
+    let most = compressed.len().saturating_mul(MAX_RATIO);
+    Some(usize::try_from(claimed).map_or(most, |claimed| claimed.min(most)))
+}
+
 /// Whether the output has no room for the decompressed bytes.
 fn is_output_too_small(code: ErrorCode) -> bool {
     code.wrapping_neg() == ZSTD_error_dstSize_tooSmall as usize
@@ -118,7 +158,8 @@ mod tests {
     use zstd::stream::Encoder;
 
     use super::{
-        decompress_truncated_zstd, decompress_zstd, DCtx, InflateError, CONTEXT_MEMORY_BYTES,
+        declared_content_length, decompress_truncated_zstd, decompress_zstd, DCtx, InflateError,
+        CONTEXT_MEMORY_BYTES, MAX_RATIO,
     };
 
     const CAP: usize = 8 << 20;
@@ -189,21 +230,98 @@ mod tests {
     }
 
     #[test]
-    fn declared_windows_and_lengths_allocate_nothing() {
+    fn declared_lengths_allocate_nothing() {
         let block = [(3 << 3) | 1, 0, 0, b'a', b'b', b'c'];
-        // a window of 2 GB less an eighth
-        let small = [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA7], &block[..]].concat();
-        assert_eq!(decode(&small).unwrap(), b"abc");
-        // a length of 16 TB
+        // a window of 8 MiB, which the output replaces
+        let small = [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, 13 << 3], &block[..]].concat();
+        // a window of 1 MiB and a length of 16 TB
         let long = [0, 0, 0, 0, 0, 0x10, 0, 0];
-        let long = [&[0x28, 0xB5, 0x2F, 0xFD, 0xE0], &long[..], &block].concat();
-        let mut most = 0;
-        let decoded = decompress_zstd(&long, CAP, |length| {
-            most = most.max(length);
-            true
-        });
-        assert_eq!(decoded, Err(InflateError::Bad));
-        assert!(most <= 1000 + CONTEXT_MEMORY_BYTES, "{most}");
+        let long = [&[0x28, 0xB5, 0x2F, 0xFD, 0xC0, 10 << 3], &long[..], &block].concat();
+        for (compressed, expected) in [(small, Ok(b"abc".to_vec())), (long, Err(InflateError::Bad))]
+        {
+            let mut most = 0;
+            let decoded = decompress_zstd(&compressed, CAP, |length| {
+                most = most.max(length);
+                true
+            });
+            assert_eq!(decoded, expected);
+            assert!(most <= 1000 + CONTEXT_MEMORY_BYTES, "{most}");
+        }
+    }
+
+    /// Returns a frame of `abc` with this descriptor and the fields that it announces.
+    fn frame_with_fields(descriptor: u8, fields: &[u8]) -> Vec<u8> {
+        let block = [(3 << 3) | 1, 0, 0, b'a', b'b', b'c'];
+        [&[0x28, 0xB5, 0x2F, 0xFD, descriptor], fields, &block[..]].concat()
+    }
+
+    #[test]
+    fn windows_beyond_eight_mebibytes_are_an_error() {
+        let window = |descriptor: u8| frame_with_fields(0x00, &[descriptor]);
+        let abc = Ok(b"abc".to_vec());
+        let truncated = |compressed: &[u8]| decompress_truncated_zstd(compressed, CAP, |_| true);
+        for allowed in [0, 7 << 3, (12 << 3) | 7, 13 << 3] {
+            assert_eq!(decode(&window(allowed)), abc, "{allowed}");
+            assert_eq!(truncated(&window(allowed)), abc, "{allowed}");
+        }
+        // 9 MiB, 16 MiB, 2 GiB less an eighth, and more than the library can address
+        for refused in [(13 << 3) | 1, 14 << 3, 0xA7, 0xFF] {
+            let alone = window(refused);
+            let behind = [&compress(b"first", true)[..], &window(refused)].concat();
+            let skipped = [0x50, 0x2A, 0x4D, 0x18, 1, 0, 0, 0, b'x'];
+            let behind_skipped = [&skipped[..], &window(refused)].concat();
+            for compressed in [&alone, &behind, &behind_skipped] {
+                assert_eq!(decode(compressed), Err(InflateError::Bad), "{refused}");
+                for cut in [compressed.len(), compressed.len() - 3] {
+                    assert_eq!(
+                        truncated(&compressed[..cut]),
+                        Err(InflateError::Bad),
+                        "{refused}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn single_segment_is_its_window() {
+        for (length, is_allowed) in [(9 << 20, false), ((8 << 20) + 1, false), (8 << 20, true)] {
+            let body = vec![b'0'; length];
+            let frame = zstd::bulk::compress(&body, 1).unwrap();
+            // the length in four bytes behind a window, which is removed
+            assert_eq!(frame[4], 0x80);
+            let frame = [&frame[..4], &[0x80 | 0x20], &frame[6..]].concat();
+            let truncated = decompress_truncated_zstd(&frame, 10 << 20, |_| true);
+            let whole = decompress_zstd(&frame, 10 << 20, |_| true);
+            match is_allowed {
+                true => assert!(whole.as_ref() == Ok(&body) && truncated == Ok(body)),
+                false => {
+                    assert!(whole == Err(InflateError::Bad));
+                    assert!(truncated == Err(InflateError::Bad));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn declared_length_is_the_sum_of_all_frames() {
+        let skipped = [0x50, 0x2A, 0x4D, 0x18, 1, 0, 0, 0, b'x'];
+        let sized = compress(&[b'a'; 1000], true);
+        let unsized_frame = compress(&[b'a'; 1000], false);
+        let three = [&sized[..], &skipped, &sized, &sized].concat();
+        assert_eq!(declared_content_length(&sized), Some(1000));
+        assert_eq!(declared_content_length(&three), Some(3000));
+        for none in [
+            &unsized_frame[..],
+            &[&sized[..], &unsized_frame].concat(),
+            &sized[..sized.len() - 1],
+            b"{\"jsonrpc\"",
+        ] {
+            assert_eq!(declared_content_length(none), None);
+        }
+        // 16 TB in three bytes
+        let long = frame_with_fields(0xE0, &[0, 0, 0, 0, 0, 0x10, 0, 0]);
+        assert_eq!(declared_content_length(&long), Some(long.len() * MAX_RATIO));
     }
 
     #[test]
@@ -259,12 +377,6 @@ mod tests {
             let refused = decompress_truncated_zstd(&compressed, CAP, |_| false);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
-        // a window of 2 GB less an eighth
-        let window = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA7, (3 << 3) | 1, 0, 0, b'a'];
-        assert_eq!(
-            decompress_truncated_zstd(&window, CAP, |_| true),
-            Err(InflateError::Bad)
-        );
     }
 
     #[test]
