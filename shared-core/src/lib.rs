@@ -5,32 +5,33 @@
 //! that owns it). [`exchange`] is the state machine that a host drives, one per request; the other
 //! modules serve it:
 //!
-//! | module             | contents                                                     |
-//! |--------------------|--------------------------------------------------------------|
-//! | [`exchange`]       | the state machine, its transition table                      |
-//! | [`negotiate`]      | Accept-Encoding, media types, Vary, ETag (RFC 9110)          |
-//! | [`gzip`]           | one-shot and streaming compression, decompression (RFC 1952) |
-//! | [`zstd`]           | decompression (RFC 8878)                                     |
-//! | [`request_coding`] | compressed request bodies                                    |
-//! | [`json`]           | detection of truncated JSON (RFC 8259)                       |
-//! | [`jsonrpc`]        | calls, responses, the method table, keys (JSON-RPC 2.0)      |
-//! | [`beacon`]         | routes of the Beacon API, lifetime of their responses        |
-//! | [`ssz`]            | type tables, and the walkers of their values                 |
-//! | [`transcode`]      | conversion between JSON and SSZ of the Beacon API            |
-//! | [`cache`]          | entries, which are sent without another compression          |
-//! | [`config`]         | directives as operators write them, validated once           |
-//! | [`memory`]         | the memory budget of a process, shortage of memory           |
-//! | [`bytes`]          | copies that report a refused allocation                      |
-//! | [`hash_keys`]      | maps with the hash keys of the process                       |
-//! | [`lock`]           | locks that ignore poisoning                                  |
-//! | [`log`]            | escapes for foreign text in log lines                        |
-//! | [`metrics`]        | counters, gauges and histograms                              |
-//! | [`response_mode`]  | treatment of a response's body, for logs and metrics         |
-//! | [`time_constants`] | times that no directive sets                                 |
-//! | [`log_variable`]   | log variables of an exchange                                 |
-//! | [`script`]         | the script API for programs in a host: Lua in nginx          |
-//! | `allocator`        | small allocations that don't fail (feature `ffi`)            |
-//! | `ffi`              | the C ABI of `include/sszip.h` (feature `ffi`)               |
+//! | module              | contents                                                     |
+//! |---------------------|--------------------------------------------------------------|
+//! | [`exchange`]        | the state machine, its transition table                      |
+//! | [`negotiate`]       | Accept-Encoding, media types, Vary, ETag (RFC 9110)          |
+//! | [`gzip`]            | one-shot and streaming compression, decompression (RFC 1952) |
+//! | [`zstd`]            | one-shot and streaming compression, decompression (RFC 8878) |
+//! | [`body_compressor`] | compression in the coding that a client receives             |
+//! | [`request_coding`]  | content codings, decompression                               |
+//! | [`json`]            | detection of truncated JSON (RFC 8259)                       |
+//! | [`jsonrpc`]         | calls, responses, the method table, keys (JSON-RPC 2.0)      |
+//! | [`beacon`]          | routes of the Beacon API, lifetime of their responses        |
+//! | [`ssz`]             | type tables, and the walkers of their values                 |
+//! | [`transcode`]       | conversion between JSON and SSZ of the Beacon API            |
+//! | [`cache`]           | entries, which are sent without another compression          |
+//! | [`config`]          | directives as operators write them, validated once           |
+//! | [`memory`]          | the memory budget of a process, shortage of memory           |
+//! | [`bytes`]           | copies that report a refused allocation                      |
+//! | [`hash_keys`]       | maps with the hash keys of the process                       |
+//! | [`lock`]            | locks that ignore poisoning                                  |
+//! | [`log`]             | escapes for foreign text in log lines                        |
+//! | [`metrics`]         | counters, gauges and histograms                              |
+//! | [`response_mode`]   | treatment of a response's body, for logs and metrics         |
+//! | [`time_constants`]  | times that no directive sets                                 |
+//! | [`log_variable`]    | log variables of an exchange                                 |
+//! | [`script`]          | the script API for programs in a host: Lua in nginx          |
+//! | `allocator`         | small allocations that don't fail (feature `ffi`)            |
+//! | `ffi`               | the C ABI of `include/sszip.h` (feature `ffi`)               |
 
 // the name under which tests/support/ imports this crate, which unit tests share
 #[cfg(all(test, feature = "store"))]
@@ -40,6 +41,7 @@ extern crate self as sszip_core;
 #[allow(unsafe_code)]
 pub mod allocator;
 pub mod beacon;
+pub mod body_compressor;
 pub mod bytes;
 pub mod cache;
 pub mod config;

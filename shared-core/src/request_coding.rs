@@ -1,10 +1,18 @@
-//! Request bodies that clients have compressed (RFC 9110, 8.4), and their decompression.
+//! The content codings of bodies (RFC 9110, 8.4) that sszip reads and sends, and the decompression
+//! of bodies that clients or nodes have compressed.
 
-use crate::gzip::inflate::{gunzip_truncated, gunzip_within, InflateError};
+use crate::gzip::inflate::{
+    decompressed_length_from_trailer, gunzip_truncated, gunzip_within, InflateError,
+};
 use crate::negotiate::list_header::list_header_members;
+use crate::zstd::decode::declared_content_length;
 use crate::zstd::{decompress_truncated_zstd, decompress_zstd};
 
-/// A content coding that sszip can decompress.
+/// Number of bytes that a byte of zstd is assumed to decompress to, if the body does not declare
+/// its length.
+const ASSUMED_ZSTD_RATIO: usize = 5;
+
+/// A content coding that sszip can decompress and compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupportedContentCoding {
     /// gzip (RFC 1952); `x-gzip` is an alias (RFC 9110, 8.4.1.3).
@@ -24,12 +32,31 @@ impl SupportedContentCoding {
         }
     }
 
+    /// Returns the name of the coding in `Content-Encoding`.
+    pub fn coding_name(self) -> &'static str {
+        match self {
+            SupportedContentCoding::Gzip => "gzip",
+            SupportedContentCoding::Zstd => "zstd",
+        }
+    }
+
     /// Number of the coding, below 32.
     pub fn coding_bit_index(self) -> usize {
         match self {
             SupportedContentCoding::Gzip => 0,
             SupportedContentCoding::Zstd => 1,
         }
+    }
+
+    /// Returns the number of bytes that decompression has to process: an estimate, at least the
+    /// length of `body`.
+    pub fn estimate_decompressed_length(self, body: &[u8]) -> usize {
+        let declared = match self {
+            SupportedContentCoding::Gzip => decompressed_length_from_trailer(body),
+            SupportedContentCoding::Zstd => declared_content_length(body)
+                .unwrap_or(body.len().saturating_mul(ASSUMED_ZSTD_RATIO)),
+        };
+        declared.max(body.len())
     }
 
     /// Decompresses a complete body into at most `cap` bytes; `may_take` is called with the
@@ -117,6 +144,42 @@ impl BodyContentCoding {
 #[cfg(test)]
 mod tests {
     use super::{BodyContentCoding, SupportedContentCoding};
+    use crate::body_compressor::BodyCompressor;
+
+    #[test]
+    fn decompressed_length_is_estimated_from_the_declared_one() {
+        let body = b"0123456789".repeat(1000);
+        for compressor in [
+            BodyCompressor::Gzip {
+                level: 6,
+                stream_level: 1,
+            },
+            BodyCompressor::Zstd {
+                level: 1,
+                stream_level: 1,
+            },
+        ] {
+            let coding = compressor.content_coding();
+            let limit = compressor.compressed_bound(body.len());
+            let coded = compressor
+                .compress_oneshot_into(&body, limit, Vec::new())
+                .unwrap();
+            assert_eq!(coding.estimate_decompressed_length(&coded), body.len());
+            assert_eq!(
+                coding.decompress_body(&coded, body.len(), |_| true),
+                Ok(body.clone())
+            );
+            let name = coding.coding_name().as_bytes();
+            assert_eq!(SupportedContentCoding::from_coding_name(name), Some(coding));
+            // a damaged body
+            assert!(coding.estimate_decompressed_length(b"abcdefgh") >= 8);
+        }
+        let unsized_frame = zstd::encode_all(&body[..], 1).unwrap();
+        assert_eq!(
+            SupportedContentCoding::Zstd.estimate_decompressed_length(&unsized_frame),
+            5 * unsized_frame.len()
+        );
+    }
 
     #[test]
     fn single_known_coding_is_decompressed() {

@@ -1,29 +1,34 @@
-//! Compression of a long body to one gzip member, whose plain bytes are released while the
-//! compressed ones are written: together they take little more memory than the body did.
+//! Compression of a long body to one gzip member or zstd frame, whose plain bytes are released
+//! while the compressed ones are written: together they take little more memory than the body did.
 
 use std::ops::Range;
 
 use super::crc::{CrcShift, RunningCrc};
 use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER};
-use super::oneshot::compressed_bound;
 use super::open_stream::open_stream_reusing_buffer;
 use super::splice::SlicedBody;
+use crate::body_compressor::BodyCompressor;
+use crate::bytes::SharedBytes;
 use crate::faults::{is_fault_injected, panic_if_injected, InjectedTestFault};
 use crate::memory::release_pages;
+use crate::request_coding::SupportedContentCoding;
+use crate::zstd::frame::{frame_header, EMPTY_LAST_BLOCK};
+use crate::zstd::open_blocks::open_blocks_reusing_buffer;
 
 /// Number of plain bytes that are compressed at once.
-const PIECE_LENGTH: usize = 1 << 20;
+const PIECE_LENGTH: usize = 1 << PIECE_LENGTH_LOG;
+const PIECE_LENGTH_LOG: u32 = 20;
 
 /// Number of plain bytes after which it is decided whether the compression is worth it. The last
 /// part may be a hash.
 const DECISION_LENGTH: usize = 64 << 10;
 
-/// Maximum length of the end of an open stream, or of the member. Bytes.
+/// Maximum length of the end of a compressed piece, or of the body. Bytes.
 const MAX_END_LENGTH: usize = 16;
 
-/// The reason why [`gzip_in_place`] returns no gzip member in place of the plain bytes.
-pub(crate) enum GzipInPlaceError {
-    /// The member would not be shorter, or there is no memory for it. Contains the plain bytes,
+/// The reason why [`compress_in_place`] returns no compressed body in place of the plain bytes.
+pub(crate) enum CompressInPlaceError {
+    /// The body would not be shorter, or there is no memory for it. Contains the plain bytes,
     /// unchanged.
     Plain(Vec<u8>),
     /// Memory was refused after some of the plain bytes were released.
@@ -35,27 +40,30 @@ pub(crate) enum GzipInPlaceError {
 struct InPlaceCompressedRange {
     plain: Range<usize>,
     coded: Range<usize>,
+    /// Checksum of the plain bytes, if the coding has one.
     crc: u32,
 }
 
-/// Compresses these parts of `plain` to one gzip member at a
-/// [level](super::open_stream::compress_to_open_stream), and releases `plain` meanwhile.
+/// Compresses these parts of `plain` to one gzip member or zstd frame, and releases `plain`
+/// meanwhile.
 ///
 /// The compression begins at the end of the memory and releases the bytes that were compressed,
 /// so that at most one piece exists in both forms. It can be undone only for the first pieces:
-/// these decide whether the member is shorter than the plain bytes, unless it may be of
+/// these decide whether the body becomes shorter than the plain bytes, unless it may be of
 /// `any_length`.
-pub(crate) fn gzip_in_place(
+pub(crate) fn compress_in_place(
     mut plain: Vec<u8>,
     parts: &[Range<usize>],
-    level: u8,
+    compressor: BodyCompressor,
     any_length: bool,
-) -> Result<SlicedBody, GzipInPlaceError> {
+) -> Result<SlicedBody, CompressInPlaceError> {
     panic_if_injected(InjectedTestFault::PanicCompress);
-    let Some((mut pieces, mut coded)) = plan_compressed_pieces(&plain, parts) else {
-        return Err(GzipInPlaceError::Plain(plain));
+    let coding = compressor.content_coding();
+    let plan = plan_compressed_pieces(&plain, parts, compressor);
+    let Some(((mut pieces, mut coded), head)) = plan.zip(body_head(coding, parts)) else {
+        return Err(CompressInPlaceError::Plain(plain));
     };
-    coded.extend_from_slice(&MEMBER_HEADER);
+    coded.extend_from_slice(&head);
     let (head, whole) = (0..coded.len(), plain.len());
     let mut from_the_end: Vec<&mut InPlaceCompressedRange> = pieces.iter_mut().collect();
     from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
@@ -63,21 +71,21 @@ pub(crate) fn gzip_in_place(
     let (mut tried, mut is_decided) = (0, any_length);
     let last = from_the_end.len().saturating_sub(1);
     for (number, piece) in from_the_end.into_iter().enumerate() {
-        let open = open_stream_reusing_buffer(&plain[piece.plain.clone()], level, &mut room);
+        let open = compress_piece(&plain[piece.plain.clone()], compressor, &mut room);
         let fits = |length| coded.capacity() - coded.len() >= length + MAX_END_LENGTH;
-        let Some(open) = open.filter(|it| fits(it.bytes.len())) else {
+        let Some((bytes, crc)) = open.filter(|(bytes, _)| fits(bytes.len())) else {
             return Err(match plain.len() == whole {
-                true => GzipInPlaceError::Plain(plain),
-                false => GzipInPlaceError::Nothing,
+                true => CompressInPlaceError::Plain(plain),
+                false => CompressInPlaceError::Nothing,
             });
         };
-        piece.coded = coded.len()..coded.len() + open.bytes.len();
-        piece.crc = open.crc;
-        coded.extend_from_slice(&open.bytes);
+        piece.coded = coded.len()..coded.len() + bytes.len();
+        piece.crc = crc;
+        coded.extend_from_slice(&bytes);
         tried += piece.plain.len();
         if !is_decided && (tried >= DECISION_LENGTH || number == last) {
             if coded.len() - head.len() >= tried {
-                return Err(GzipInPlaceError::Plain(plain));
+                return Err(CompressInPlaceError::Plain(plain));
             }
             is_decided = true;
         }
@@ -86,7 +94,39 @@ pub(crate) fn gzip_in_place(
             plain.truncate(piece.plain.start);
         }
     }
-    assemble_member_from_pieces(coded, head, &pieces).ok_or(GzipInPlaceError::Nothing)
+    assemble_body_from_pieces(coding, coded, head, &pieces).ok_or(CompressInPlaceError::Nothing)
+}
+
+/// Returns the bytes before the first piece. `None` if the parts are longer than a zstd frame can
+/// be.
+fn body_head(coding: SupportedContentCoding, parts: &[Range<usize>]) -> Option<[u8; 10]> {
+    match coding {
+        SupportedContentCoding::Gzip => Some(MEMBER_HEADER),
+        SupportedContentCoding::Zstd => {
+            let length = parts.iter().map(|part| part.len()).sum::<usize>();
+            // no piece refers to bytes of another
+            Some(frame_header(PIECE_LENGTH_LOG, u32::try_from(length).ok()?))
+        }
+    }
+}
+
+/// Compresses one piece so that others can follow it, and returns its bytes and its checksum.
+/// `None` if memory is refused.
+fn compress_piece(
+    plain: &[u8],
+    compressor: BodyCompressor,
+    room: &mut Vec<u8>,
+) -> Option<(SharedBytes, u32)> {
+    match compressor {
+        BodyCompressor::Gzip { level, .. } => {
+            let open = open_stream_reusing_buffer(plain, level, room)?;
+            Some((open.bytes, open.crc))
+        }
+        BodyCompressor::Zstd { level, .. } => {
+            let open = open_blocks_reusing_buffer(plain, level, room)?;
+            Some((open.bytes, 0))
+        }
+    }
 }
 
 /// Returns the pieces, in order, and the buffer for their compressed forms. The buffer reserves
@@ -94,6 +134,7 @@ pub(crate) fn gzip_in_place(
 fn plan_compressed_pieces(
     plain: &[u8],
     parts: &[Range<usize>],
+    compressor: BodyCompressor,
 ) -> Option<(Vec<InPlaceCompressedRange>, Vec<u8>)> {
     if is_fault_injected(InjectedTestFault::FailCompress) {
         return None;
@@ -115,15 +156,17 @@ fn plan_compressed_pieces(
         );
     }
     let mut coded = Vec::new();
+    let bound = compressor.compressed_bound(plain.len());
     coded
-        .try_reserve_exact(compressed_bound(plain.len()).checked_add(MAX_END_LENGTH * (count + 1))?)
+        .try_reserve_exact(bound.checked_add(MAX_END_LENGTH * (count + 1))?)
         .ok()?;
     Some((pieces, coded))
 }
 
-/// Assembles the member from the header, the compressed pieces in order, and the trailer. `None` if
-/// memory is refused.
-fn assemble_member_from_pieces(
+/// Assembles the body from its head, the compressed pieces in order, and its end. `None` if memory
+/// is refused.
+fn assemble_body_from_pieces(
+    coding: SupportedContentCoding,
     mut coded: Vec<u8>,
     head: Range<usize>,
     pieces: &[InPlaceCompressedRange],
@@ -138,17 +181,59 @@ fn assemble_member_from_pieces(
         order.push(piece.coded.clone());
     }
     let end = coded.len();
-    coded.extend_from_slice(&EMPTY_FINAL_BLOCK);
-    coded.extend_from_slice(&member_trailer(&crc));
+    match coding {
+        SupportedContentCoding::Gzip => {
+            coded.extend_from_slice(&EMPTY_FINAL_BLOCK);
+            coded.extend_from_slice(&member_trailer(&crc));
+        }
+        SupportedContentCoding::Zstd => coded.extend_from_slice(&EMPTY_LAST_BLOCK),
+    }
     order.push(end..coded.len());
     // the unused capacity was never written
-    SlicedBody::from_buffer_ranges(coded, &order, true)
+    SlicedBody::from_buffer_ranges(coded, &order, Some((coding, crc.byte_count())))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{gzip_in_place, GzipInPlaceError, PIECE_LENGTH};
+    use super::{compress_in_place, CompressInPlaceError, PIECE_LENGTH};
+    use crate::body_compressor::BodyCompressor;
+    use crate::gzip::splice::SlicedBody;
+    use crate::request_coding::SupportedContentCoding;
     use crate::support::gunzip;
+
+    /// Compressors of both codings, at a fast and at a thorough level.
+    const COMPRESSORS: [BodyCompressor; 4] = [gzip(1), gzip(6), zstd(1), zstd(6)];
+
+    const fn gzip(level: u8) -> BodyCompressor {
+        BodyCompressor::Gzip {
+            level,
+            stream_level: 1,
+        }
+    }
+
+    const fn zstd(level: u8) -> BodyCompressor {
+        BodyCompressor::Zstd {
+            level,
+            stream_level: 1,
+        }
+    }
+
+    /// Decompresses exactly one member or frame.
+    fn decompress(compressor: BodyCompressor, coded: &[u8]) -> Vec<u8> {
+        match compressor.content_coding() {
+            SupportedContentCoding::Gzip => gunzip(coded).unwrap(),
+            SupportedContentCoding::Zstd => {
+                let length = zstd_safe::find_frame_compressed_size(coded);
+                assert_eq!(length, Ok(coded.len()));
+                zstd::decode_all(coded).unwrap()
+            }
+        }
+    }
+
+    fn decompress_body(compressor: BodyCompressor, body: &SlicedBody) -> Vec<u8> {
+        assert_eq!(body.content_coding(), Some(compressor.content_coding()));
+        decompress(compressor, &body.to_vec())
+    }
 
     fn text(length: usize) -> Vec<u8> {
         let words = (0u32..).flat_map(|n| (n / 3).to_be_bytes());
@@ -156,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_become_one_member() {
+    fn parts_in_any_order_become_one_body() {
         let plain = text(3 * PIECE_LENGTH + 1000);
         let (a, b) = (PIECE_LENGTH + 7, 2 * PIECE_LENGTH + 20);
         let whole = 0..plain.len();
@@ -169,17 +254,34 @@ mod tests {
                 .iter()
                 .flat_map(|it| plain[it.clone()].to_vec())
                 .collect();
-            for level in [1, 6] {
-                let Ok(body) = gzip_in_place(plain.clone(), &parts, level, false) else {
-                    panic!("{parts:?} at level {level}");
+            for compressor in COMPRESSORS {
+                let Ok(body) = compress_in_place(plain.clone(), &parts, compressor, false) else {
+                    panic!("{parts:?} with {compressor:?}");
                 };
-                let coded = body.to_vec();
-                assert_eq!(coded.len() as u64, body.byte_length());
-                assert!(coded.len() < plain.len());
+                assert_eq!(body.to_vec().len() as u64, body.byte_length());
+                assert!(body.byte_length() < plain.len() as u64);
                 assert_eq!(body.plain_length(), plain.len() as u64);
-                assert!(gunzip(&coded).unwrap() == expected, "{parts:?}");
+                assert!(
+                    decompress_body(compressor, &body) == expected,
+                    "{parts:?} with {compressor:?}"
+                );
             }
         }
+    }
+
+    #[test]
+    fn frame_declares_the_length_of_its_parts() {
+        let plain = text(2 * PIECE_LENGTH);
+        let parts = [PIECE_LENGTH..plain.len(), 10..20];
+        let Ok(body) = compress_in_place(plain, &parts, zstd(1), false) else {
+            panic!("it is compressed");
+        };
+        let length = PIECE_LENGTH as u64 + 10;
+        assert_eq!(body.plain_length(), length);
+        assert_eq!(
+            zstd_safe::get_frame_content_size(&body.to_vec()).unwrap(),
+            Some(length)
+        );
     }
 
     fn noise(length: usize) -> Vec<u8> {
@@ -194,24 +296,26 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_drained_member_is_released() {
+    fn memory_of_a_drained_body_is_released() {
         let plain = noise(12 * PIECE_LENGTH);
         let whole = 0..plain.len();
-        let Ok(mut body) = gzip_in_place(plain.clone(), std::slice::from_ref(&whole), 6, true)
-        else {
-            panic!("it is coded");
-        };
-        let mut drained = Vec::new();
-        body.drain_body_into(|piece| drained.extend_from_slice(piece));
-        assert!(gunzip(&drained).unwrap() == plain);
-        // the reported lengths remain
-        assert_eq!(body.byte_length(), drained.len() as u64);
-        assert_eq!(body.plain_length(), plain.len() as u64);
-        let left = body.to_vec().into_iter().filter(|byte| *byte != 0).count();
-        assert!(
-            !cfg!(target_os = "linux") || left < drained.len() / 50,
-            "{left}"
-        );
+        for compressor in [gzip(6), zstd(1)] {
+            let parts = std::slice::from_ref(&whole);
+            let Ok(mut body) = compress_in_place(plain.clone(), parts, compressor, true) else {
+                panic!("it is compressed");
+            };
+            let mut drained = Vec::new();
+            body.drain_body_into(|piece| drained.extend_from_slice(piece));
+            assert!(decompress(compressor, &drained) == plain);
+            // the reported lengths remain
+            assert_eq!(body.byte_length(), drained.len() as u64);
+            assert_eq!(body.plain_length(), plain.len() as u64);
+            let left = body.to_vec().into_iter().filter(|byte| *byte != 0).count();
+            assert!(
+                !cfg!(target_os = "linux") || left < drained.len() / 50,
+                "{left}"
+            );
+        }
     }
 
     #[test]
@@ -223,15 +327,15 @@ mod tests {
             0..PIECE_LENGTH,
             PIECE_LENGTH..2 * PIECE_LENGTH,
         ];
-        for level in [1, 6] {
-            let Ok(body) = gzip_in_place(plain.clone(), &parts, level, false) else {
-                panic!("level {level}");
+        for compressor in COMPRESSORS {
+            let Ok(body) = compress_in_place(plain.clone(), &parts, compressor, false) else {
+                panic!("{compressor:?}");
             };
             let expected = [&plain[2 * PIECE_LENGTH..], &plain[..2 * PIECE_LENGTH]].concat();
-            assert!(gunzip(&body.to_vec()).unwrap() == expected);
-            match gzip_in_place(plain.clone(), &parts[..1], level, false) {
-                Err(GzipInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
-                _ => panic!("100 bytes alone at level {level}"),
+            assert!(decompress_body(compressor, &body) == expected);
+            match compress_in_place(plain.clone(), &parts[..1], compressor, false) {
+                Err(CompressInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
+                _ => panic!("100 bytes alone with {compressor:?}"),
             }
         }
     }
@@ -240,16 +344,32 @@ mod tests {
     fn incompressible_body_is_refused_unless_any_length_is_allowed() {
         let plain = noise(2 * PIECE_LENGTH + 3);
         let whole = 0..plain.len();
-        for level in [1, 6] {
-            match gzip_in_place(plain.clone(), std::slice::from_ref(&whole), level, false) {
-                Err(GzipInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
-                _ => panic!("level {level}"),
+        let parts = std::slice::from_ref(&whole);
+        for compressor in COMPRESSORS {
+            match compress_in_place(plain.clone(), parts, compressor, false) {
+                Err(CompressInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
+                _ => panic!("{compressor:?}"),
             }
-            let Ok(body) = gzip_in_place(plain.clone(), std::slice::from_ref(&whole), level, true)
-            else {
-                panic!("level {level}");
+            let Ok(body) = compress_in_place(plain.clone(), parts, compressor, true) else {
+                panic!("{compressor:?}");
             };
-            assert!(gunzip(&body.to_vec()).unwrap() == plain);
+            assert!(decompress_body(compressor, &body) == plain);
+        }
+    }
+
+    #[test]
+    fn short_parts_of_any_length_become_one_body() {
+        let plain = noise(5000);
+        let parts: Vec<_> = (0..1000_usize).map(|n| 5 * n..5 * n + 5).rev().collect();
+        let expected: Vec<u8> = parts
+            .iter()
+            .flat_map(|it| plain[it.clone()].to_vec())
+            .collect();
+        for compressor in COMPRESSORS {
+            let Ok(body) = compress_in_place(plain.clone(), &parts, compressor, true) else {
+                panic!("{compressor:?}");
+            };
+            assert!(decompress_body(compressor, &body) == expected);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LE
 use super::open_stream::OpenDeflateStream;
 use crate::bytes::{try_extend, try_push, SharedBytes};
 use crate::memory::{drain_body_to_host, release_unused_capacity, DRAINED_BODY_BYTES};
+use crate::request_coding::SupportedContentCoding;
 
 /// A part of a member's plain bytes, as it is passed to [`assemble_gzip_member`]: plain, or
 /// compressed before.
@@ -54,7 +55,10 @@ pub struct SlicedBody {
     body_slices: Vec<OwnedBodySlice>,
     /// Number of bytes in `body_slices`.
     byte_length: u64,
-    is_gzip: bool,
+    /// Content coding; `None` for identity.
+    coding: Option<SupportedContentCoding>,
+    /// Length of a coded body without its content coding, in bytes.
+    plain_length: u64,
 }
 
 /// A slice of a body, by the owner of its bytes.
@@ -72,11 +76,21 @@ impl SlicedBody {
         Self::default()
     }
 
-    /// Creates a body that consists of these ranges of `own`. `None` if memory is refused.
+    /// Returns an empty body with this content coding, whose [plain
+    /// length](Self::set_plain_length) is set when it is complete.
+    pub(crate) fn empty_coded_body(coding: SupportedContentCoding) -> Self {
+        Self {
+            coding: Some(coding),
+            ..Self::default()
+        }
+    }
+
+    /// Creates a body that consists of these ranges of `own`, from its content coding and the length
+    /// of its plain bytes, or `None` for identity. Returns `None` if memory is refused.
     pub(crate) fn from_buffer_ranges(
         own: Vec<u8>,
         parts: &[Range<usize>],
-        is_gzip: bool,
+        coding: Option<(SupportedContentCoding, u64)>,
     ) -> Option<Self> {
         let mut slices = Vec::new();
         slices.try_reserve_exact(parts.len()).ok()?;
@@ -86,7 +100,8 @@ impl SlicedBody {
             own,
             body_slices: slices,
             byte_length: parts.iter().map(|part| part.len() as u64).sum(),
-            is_gzip,
+            coding: coding.map(|(coding, _)| coding),
+            plain_length: coding.map_or(0, |(_, plain_length)| plain_length),
         })
     }
 
@@ -95,20 +110,27 @@ impl SlicedBody {
         self.byte_length + (self.own.len() - self.sliced) as u64
     }
 
-    /// Whether the content coding is gzip; otherwise it is identity.
+    /// Returns the content coding of the body; `None` for identity.
+    pub fn content_coding(&self) -> Option<SupportedContentCoding> {
+        self.coding
+    }
+
+    /// Whether the content coding is gzip.
     pub fn is_gzip(&self) -> bool {
-        self.is_gzip
+        self.coding == Some(SupportedContentCoding::Gzip)
     }
 
     /// Returns the length of the body without its content coding, in bytes.
     pub fn plain_length(&self) -> u64 {
-        let last = self.body_slices().filter(|slice| !slice.is_empty()).last();
-        match (self.is_gzip(), last) {
-            // ISIZE of the trailer, modulo 2^32 (RFC 1952, 2.3.1)
-            (true, Some([.., a, b, c, d])) => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
-            (true, _) => 0,
-            (false, _) => self.byte_length(),
+        match self.coding {
+            Some(_) => self.plain_length,
+            None => self.byte_length(),
         }
+    }
+
+    /// Sets the length of a coded body without its content coding, in bytes.
+    pub(crate) fn set_plain_length(&mut self, length: u64) {
+        self.plain_length = length;
     }
 
     /// Iterates over the slices of the body, in order; none is empty.
@@ -164,6 +186,17 @@ impl SlicedBody {
     /// Reserves memory for `bytes` more bytes of the body's own. `None` if memory is refused.
     pub(crate) fn reserve_owned_buffer(&mut self, bytes: usize) -> Option<()> {
         self.own.try_reserve_exact(bytes).ok()
+    }
+
+    /// Returns the bytes that belong to this body alone.
+    pub(crate) fn owned_bytes(&self) -> &[u8] {
+        &self.own
+    }
+
+    /// Returns the bytes that belong to this body alone, for a change of bytes or of the length of
+    /// the end that is not in a slice yet.
+    pub(crate) fn owned_bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.own
     }
 
     /// Appends a copy of `bytes` to the body. `None` if memory is refused.
@@ -239,10 +272,7 @@ impl GzipMemberBuilder {
     /// streams.
     pub(crate) fn with_capacity(texts: usize, bytes: usize) -> Option<Self> {
         let frame = MEMBER_HEADER.len() + EMPTY_FINAL_BLOCK.len() + TRAILER_LENGTH;
-        let mut body = SlicedBody {
-            is_gzip: true,
-            ..SlicedBody::default()
-        };
+        let mut body = SlicedBody::empty_coded_body(SupportedContentCoding::Gzip);
         body.reserve_owned_buffer(
             frame + STORED_BLOCK_HEADER.len() * (texts + bytes / MAX_STORED_LENGTH) + bytes,
         )?;
@@ -318,6 +348,7 @@ impl GzipMemberBuilder {
             // the text was longer
             release_unused_capacity(&mut self.body.own);
         }
+        self.body.plain_length = self.crc.byte_count();
         Some(self.body)
     }
 

@@ -7,7 +7,7 @@ pub enum FlushMode {
     None,
     /// All input can be decompressed from the output that was written.
     Sync,
-    /// The member is complete, and its trailer is written.
+    /// The body is complete, and the end of the gzip member or zstd frame is written.
     Finish,
 }
 
@@ -29,7 +29,7 @@ pub struct EncodeProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamEncoderError;
 
-/// A streaming encoder of one gzip member, which writes into buffers of the caller.
+/// A streaming encoder of one gzip member or zstd frame, which writes into buffers of the caller.
 pub trait StreamEncoder: Send + std::fmt::Debug {
     /// Compresses `input` into `output`.
     ///
