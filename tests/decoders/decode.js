@@ -1,7 +1,8 @@
-// Decodes gzip members, or reads JSON, for the end-to-end tests: a 32-bit big-endian length and the
-// bytes in, the same out (JSON as it was read); the length 0xffffffff and a text on error.
+// Decodes gzip members or zstd frames, or reads JSON, for the end-to-end tests: a 32-bit big-endian
+// length and the bytes in, the same out (JSON as it was read); the length 0xffffffff and a text on
+// error. `unzstd` needs Node.js 22.15, `fzstd` the package of that name.
 //
-//   node decode.js gunzip | parse_json
+//   node decode.js gunzip | unzstd | fzstd | parse_json
 'use strict';
 
 const fs = require('fs');
@@ -9,6 +10,8 @@ const zlib = require('zlib');
 
 const decode = {
   gunzip: (bytes) => zlib.gunzipSync(bytes),
+  unzstd: (bytes) => zlib.zstdDecompressSync(bytes),
+  fzstd: (bytes) => Buffer.from(require('fzstd').decompress(bytes)),
   parse_json: (bytes) => Buffer.from(JSON.stringify(JSON.parse(bytes.toString('utf8')))),
 }[process.argv[2]];
 

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from harness.decoders import decode, decoder_processes
+from harness.decoders import decode, decode_sized_zstd, decode_zstd, decoder_processes, zstd_decoder_processes
 from harness.nginx import MODULE, NGINX, Nginx
 from harness.fixtures import assert_no_error_log, daemon, origin, preload, session_origin, starting
 from harness.spec_vectors import cache_directory
@@ -16,10 +16,13 @@ __all__ = [
     "assert_no_error_log",
     "daemon",
     "decode",
+    "decode_sized_zstd",
+    "decode_zstd",
     "decoder_processes",
     "origin",
     "preload",
     "session_origin",
+    "zstd_decoder_processes",
 ]
 
 

