@@ -97,7 +97,7 @@ mod tests {
         let mut input = InBuffer::around(frame);
         let mut body = Vec::new();
         loop {
-            let mut buffer = [0; 1024];
+            let mut buffer = [0_u8; 1024];
             let mut output = OutBuffer::around(&mut buffer[..]);
             context.decompress_stream(&mut output, &mut input).unwrap();
             let written = output.pos();

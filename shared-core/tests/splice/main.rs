@@ -1,5 +1,5 @@
 //! Open streams, the gzip members spliced of them, and responses and batches under any id:
-//! zlib-rs and libdeflate decompress each to its input.
+//! zlib-rs and libdeflate decompress each to its input. zstd frames, spliced of open blocks.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -8,6 +8,11 @@ mod entries;
 mod open_streams;
 mod properties;
 mod reopened;
+#[path = "../support/unzstd.rs"]
+mod unzstd;
+mod zstd_batches;
+mod zstd_blocks;
+mod zstd_entries;
 
 use std::io::Read;
 use std::io::Write;
@@ -23,6 +28,9 @@ use sszip_core::gzip::open_stream::{
     compress_to_open_stream, convert_to_open_stream, OpenDeflateStream,
 };
 use sszip_core::gzip::splice::SlicedBody;
+use sszip_core::request_coding::SupportedContentCoding;
+use sszip_core::zstd::decompress_zstd;
+use unzstd::unzstd;
 
 /// Ids that a client may send, raw, of each kind.
 const IDS: [&str; 12] = [
@@ -80,6 +88,22 @@ fn decoded(body: &SlicedBody) -> Vec<u8> {
     decoder.read_to_end(&mut plain).unwrap();
     assert!(decoder.into_inner().is_empty(), "bytes after the member");
     assert!(gunzip_reserved(&member, plain.len()).unwrap() == plain);
+    plain
+}
+
+/// Returns the plain bytes of exactly one zstd frame that declares their length, after two decoders
+/// have agreed on them.
+fn decoded_zstd(body: &SlicedBody) -> Vec<u8> {
+    assert_eq!(body.content_coding(), Some(SupportedContentCoding::Zstd));
+    let frame = body.to_vec();
+    assert_eq!(frame.len() as u64, body.byte_length());
+    assert!(body.body_slices().all(|slice| !slice.is_empty()));
+    let plain = unzstd(&frame).unwrap();
+    // a window descriptor, and a content size of four bytes (RFC 8878, 3.1.1.1)
+    assert_eq!(frame[..5], [0x28, 0xB5, 0x2F, 0xFD, 0x80]);
+    assert_eq!(frame[6..10], (plain.len() as u32).to_le_bytes());
+    assert_eq!(body.plain_length(), plain.len() as u64);
+    assert!(decompress_zstd(&frame, plain.len() + 1, |_| true).unwrap() == plain);
     plain
 }
 
