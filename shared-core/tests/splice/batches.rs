@@ -13,7 +13,7 @@ use sszip_core::gzip::open_stream::OpenDeflateStream;
 use super::{answer, decoded, envelope, json, libdeflate, noise, ANY, IDS};
 
 /// Returns entries of each kind, with their results.
-fn stored() -> Vec<(Arc<CacheEntry>, Vec<u8>)> {
+pub(super) fn stored() -> Vec<(Arc<CacheEntry>, Vec<u8>)> {
     let gate = CompressionGate {
         min_length: 1024,
         level: 4,
@@ -40,7 +40,7 @@ fn stored() -> Vec<(Arc<CacheEntry>, Vec<u8>)> {
         .collect()
 }
 
-const GATE: CompressionGate = CompressionGate {
+pub(super) const GATE: CompressionGate = CompressionGate {
     min_length: 1024,
     level: 1,
 };
@@ -152,7 +152,7 @@ fn incompressible_texts_and_compressed_entries_are_spliced_into_one_batch() {
 
 /// Returns the result of call `n` of a wallet: balances, numbers, words of contracts, and every
 /// eighth a transaction of `length` bytes.
-fn wallet_result(n: u64, length: usize) -> Vec<u8> {
+pub(super) fn wallet_result(n: u64, length: usize) -> Vec<u8> {
     let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     match n % 8 {
         0 => transaction(n, length),
@@ -163,7 +163,7 @@ fn wallet_result(n: u64, length: usize) -> Vec<u8> {
 }
 
 /// Returns a transaction of about `length` bytes, whose members have the same names in all.
-fn transaction(n: u64, length: usize) -> Vec<u8> {
+pub(super) fn transaction(n: u64, length: usize) -> Vec<u8> {
     let mut state = n + 1;
     let mut hex = |digits: usize| -> String {
         let digit = |_| {
@@ -193,7 +193,7 @@ fn transaction(n: u64, length: usize) -> Vec<u8> {
 }
 
 /// Returns entries of these results, with the text of their batch under the ids from 1 on.
-fn stored_batch(results: &[Vec<u8>]) -> (Vec<(Arc<CacheEntry>, String)>, Vec<u8>) {
+pub(super) fn stored_batch(results: &[Vec<u8>]) -> (Vec<(Arc<CacheEntry>, String)>, Vec<u8>) {
     let mut texts = Vec::new();
     let mut entries = Vec::new();
     for (n, result) in results.iter().enumerate() {
@@ -206,7 +206,7 @@ fn stored_batch(results: &[Vec<u8>]) -> (Vec<(Arc<CacheEntry>, String)>, Vec<u8>
     (entries, [b"[", &texts.join(&b","[..])[..], b"]"].concat())
 }
 
-fn elements(entries: &[(Arc<CacheEntry>, String)]) -> Vec<BatchResponseElement<'_>> {
+pub(super) fn elements(entries: &[(Arc<CacheEntry>, String)]) -> Vec<BatchResponseElement<'_>> {
     let elements = entries
         .iter()
         .map(|(entry, id)| (entry, id.as_bytes()).into());

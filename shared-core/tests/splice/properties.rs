@@ -6,13 +6,13 @@ use flate2::read::DeflateDecoder;
 use proptest::prelude::*;
 use sszip_core::cache::entry::batch::{
     assemble_batch_for_gzip_only, assemble_gzip_batch, assemble_identity_batch,
-    BatchResponseElement,
+    assemble_zstd_batch, BatchResponseElement,
 };
 use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMetadata, ResponseIdPosition};
 use sszip_core::gzip::open_stream::{compress_to_open_stream, convert_to_open_stream};
 use sszip_core::gzip::splice::{assemble_gzip_member, GzipMemberInput};
 
-use super::{answer, decoded, envelope, inflated, json, libdeflate, noise, zlib};
+use super::{answer, decoded, decoded_zstd, envelope, inflated, json, libdeflate, noise, zlib};
 
 /// A response of a batch: as text, or stored with a result that is compressed from a length on at a
 /// level.
@@ -92,13 +92,14 @@ proptest! {
         prop_assert!(decoded(&member.unwrap()) == expected);
     }
 
-    /// Any batch, inlined, spliced or both, decodes to its joined responses, at the first hit and
-    /// when its payloads are decoded already; its bytes do not change from hit to hit.
+    /// Any batch, inlined, spliced or both, decodes to its joined responses in each coding, at the
+    /// first hit and when its payloads are decoded already; its bytes do not change from hit to hit.
     #[test]
     fn any_batch_decodes_to_its_joined_responses(
         responses in batch_responses(),
         min_length in prop_oneof![Just(0u64), Just(1024), Just(1 << 20)],
         level in 0..=9u8,
+        zstd_level in 1..=9u8,
     ) {
         let ids: Vec<String> = (0..responses.len()).map(|n| n.to_string()).collect();
         let mut expected = Vec::new();
@@ -139,6 +140,13 @@ proptest! {
         }
         prop_assert!(assemble_identity_batch(&elements).unwrap().to_vec() == expected);
         prop_assert!(decoded(&assemble_batch_for_gzip_only(&elements, gate).unwrap()) == expected);
+        let zstd = assemble_zstd_batch(&elements, gate, zstd_level, false).unwrap();
+        match zstd.content_coding() {
+            Some(_) => prop_assert!(decoded_zstd(&zstd) == expected),
+            None => prop_assert!(zstd.to_vec() == expected),
+        }
+        let zstd_only = assemble_zstd_batch(&elements, gate, zstd_level, true).unwrap();
+        prop_assert!(decoded_zstd(&zstd_only) == expected);
         let again = assemble_gzip_batch(&elements, gate).unwrap();
         prop_assert!(again.is_gzip() == first.is_gzip() && again.to_vec() == first.to_vec());
     }
