@@ -421,20 +421,36 @@ mod tests {
     }
 
     fn compressed(length: usize) -> Arc<CacheEntry> {
+        entry_of_result(&vec![b'1'; length])
+    }
+
+    fn entry_of_result(result: &[u8]) -> Arc<CacheEntry> {
         let gate = CompressionGate {
             min_length: 0,
             level: 1,
         };
-        let result = vec![b'1'; length];
         Arc::new(
             CacheEntry::from_fetched_result(
                 EnvelopeBytes::envelope_without_bytes(),
-                &result,
+                result,
                 gate,
                 meta(u64::MAX),
             )
             .unwrap(),
         )
+    }
+
+    /// Returns an entry of hexadecimal digits, whose compressed form is about half as long in any
+    /// coding.
+    fn entry_of_digits(length: usize) -> Arc<CacheEntry> {
+        let mut state = 1u64;
+        let digits = std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            b"0123456789abcdef"[(state >> 60) as usize]
+        });
+        entry_of_result(&digits.take(length).collect::<Vec<u8>>())
     }
 
     #[test]
@@ -635,6 +651,52 @@ mod tests {
             (light, light)
         );
         assert_eq!(entry.identity_bytes_to_decode(), 200_000);
+    }
+
+    #[test]
+    fn kept_zstd_form_is_added_to_the_weight_once() {
+        let hot = HotTier::new(1 << 20, 300_000, 1);
+        let entry = entry_of_digits(100_000);
+        let light = entry.memory_weight();
+        hot.insert(key(1), Arc::clone(&entry));
+        let before = hot.total_entry_weight();
+        for _ in 0..3 {
+            let body = entry.response_for_zstd_client(b"", 1).unwrap();
+            hot.update_entry_weight(&key(1), &entry);
+            let grown = entry.memory_weight() - light;
+            assert!(
+                (body.byte_length() - 100..body.byte_length() + 200).contains(&grown),
+                "{grown} {}",
+                body.byte_length()
+            );
+            assert_eq!(hot.total_entry_weight(), before + grown);
+        }
+        // a lookup updates the weight too
+        let other = entry_of_digits(100_000);
+        hot.insert(key(2), Arc::clone(&other));
+        other.response_for_zstd_client(b"", 1).unwrap();
+        assert!(hot.get(&key(2), 0).is_some());
+        assert_eq!(hot.total_entry_weight(), 2 * entry.memory_weight());
+    }
+
+    #[test]
+    fn entry_too_large_with_its_zstd_form_keeps_the_stored_form_alone() {
+        let hot = HotTier::new(1 << 20, 80_000, 1);
+        let entry = entry_of_digits(100_000);
+        let light = entry.memory_weight();
+        assert!(hot.insert(key(1), Arc::clone(&entry)) && entry.keeps_zstd_form());
+        for _ in 0..3 {
+            let body = entry.response_for_zstd_client(b"", 1).unwrap();
+            assert_eq!(body.plain_length(), 100_000);
+            hot.update_entry_weight(&key(1), &entry);
+            assert!(!entry.keeps_zstd_form());
+            assert_eq!(entry.zstd_bytes_to_make(), 100_000);
+            assert_eq!(
+                (hot.total_entry_weight(), entry.memory_weight()),
+                (light, light)
+            );
+        }
+        assert!(hot.get(&key(1), 0).is_some());
     }
 
     #[test]
