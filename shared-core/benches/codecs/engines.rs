@@ -1,5 +1,5 @@
-//! Engines of the comparison: the core's own one-shot gzip, the libdeflate that it bundles, and
-//! other libraries.
+//! Engines of the comparison: the core's own one-shot compression to gzip and zstd, the libdeflate
+//! that it bundles, and other libraries.
 //!
 //! zlib, ISA-L's igzip and zstd are the system's shared libraries, loaded at run time: nginx's
 //! gzip uses that zlib, and a machine without one of them still measures the rest. Each engine
@@ -8,7 +8,8 @@
 
 use libdeflate_sys as ld;
 use libloading::{Library, Symbol};
-use sszip_core::gzip::oneshot;
+use sszip_core::body_compressor::BodyCompressor;
+use sszip_core::request_coding::SupportedContentCoding;
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void, CStr};
 use std::mem::size_of;
 use std::rc::Rc;
@@ -40,8 +41,17 @@ pub struct UnavailableLibrary {
 pub fn load_benchmark_codecs() -> (Vec<Box<dyn BenchmarkCodec>>, Vec<UnavailableLibrary>) {
     let mut engines: Vec<Box<dyn BenchmarkCodec>> = Vec::new();
     let mut absent = Vec::new();
-    for level in [1, 6] {
-        engines.push(Box::new(CoreOneshotCodec { level }));
+    let gzip = |level| BodyCompressor::Gzip {
+        level,
+        stream_level: 1,
+    };
+    let zstd = |level| BodyCompressor::Zstd {
+        level,
+        stream_level: 1,
+    };
+    let core = [1, 6].map(gzip).into_iter();
+    for compressor in core.chain([1, 2, 3, 6, 9, 12, 19].map(zstd)) {
+        engines.push(Box::new(CoreOneshotCodec { compressor }));
     }
     for level in [1, 2, 3, 4, 5, 6, 9, 12] {
         engines.extend(Libdeflate::new(level).map(|e| Box::new(e) as Box<dyn BenchmarkCodec>));
@@ -97,18 +107,23 @@ fn gunzip(data: &[u8], size: usize) -> Option<Vec<u8>> {
 }
 
 /// The function that hosts call: it pools compressors, and allocates and trims the output. The
-/// difference to bare libdeflate is the cost of that.
+/// difference to the bare library is the cost of that.
 struct CoreOneshotCodec {
-    level: u8,
+    compressor: BodyCompressor,
 }
 
 impl BenchmarkCodec for CoreOneshotCodec {
     fn name(&self) -> &'static str {
-        "sszip-core"
+        match self.compressor {
+            BodyCompressor::Gzip { .. } => "sszip-core",
+            BodyCompressor::Zstd { .. } => "sszip-core zstd",
+        }
     }
 
     fn level(&self) -> i32 {
-        i32::from(self.level)
+        match self.compressor {
+            BodyCompressor::Gzip { level, .. } | BodyCompressor::Zstd { level, .. } => level.into(),
+        }
     }
 
     fn library_version(&self) -> String {
@@ -116,9 +131,19 @@ impl BenchmarkCodec for CoreOneshotCodec {
     }
 
     fn compress(&mut self, body: &[u8], out: &mut [u8]) -> Option<usize> {
-        let coded = oneshot::gzip_oneshot(body, self.level, body.len()).ok()?;
+        let coded = self
+            .compressor
+            .compress_oneshot_into(body, body.len(), Vec::new())
+            .ok()?;
         out.get_mut(..coded.len())?.copy_from_slice(&coded);
         Some(coded.len())
+    }
+
+    fn decompress(&mut self, data: &[u8], size: usize) -> Option<Vec<u8>> {
+        match self.compressor.content_coding() {
+            SupportedContentCoding::Gzip => gunzip(data, size),
+            coding => coding.decompress_body(data, size, |_| true).ok(),
+        }
     }
 }
 
