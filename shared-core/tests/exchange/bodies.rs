@@ -15,10 +15,12 @@ use sszip_core::exchange::{
 use sszip_core::gzip::oneshot::gzip_oneshot;
 use sszip_core::gzip::stream::FlushMode;
 use sszip_core::memory::MemoryBudget;
+use sszip_core::request_coding::SupportedContentCoding;
 use sszip_core::response_mode::ResponseMode;
 
 use crate::setup::{self, config_of_process, request_head, JSON};
 use crate::support::gunzip;
+use crate::unzstd::unzstd;
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -39,12 +41,12 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        prop::sample::select(vec!["gzip", "", "identity;q=0, gzip", "gzip;q=0"])
+        prop::sample::select(vec!["gzip", "", "identity;q=0, gzip", "gzip;q=0", "zstd"])
             .prop_map(Event::RequestHead),
         (
             prop::sample::select(vec![200u16, 204, 206, 404]),
             prop::option::of(0u64..3000),
-            prop::sample::select(vec![None, Some("gzip"), Some("br")]),
+            prop::sample::select(vec![None, Some("gzip"), Some("zstd"), Some("br")]),
         )
             .prop_map(|(status, content_length, coding)| Event::ResponseHead {
                 status,
@@ -71,8 +73,17 @@ fn flush() -> impl Strategy<Value = FlushMode> {
 }
 
 fn config(budget: &MemoryBudget) -> Arc<RouteConfig> {
-    let lines = ["min_length 10", "max_oneshot 2k", "hold 500"];
+    let lines = ["min_length 10", "max_oneshot 2k", "hold 500", "zstd on"];
     config_of_process(budget.clone(), &lines)
+}
+
+/// Decompresses a body in the coding that the exchange has given it.
+fn decompress(exchange: &Exchange, body: &[u8]) -> Vec<u8> {
+    match exchange.response_coding() {
+        Some(SupportedContentCoding::Gzip) => gunzip(body).unwrap(),
+        Some(SupportedContentCoding::Zstd) => unzstd(body).unwrap(),
+        None => body.to_vec(),
+    }
 }
 
 fn response_head(
@@ -133,7 +144,7 @@ proptest! {
         ],
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         give_up_after in prop::option::of(0usize..6),
-        accept in prop::sample::select(vec!["gzip", "identity;q=0, gzip"]),
+        accept in prop::sample::select(vec!["gzip", "identity;q=0, gzip", "zstd", "identity;q=0, zstd"]),
     ) {
         let budget = MemoryBudget::new();
         let mut exchange = Exchange::new(config(&budget));
@@ -171,7 +182,7 @@ proptest! {
         if edit("Content-Encoding").is_some() {
             let content_length = edit("Content-Length").and_then(|edit| edit.value.clone());
             prop_assert_eq!(content_length, Some(sent.len().to_string().into_bytes().into()));
-            prop_assert_eq!(gunzip(&sent).unwrap(), body);
+            prop_assert_eq!(decompress(&exchange, &sent), body);
         } else {
             prop_assert!(edit("Content-Length").is_none());
             prop_assert_eq!(sent, body);
@@ -194,9 +205,10 @@ proptest! {
         release_after in prop::option::of(0usize..6),
         room in 20usize..2000,
         delimited in any::<bool>(),
+        accept in prop::sample::select(vec!["gzip", "gzip, zstd"]),
     ) {
         let budget = MemoryBudget::new();
-        let mut exchange = started_exchange(&budget);
+        let mut exchange = started_exchange(&budget, accept);
         let mut action = exchange
             .evaluate_response_head(ResponseHead { delimited, ..setup::response_head(200, None, &[JSON]) })
             .unwrap();
@@ -248,7 +260,7 @@ proptest! {
             prop_assert!(delimited, "random bytes do not close");
         }
         if edit("Content-Encoding").is_some() {
-            prop_assert_eq!(gunzip(&sent).unwrap(), body);
+            prop_assert_eq!(decompress(&exchange, &sent), body);
         } else {
             prop_assert_eq!(sent, body);
         }
@@ -278,11 +290,12 @@ fn stream(
     }
 }
 
-/// Creates an exchange whose client accepts gzip.
-fn started_exchange(budget: &MemoryBudget) -> Exchange {
+/// Creates an exchange whose client accepts these codings.
+fn started_exchange(budget: &MemoryBudget, accepts: &str) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
+    let fields = [(&b"Accept-Encoding"[..], accepts.as_bytes())];
     exchange
-        .read_request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
+        .read_request_head(request_head(b"GET", &fields))
         .unwrap();
     exchange
 }
@@ -290,7 +303,7 @@ fn started_exchange(budget: &MemoryBudget) -> Exchange {
 #[test]
 fn truncated_body_is_never_completed() {
     let budget = MemoryBudget::new();
-    let mut exchange = started_exchange(&budget);
+    let mut exchange = started_exchange(&budget, "gzip");
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     exchange.buffer_body_piece(&[b'a'; 99]).unwrap();
     assert_eq!(exchange.complete_buffered_body(), Ok(BodyEndAction::Fail));
@@ -305,7 +318,7 @@ fn truncated_body_is_never_completed() {
 /// Found by fuzzing: the end of a stream was taken for the end of a buffered body.
 #[test]
 fn stream_of_known_length_is_not_completed_early() {
-    let mut exchange = started_exchange(&MemoryBudget::new());
+    let mut exchange = started_exchange(&MemoryBudget::new(), "gzip");
     // longer than max_oneshot
     let action = response_head(&mut exchange, 200, Some(5000), None);
     assert_eq!(action, Ok(ResponseHeadAction::Stream));
@@ -324,7 +337,7 @@ fn stream_of_known_length_is_not_completed_early() {
 
 #[test]
 fn body_longer_than_declared_passes_unchanged() {
-    let mut exchange = started_exchange(&MemoryBudget::new());
+    let mut exchange = started_exchange(&MemoryBudget::new(), "gzip");
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     assert_eq!(
         exchange.buffer_body_piece(&[b'a'; 60]),

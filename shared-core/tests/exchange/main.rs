@@ -35,4 +35,8 @@ mod teardown_job;
 #[path = "../support/tier.rs"]
 mod tier;
 mod unchecked_entries;
+#[path = "../support/unzstd.rs"]
+mod unzstd;
 mod verify;
+mod zstd_bodies;
+mod zstd_nodes;

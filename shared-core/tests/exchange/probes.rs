@@ -8,6 +8,7 @@ use sszip_core::config::node_capabilities::RouteNodeCapabilities;
 use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{ExchangeDriver, HostStep};
 use sszip_core::exchange::{RequestHead, ResponseHead};
+use sszip_core::gzip::oneshot::{compressed_bound, gzip_oneshot};
 use sszip_core::response_mode::ResponseMode;
 
 use crate::driver_host::{client_body, BodyEnd};
@@ -160,6 +161,28 @@ fn light_client_updates_probe_the_spec_and_the_genesis() {
         let mut driver = requested(&config, "GET", UPDATES, OCTETS);
         assert!(driver.take_node_probe(None, 2).is_none());
         assert_eq!(client_result(driver, "[]"), (ResponseMode::Ssz, 0));
+    }
+}
+
+#[test]
+fn compressed_probe_response_is_decompressed() {
+    let spec = SPEC.as_bytes();
+    let gzip = gzip_oneshot(spec, 1, compressed_bound(spec.len())).unwrap();
+    let zstd = zstd::bulk::compress(spec, 3).unwrap();
+    for (coding, body) in [("gzip", gzip), ("zstd", zstd)] {
+        let config = config(&[]);
+        let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
+        let mut probe = first.take_node_probe(None, 5).unwrap();
+        let fields = [(&b"Content-Encoding"[..], coding.as_bytes())];
+        let step = probe
+            .handle_response_head(head(200, Some(body.len() as u64), &fields))
+            .unwrap();
+        assert!(matches!(step, HostStep::Observe), "{step:?}");
+        probe.handle_body_piece(&body).unwrap();
+        assert!(probe.handle_response_sent(6).is_none());
+        let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
+        assert!(second.take_node_probe(None, 7).is_none());
+        assert_eq!(client_result(second, VALUE), (ResponseMode::Ssz, 16 * 8));
     }
 }
 
