@@ -52,26 +52,32 @@ fn config(lines: &[&str]) -> Arc<RouteConfig> {
     Arc::new(config)
 }
 
+/// Writes `before`, `zeros` zero digits and `after`.
+fn write_bomb(to: &mut impl Write, before: &[u8], zeros: usize, after: &[u8]) {
+    to.write_all(before).unwrap();
+    let piece = vec![b'0'; MIB];
+    for _ in 0..zeros / MIB {
+        to.write_all(&piece).unwrap();
+    }
+    to.write_all(after).unwrap();
+}
+
 /// Compresses `before`, `zeros` zero digits and `after` to one gzip member.
 fn gzip(before: &[u8], zeros: usize, after: &[u8]) -> Vec<u8> {
     let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    coder.write_all(before).unwrap();
-    let piece = vec![b'0'; MIB];
-    for _ in 0..zeros / MIB {
-        coder.write_all(&piece).unwrap();
-    }
-    coder.write_all(after).unwrap();
+    write_bomb(&mut coder, before, zeros, after);
     coder.finish().unwrap()
 }
 
-fn zstd(zeros: usize) -> Vec<u8> {
+/// Compresses `before`, `zeros` zero digits and `after` to one zstd frame, which declares its
+/// content size if `is_sized`.
+fn zstd(before: &[u8], zeros: usize, after: &[u8], is_sized: bool) -> Vec<u8> {
     let mut coder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
-    coder.write_all(CALL_BEGINS).unwrap();
-    let piece = vec![b'0'; MIB];
-    for _ in 0..zeros / MIB {
-        coder.write_all(&piece).unwrap();
+    if is_sized {
+        let length = (before.len() + zeros + after.len()) as u64;
+        coder.set_pledged_src_size(Some(length)).unwrap();
     }
-    coder.write_all(b"\"]}").unwrap();
+    write_bomb(&mut coder, before, zeros, after);
     coder.finish().unwrap()
 }
 
@@ -79,8 +85,9 @@ const ANSWER_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":"0x"#;
 const CALL_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getCode","params":["0x"#;
 const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getTransactionByHash","params":["0x0000000000000000000000000000000000000000000000000000000000000001"]}"#;
 
-/// Returns decompression bombs as responses: one member, several, and trailers with a wrong length.
-fn decompression_bombs() -> Vec<Vec<u8>> {
+/// Returns decompression bombs as responses, with their codings: one member or frame, several, and
+/// trailers with a wrong length.
+fn decompression_bombs() -> Vec<(&'static str, Vec<u8>)> {
     let one = gzip(ANSWER_BEGINS, BOMB, b"\"}");
     let several = [gzip(ANSWER_BEGINS, BOMB, b""), gzip(b"\"}", 0, b"")].concat();
     let claims = |bomb: &[u8], length: u32| {
@@ -89,16 +96,24 @@ fn decompression_bombs() -> Vec<Vec<u8>> {
     };
     let more = claims(&one, u32::MAX);
     let less = claims(&one, 100);
-    vec![one, several, more, less]
+    let sized = zstd(ANSWER_BEGINS, BOMB, b"\"}", true);
+    let frames = [
+        zstd(ANSWER_BEGINS, BOMB, b"", false),
+        zstd(b"\"}", 0, b"", true),
+    ];
+    let gzip = [one, several, more, less].map(|bomb| ("gzip", bomb));
+    let zstd = [sized, frames.concat()].map(|bomb| ("zstd", bomb));
+    gzip.into_iter().chain(zstd).collect()
 }
 
-/// Runs an exchange of a client that accepts `accept`, with `answer` as the node's response.
+/// Runs an exchange of a client that accepts `accept`, with `answer` as the node's response in this
+/// coding.
 fn run_exchange(
     config: &Arc<RouteConfig>,
     accept: &str,
     request: &[u8],
     coded: &[u8],
-    answer: &[u8],
+    (coding, answer): (&str, &[u8]),
 ) {
     let mut driver = ExchangeDriver::new(Arc::clone(config));
     let text = std::str::from_utf8(coded).unwrap();
@@ -130,7 +145,7 @@ fn run_exchange(
     }
     let fields: [(&[u8], &[u8]); 2] = [
         (b"Content-Type", b"application/json"),
-        (b"Content-Encoding", b"gzip"),
+        (b"Content-Encoding", coding.as_bytes()),
     ];
     let step = driver.handle_response_head(ResponseHead {
         status: 200,
@@ -156,11 +171,12 @@ fn run_exchange(
 }
 
 #[test]
-fn gzip_responses_never_allocate_more_than_the_memory_limit() {
+fn compressed_responses_never_allocate_more_than_the_memory_limit() {
     let bombs = decompression_bombs();
-    for (bomb, answer) in bombs.iter().enumerate() {
+    for (bomb, (coding, answer)) in bombs.iter().enumerate() {
         for line in ["cache_max_entry 1m", "cache_max_entry 512m"] {
-            for accept in ["gzip", "identity", ""] {
+            for accept in ["gzip", "zstd", "identity", ""] {
+                let answer = (*coding, &answer[..]);
                 let run = || run_exchange(&config(&[line]), accept, CALL, b"", answer);
                 // encoders are created once per thread
                 run();
@@ -178,13 +194,14 @@ fn gzip_responses_never_allocate_more_than_the_memory_limit() {
 fn compressed_requests_never_allocate_more_than_the_memory_limit() {
     let bombs = [
         ("gzip", gzip(CALL_BEGINS, BOMB, b"\"]}")),
-        ("zstd", zstd(BOMB)),
+        ("zstd", zstd(CALL_BEGINS, BOMB, b"\"]}", false)),
     ];
     for (coding, request) in &bombs {
         for line in ["cache_max_request 16k", "cache_max_request 64m"] {
             let none = gzip(b"", 0, b"");
             let coding = coding.as_bytes();
-            let run = || run_exchange(&config(&[line]), "gzip", request, coding, &none);
+            let answer = ("gzip", &none[..]);
+            let run = || run_exchange(&config(&[line]), "gzip", request, coding, answer);
             run();
             let peak = peak_allocation(run);
             assert!(peak <= MEMORY + SLACK, "{line}: {peak} bytes");

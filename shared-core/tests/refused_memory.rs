@@ -32,16 +32,26 @@ use sszip_core::response_mode::ResponseMode;
 mod support;
 #[path = "support/tier.rs"]
 mod tier;
+#[path = "support/unzstd.rs"]
+mod unzstd;
 use support::gunzip;
 use tier::times;
+use unzstd::unzstd;
 
 #[global_allocator]
 static ALLOCATOR: ReserveAllocator = ReserveAllocator;
 
-fn gzip(body: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body).unwrap();
-    encoder.finish().unwrap()
+/// Compresses a body of the node in this coding; `""` is identity.
+fn encode(coding: &str, body: Vec<u8>) -> Vec<u8> {
+    match coding {
+        "gzip" => {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&body).unwrap();
+            encoder.finish().unwrap()
+        }
+        "zstd" => zstd::bulk::compress(&body, 1).unwrap(),
+        _ => body,
+    }
 }
 
 /// Lock of the tests: a shortage concerns the whole process, so one test runs at a time.
@@ -49,10 +59,13 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn config(settings: &[(&str, &str)]) -> Arc<RouteConfig> {
     let mut directives = RouteConfigBlock::default();
-    for (name, value) in [("enable", "on"), ("cache", "on"), ("cache_valid", "tip 1h")]
-        .iter()
-        .chain(settings)
-    {
+    let always = [
+        ("enable", "on"),
+        ("cache", "on"),
+        ("cache_valid", "tip 1h"),
+        ("zstd", "on"),
+    ];
+    for (name, value) in always.iter().chain(settings) {
         let values: Vec<&[u8]> = value.split(' ').map(str::as_bytes).collect();
         directives.set_directive(name, &values).unwrap();
     }
@@ -91,10 +104,11 @@ fn node_response(id: usize, block: usize, length: usize) -> String {
 struct Case {
     blocks: Vec<usize>,
     length: usize,
-    gzip: bool,
+    /// Codings that the client accepts.
+    accepts: &'static str,
     declared: bool,
-    /// Whether the node sends gzip although the request did not accept it.
-    coded: bool,
+    /// Coding of the node's response, although the request did not accept it.
+    coding: &'static str,
 }
 
 impl Case {
@@ -127,11 +141,7 @@ impl Case {
             [one] if !request.starts_with('[') => one.clone(),
             _ => format!("[{}]", answers.join(",")),
         };
-        if self.coded {
-            gzip(body.as_bytes())
-        } else {
-            body.into_bytes()
-        }
+        encode(self.coding, body.into_bytes())
     }
 }
 
@@ -166,8 +176,8 @@ fn exchange(
         }};
     }
     let mut fields: Vec<(&[u8], &[u8])> = vec![(b"Content-Type", b"application/json")];
-    if case.gzip {
-        fields.push((b"Accept-Encoding", b"gzip"));
+    if !case.accepts.is_empty() {
+        fields.push((b"Accept-Encoding", case.accepts.as_bytes()));
     }
     step!(exchange.read_request_head(RequestHead {
         method: b"POST",
@@ -210,8 +220,8 @@ fn exchange(
     }
     let body = case.node(&forwarded);
     let mut head: Vec<(&[u8], &[u8])> = vec![(b"Content-Type", b"application/json")];
-    if case.coded {
-        head.push((b"Content-Encoding", b"gzip"));
+    if !case.coding.is_empty() {
+        head.push((b"Content-Encoding", case.coding.as_bytes()));
     }
     let action = step!(exchange.evaluate_response_head(ResponseHead {
         status: 200,
@@ -325,6 +335,8 @@ fn sent(exchange: &Exchange, client: Vec<u8>) -> Vec<u8> {
     }
     if body.starts_with(&[0x1F, 0x8B]) {
         gunzip(&body).unwrap()
+    } else if body.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) {
+        unzstd(&body).unwrap()
     } else {
         assert_eq!(value("Content-Encoding"), None);
         body
@@ -359,18 +371,22 @@ fn cases(lengths: &[usize]) -> Vec<Case> {
     let mut cases = Vec::new();
     for blocks in [vec![1], vec![2, 3], vec![1, 4, 2]] {
         for length in lengths.iter().copied() {
-            for (gzip, declared, coded) in [
-                (true, true, false),
-                (true, false, false),
-                (false, true, false),
-                (false, true, true),
+            for (accepts, declared, coding) in [
+                ("gzip", true, ""),
+                ("gzip", false, ""),
+                ("", true, ""),
+                ("", true, "gzip"),
+                ("zstd", true, ""),
+                ("zstd", false, ""),
+                ("", true, "zstd"),
+                ("zstd", true, "zstd"),
             ] {
                 cases.push(Case {
                     blocks: blocks.clone(),
                     length,
-                    gzip,
+                    accepts,
                     declared,
-                    coded,
+                    coding,
                 });
             }
         }
@@ -391,7 +407,7 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
                 for block in &warm {
                     let warm_up = Case {
                         blocks: vec![*block],
-                        coded: false,
+                        coding: "",
                         ..case.clone()
                     };
                     exchange(&config, &warm_up, (usize::MAX, 0));
@@ -418,7 +434,9 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
                 match got {
                     ClientResult::Whole(body) => assert!(is_right(&case, &body)),
                     // stored parts cannot be merged into a body that the node compressed
-                    ClientResult::Failure => assert!(case.coded && !settings.is_empty()),
+                    ClientResult::Failure => {
+                        assert!(!case.coding.is_empty() && !settings.is_empty());
+                    }
                 }
                 if refusals.all == 0 {
                     break;
