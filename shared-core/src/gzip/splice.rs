@@ -57,7 +57,7 @@ pub struct SlicedBody {
     byte_length: u64,
     /// Content coding; `None` for identity.
     coding: Option<SupportedContentCoding>,
-    /// Length of a coded body without its content coding, in bytes.
+    /// Length of a compressed body without its content coding, in bytes.
     plain_length: u64,
 }
 
@@ -78,7 +78,7 @@ impl SlicedBody {
 
     /// Returns an empty body with this content coding, whose [plain
     /// length](Self::set_plain_length) is set when it is complete.
-    pub(crate) fn empty_coded_body(coding: SupportedContentCoding) -> Self {
+    pub(crate) fn empty_compressed_body(coding: SupportedContentCoding) -> Self {
         Self {
             coding: Some(coding),
             ..Self::default()
@@ -128,7 +128,7 @@ impl SlicedBody {
         }
     }
 
-    /// Sets the length of a coded body without its content coding, in bytes.
+    /// Sets the length of a compressed body without its content coding, in bytes.
     pub(crate) fn set_plain_length(&mut self, length: u64) {
         self.plain_length = length;
     }
@@ -272,7 +272,7 @@ impl GzipMemberBuilder {
     /// streams.
     pub(crate) fn with_capacity(texts: usize, bytes: usize) -> Option<Self> {
         let frame = MEMBER_HEADER.len() + EMPTY_FINAL_BLOCK.len() + TRAILER_LENGTH;
-        let mut body = SlicedBody::empty_coded_body(SupportedContentCoding::Gzip);
+        let mut body = SlicedBody::empty_compressed_body(SupportedContentCoding::Gzip);
         body.reserve_owned_buffer(
             frame + STORED_BLOCK_HEADER.len() * (texts + bytes / MAX_STORED_LENGTH) + bytes,
         )?;

@@ -1,5 +1,5 @@
-//! Calls of the C library that compress, and that read the header of a frame. They report refused
-//! memory, unlike those of `zstd-safe` that create a context.
+//! Calls of the C library that compress, and that read the header of a frame: functions that
+//! `zstd-safe` does not have, and contexts that report refused memory.
 #![allow(unsafe_code)]
 
 use std::ptr::{self, NonNull};

@@ -1,7 +1,7 @@
 //! A pool of contexts, because making one takes longer than compressing a small body.
 //!
-//! One pool serves the process, as that of libdeflate's compressors, and is limited by the memory
-//! of idle contexts. Any context can be used at any level: it grows if it must.
+//! One pool serves the process, like the pool of libdeflate's compressors, and is limited by the
+//! memory of idle contexts. Any context can be used at any level: it grows if it must.
 
 use std::sync::{Mutex, MutexGuard};
 

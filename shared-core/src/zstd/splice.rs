@@ -57,7 +57,7 @@ impl ZstdFrameBuilder {
     /// blocks.
     pub(crate) fn with_capacity(texts: usize, bytes: usize) -> Option<Self> {
         let frame = FRAME_HEADER_LENGTH + EMPTY_LAST_BLOCK.len();
-        let mut body = SlicedBody::empty_coded_body(SupportedContentCoding::Zstd);
+        let mut body = SlicedBody::empty_compressed_body(SupportedContentCoding::Zstd);
         body.reserve_owned_buffer(
             frame + BLOCK_HEADER_LENGTH * (texts + bytes / MAX_BLOCK_LENGTH) + bytes,
         )?;
