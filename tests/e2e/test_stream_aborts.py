@@ -29,12 +29,14 @@ PATHS = ["/held", "/stream", "/unbuffered", "/timer", "/narrow"]
 # Position of the node: only its head was sent, a part of the body, or all of it but the last
 # chunk.
 STAGES = ["head", "middle", "end"]
-KINDS = list(itertools.product(PATHS, ["gzip", None], ["client", "node", "both"], ["close", "reset"], STAGES))
-ROUNDS, ROUNDS_H2 = 10, 4
+CODINGS = ["gzip", "zstd", None]
+KINDS = list(itertools.product(PATHS, CODINGS, ["client", "node", "both"], ["close", "reset"], STAGES))
+ROUNDS, ROUNDS_H2 = 7, 3
 
 LOCATIONS = """
     proxy_http_version 1.1;
     sszip on;
+    sszip_zstd on;
     sszip_hold 0;
     location /held { sszip_hold 16m 60s; proxy_pass http://@origin@; }
     location /stream { proxy_pass http://@origin@; }
@@ -119,9 +121,9 @@ def unharmed(nginx, origin):
     response = nginx.get("/exact")
     assert (response.mode, response.decoded) == ("oneshot", EXACT)
     origin.answers(answer(WHOLE, framing="chunked"))
-    for path in PATHS:
-        response = nginx.get(path)
-        assert (response.coding, response.decoded) == ("gzip", WHOLE)
+    for path, coding in itertools.product(PATHS, CODINGS):
+        response = nginx.get(path, coding)
+        assert (response.coding, response.decoded) == (coding, WHOLE)
 
 
 def run(nginx, abort):

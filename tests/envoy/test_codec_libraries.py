@@ -97,7 +97,7 @@ def envoy(host, start_envoy):
         if host == "wasm" and name in NOT_IN_A_SANDBOX:
             continue
         for cached in (True, False):
-            settings = {"ssz": True, "ssz_preset": "mainnet", "min_length": 100, "cache": cached}
+            settings = {"ssz": True, "ssz_preset": "mainnet", "min_length": 100, "cache": cached, "zstd": True}
             prefix = f"/{name}{'-cached' if cached else ''}/"
             found = route(prefix, settings, prefix_rewrite="/")
             found["typed_per_filter_config"].update({one: ENABLED for one in filters})
