@@ -18,9 +18,9 @@ CASES = int(os.environ.get("SSZIP_CASES", times(60, 100)))
 SEED = int(os.environ.get("SSZIP_SEED", "1"))
 # Settings of each path; on the last one the node uses a coding that sszip does not decode.
 PATHS = {
-    "/plain/": {},
+    "/plain/": {"zstd": "on"},
     "/bounded/": {"max_answer": ["eth_getLogs 1k"]},
-    "/small/": {"max_oneshot": "2k"},
+    "/small/": {"max_oneshot": "2k", "zstd": "on"},
     "/coded/": {},
 }
 SETTINGS = {"cache": "on", "method": ["deny debug_*"]}
@@ -105,7 +105,7 @@ class Case:
         self.status = chance.choice([200] * 5 + [202, 400, 429, 500, 503])
         self.framing = chance.choice(["length", "chunked"])
         self.split = chance.choice([whole, scattered(seed)])
-        self.accepts = chance.choice(["gzip", "", "gzip, deflate"])
+        self.accepts = chance.choice(["gzip", "", "gzip, deflate", "gzip, zstd", "zstd"])
         self._text = self._whole_text()
         self.ending = chance.choice(["whole"] * 4 + ["short", "short", "reset", "before", "before"])
         self.broken_at = chance.random()
@@ -242,12 +242,12 @@ def run(host, origin, parsers, seed, ends_early):
             return True
     elif requests:
         assert got.status in (case.status, 200 if case.status == 202 else case.status)
-    body = got.decoded if got.coding == "gzip" else got.body
+    body = got.decoded
     if forwarded == batch and body == text.encode() and case.ending == "whole":
         bounded = [response for kind, *_, response in case.calls if kind == "bounded"]
         assert len(body) <= BOUND or all(len(response) <= BOUND for response in bounded)
         return False
-    assert got.coding in (None, "gzip")
+    assert got.coding in (None, "gzip", "zstd")
     is_streamed = case.path == "/small/" and len(text) > 2048 and not case.coding
     if is_streamed and whole_json(text) is None and body.decode().endswith(text[1:].lstrip()):
         # the node's own text, after the stored responses
