@@ -12,7 +12,8 @@
 //! | [`gzip`]            | one-shot and streaming compression, decompression (RFC 1952) |
 //! | [`zstd`]            | one-shot and streaming compression, decompression (RFC 8878) |
 //! | [`body_compressor`] | compression in the coding that a client receives             |
-//! | [`request_coding`]  | content codings, decompression                               |
+//! | [`content_coding`]  | the content codings gzip and zstd                            |
+//! | [`request_coding`]  | content coding of a body, decompression                      |
 //! | [`json`]            | detection of truncated JSON (RFC 8259)                       |
 //! | [`jsonrpc`]         | calls, responses, the method table, keys (JSON-RPC 2.0)      |
 //! | [`beacon`]          | routes of the Beacon API, lifetime of their responses        |
@@ -45,6 +46,7 @@ pub mod body_compressor;
 pub mod bytes;
 pub mod cache;
 pub mod config;
+pub mod content_coding;
 pub mod exchange;
 mod faults;
 #[cfg(feature = "ffi")]

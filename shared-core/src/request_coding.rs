@@ -1,5 +1,7 @@
-//! The content codings of bodies (RFC 9110, 8.4) that sszip reads and sends, and the decompression
-//! of bodies that clients or nodes have compressed.
+//! The content codings of bodies that clients or nodes have compressed (RFC 9110, 8.4), and their
+//! decompression.
+
+pub use crate::content_coding::SupportedContentCoding;
 
 use crate::gzip::inflate::{
     decompressed_length_from_trailer, gunzip_truncated, gunzip_within, InflateError,
@@ -12,42 +14,7 @@ use crate::zstd::{decompress_truncated_zstd, decompress_zstd};
 /// its length.
 const ASSUMED_ZSTD_RATIO: usize = 5;
 
-/// A content coding that sszip can decompress and compress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SupportedContentCoding {
-    /// gzip (RFC 1952); `x-gzip` is an alias (RFC 9110, 8.4.1.3).
-    Gzip,
-    /// zstd (RFC 8878).
-    Zstd,
-}
-
 impl SupportedContentCoding {
-    /// Returns the content coding with this name in any case, or `None` if sszip cannot decode it.
-    fn from_coding_name(name: &[u8]) -> Option<Self> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        match () {
-            () if is("gzip") || is("x-gzip") => Some(SupportedContentCoding::Gzip),
-            () if is("zstd") => Some(SupportedContentCoding::Zstd),
-            () => None,
-        }
-    }
-
-    /// Returns the name of the coding in `Content-Encoding`.
-    pub fn coding_name(self) -> &'static str {
-        match self {
-            SupportedContentCoding::Gzip => "gzip",
-            SupportedContentCoding::Zstd => "zstd",
-        }
-    }
-
-    /// Number of the coding, below 32.
-    pub fn coding_bit_index(self) -> usize {
-        match self {
-            SupportedContentCoding::Gzip => 0,
-            SupportedContentCoding::Zstd => 1,
-        }
-    }
-
     /// Returns the number of bytes that decompression has to process: an estimate, at least the
     /// length of `body`.
     pub fn estimate_decompressed_length(self, body: &[u8]) -> usize {

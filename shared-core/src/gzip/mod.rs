@@ -12,10 +12,9 @@ mod clmul;
 mod compressor_pool;
 pub mod crc;
 mod deflate_walk;
-mod format;
+pub(crate) mod format;
 #[cfg_attr(target_family = "wasm", path = "no_igzip_raw.rs")]
 mod igzip_raw;
-pub(crate) mod in_place;
 pub mod inflate;
 #[cfg(not(target_family = "wasm"))]
 mod isal;

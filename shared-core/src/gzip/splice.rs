@@ -12,8 +12,8 @@ use super::crc::RunningCrc;
 use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER, TRAILER_LENGTH};
 use super::open_stream::OpenDeflateStream;
 use crate::bytes::{try_extend, try_push, SharedBytes};
+use crate::content_coding::SupportedContentCoding;
 use crate::memory::{drain_body_to_host, release_unused_capacity, DRAINED_BODY_BYTES};
-use crate::request_coding::SupportedContentCoding;
 
 /// A part of a member's plain bytes, as it is passed to [`assemble_gzip_member`]: plain, or
 /// compressed before.

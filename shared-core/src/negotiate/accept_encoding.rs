@@ -2,7 +2,7 @@
 
 use super::list_header::{list_header_members, trim_header_whitespace};
 use super::weight::{parse_weight, PreferenceWeight};
-use crate::request_coding::SupportedContentCoding;
+use crate::content_coding::SupportedContentCoding;
 
 /// A client's preferences for gzip, zstd and identity, the codings that sszip can send, as
 /// `Accept-Encoding` states them.

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 
 use zstd_safe::zstd_sys as sys;
 
-use super::ZstdLevel;
+use super::limits::ZstdLevel;
 use crate::gzip::stream::{EncodeProgress, FlushMode, StreamEncoderError, StreamLevel};
 
 extern "C" {

@@ -14,7 +14,7 @@ use zstd_safe::{
 };
 
 use super::context::read_frame_header;
-use super::MAX_WINDOW_LOG;
+use super::limits::MAX_WINDOW_LOG;
 use crate::gzip::inflate::{grow_inflate_output, InflateError};
 use crate::memory::release_unused_capacity;
 

@@ -1,6 +1,6 @@
 //! The frame of a zstd body that is assembled of parts (RFC 8878, section 3.1.1).
 
-use super::MAX_WINDOW_LOG;
+use super::limits::MAX_WINDOW_LOG;
 
 const MAGIC_NUMBER: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 

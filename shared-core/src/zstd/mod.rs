@@ -8,6 +8,7 @@
 mod context;
 pub mod decode;
 pub(crate) mod frame;
+mod limits;
 pub mod oneshot;
 pub mod open_blocks;
 mod pool;
@@ -15,12 +16,4 @@ pub mod splice;
 pub mod stream;
 
 pub use self::decode::{decompress_truncated_zstd, decompress_zstd};
-
-/// Level of the library, 1 to [`MAX_ZSTD_LEVEL`].
-pub type ZstdLevel = u8;
-
-/// Highest level: those above it would use windows beyond [`MAX_WINDOW_LOG`].
-pub const MAX_ZSTD_LEVEL: ZstdLevel = 19;
-
-/// Logarithm of the longest window in bytes that RFC 9659 allows in a content coding: 8 MiB.
-pub const MAX_WINDOW_LOG: u32 = 23;
+pub use self::limits::{ZstdLevel, MAX_WINDOW_LOG, MAX_ZSTD_LEVEL};

@@ -1,7 +1,7 @@
 //! One-shot compression of a body to one zstd frame.
 
+use super::limits::{ZstdLevel, MAX_ZSTD_LEVEL};
 use super::pool::run_with_pooled_context;
-use super::{ZstdLevel, MAX_ZSTD_LEVEL};
 use crate::faults::{is_fault_injected, panic_if_injected, InjectedTestFault};
 use crate::gzip::oneshot::OneshotError;
 use crate::memory::release_unused_capacity;

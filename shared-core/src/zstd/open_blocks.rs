@@ -7,9 +7,9 @@
 //! but each other. Matches are relative, and never reach beyond the plain bytes of the blocks.
 
 use super::frame::MIN_WINDOW_LOG;
+use super::limits::{ZstdLevel, MAX_ZSTD_LEVEL};
 use super::oneshot::zstd_compressed_bound;
 use super::pool::run_with_pooled_context;
-use super::{ZstdLevel, MAX_ZSTD_LEVEL};
 use crate::bytes::SharedBytes;
 
 /// A part of a zstd frame that can be placed anywhere in it: blocks, with the length of their plain

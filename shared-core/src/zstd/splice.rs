@@ -11,9 +11,9 @@ use super::frame::{
     MAX_BLOCK_LENGTH, MIN_WINDOW_LOG,
 };
 use super::open_blocks::OpenZstdBlocks;
+use crate::content_coding::SupportedContentCoding;
 use crate::gzip::splice::SlicedBody;
 use crate::memory::release_unused_capacity;
-use crate::request_coding::SupportedContentCoding;
 
 /// A part of a frame's plain bytes, as it is passed to [`assemble_zstd_frame`]: plain, or
 /// compressed before.

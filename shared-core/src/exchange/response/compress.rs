@@ -1,5 +1,6 @@
 //! One-shot compression and decompression of a complete body.
 
+use crate::body_compressor::in_place::CompressInPlaceError;
 use crate::config::RouteConfig;
 use crate::exchange::cache::store_plan::StorePlan;
 use crate::exchange::machine::actions::HostMisuse;
@@ -8,7 +9,6 @@ use crate::exchange::machine::phase::ExchangePhase;
 use crate::exchange::machine::transitions::ExchangeEvent;
 use crate::exchange::machine::Exchange;
 use crate::exchange::response::pipeline::BufferedBodyPipeline;
-use crate::gzip::in_place::CompressInPlaceError;
 use crate::gzip::oneshot::OneshotError;
 use crate::gzip::splice::SlicedBody;
 use crate::memory;

@@ -1,15 +1,13 @@
 //! Compression of response bodies in the content codings that sszip sends: the functions of
 //! [`gzip`](crate::gzip) and [`zstd`](crate::zstd), by the coding that a client receives.
 
-use std::ops::Range;
+pub(crate) mod in_place;
 
-use crate::gzip::in_place::{compress_in_place, CompressInPlaceError};
+use crate::content_coding::SupportedContentCoding;
 use crate::gzip::oneshot::{
     compressed_bound, gzip_oneshot_into, off_loop_min_length, OneshotError,
 };
-use crate::gzip::splice::SlicedBody;
 use crate::gzip::stream::{fastest_encoder_size, new_fastest_encoder, StreamEncoder, StreamLevel};
-use crate::request_coding::SupportedContentCoding;
 use crate::zstd::oneshot::{zstd_compressed_bound, zstd_off_loop_min_length, zstd_oneshot_into};
 use crate::zstd::stream::{zstd_encoder_size, ZstdEncoder};
 use crate::zstd::ZstdLevel;
@@ -57,17 +55,6 @@ impl BodyCompressor {
             BodyCompressor::Gzip { level, .. } => gzip_oneshot_into(body, level, limit, output),
             BodyCompressor::Zstd { level, .. } => zstd_oneshot_into(body, level, limit, output),
         }
-    }
-
-    /// Compresses these parts of `plain` to one body, and releases `plain` meanwhile; the body may
-    /// be longer than `plain` if `any_length` is set.
-    pub(crate) fn compress_in_place(
-        self,
-        plain: Vec<u8>,
-        parts: &[Range<usize>],
-        any_length: bool,
-    ) -> Result<SlicedBody, CompressInPlaceError> {
-        compress_in_place(plain, parts, self, any_length)
     }
 
     /// Returns a limit for [`compress_oneshot_into`](Self::compress_oneshot_into) that every

@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use super::crc::{CrcShift, RunningCrc};
-use super::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER};
-use super::open_stream::open_stream_reusing_buffer;
-use super::splice::SlicedBody;
-use crate::body_compressor::BodyCompressor;
+use super::BodyCompressor;
 use crate::bytes::SharedBytes;
+use crate::content_coding::SupportedContentCoding;
 use crate::faults::{is_fault_injected, panic_if_injected, InjectedTestFault};
+use crate::gzip::crc::{CrcShift, RunningCrc};
+use crate::gzip::format::{member_trailer, EMPTY_FINAL_BLOCK, MEMBER_HEADER};
+use crate::gzip::open_stream::open_stream_reusing_buffer;
+use crate::gzip::splice::SlicedBody;
 use crate::memory::release_pages;
-use crate::request_coding::SupportedContentCoding;
 use crate::zstd::frame::{frame_header, EMPTY_LAST_BLOCK};
 use crate::zstd::open_blocks::open_blocks_reusing_buffer;
 
@@ -26,7 +26,7 @@ const DECISION_LENGTH: usize = 64 << 10;
 /// Maximum length of the end of a compressed piece, or of the body. Bytes.
 const MAX_END_LENGTH: usize = 16;
 
-/// The reason why [`compress_in_place`] returns no compressed body in place of the plain bytes.
+/// The reason why [`BodyCompressor::compress_in_place`] returns no compressed body in place of the plain bytes.
 pub(crate) enum CompressInPlaceError {
     /// The body would not be shorter, or there is no memory for it. Contains the plain bytes,
     /// unchanged.
@@ -44,57 +44,59 @@ struct InPlaceCompressedRange {
     crc: u32,
 }
 
-/// Compresses these parts of `plain` to one gzip member or zstd frame, and releases `plain`
-/// meanwhile.
-///
-/// The compression begins at the end of the memory and releases the bytes that were compressed,
-/// so that at most one piece exists in both forms. It can be undone only for the first pieces:
-/// these decide whether the body becomes shorter than the plain bytes, unless it may be of
-/// `any_length`.
-pub(crate) fn compress_in_place(
-    mut plain: Vec<u8>,
-    parts: &[Range<usize>],
-    compressor: BodyCompressor,
-    any_length: bool,
-) -> Result<SlicedBody, CompressInPlaceError> {
-    panic_if_injected(InjectedTestFault::PanicCompress);
-    let coding = compressor.content_coding();
-    let plan = plan_compressed_pieces(&plain, parts, compressor);
-    let Some(((mut pieces, mut coded), head)) = plan.zip(body_head(coding, parts)) else {
-        return Err(CompressInPlaceError::Plain(plain));
-    };
-    coded.extend_from_slice(&head);
-    let (head, whole) = (0..coded.len(), plain.len());
-    let mut from_the_end: Vec<&mut InPlaceCompressedRange> = pieces.iter_mut().collect();
-    from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
-    let mut room = Vec::new();
-    let (mut tried, mut is_decided) = (0, any_length);
-    let last = from_the_end.len().saturating_sub(1);
-    for (number, piece) in from_the_end.into_iter().enumerate() {
-        let open = compress_piece(&plain[piece.plain.clone()], compressor, &mut room);
-        let fits = |length| coded.capacity() - coded.len() >= length + MAX_END_LENGTH;
-        let Some((bytes, crc)) = open.filter(|(bytes, _)| fits(bytes.len())) else {
-            return Err(match plain.len() == whole {
-                true => CompressInPlaceError::Plain(plain),
-                false => CompressInPlaceError::Nothing,
-            });
+impl BodyCompressor {
+    /// Compresses these parts of `plain` to one gzip member or zstd frame, and releases `plain`
+    /// meanwhile.
+    ///
+    /// The compression begins at the end of the memory and releases the bytes that were compressed,
+    /// so that at most one piece exists in both forms. It can be undone only for the first pieces:
+    /// these decide whether the body becomes shorter than the plain bytes, unless it may be of
+    /// `any_length`.
+    pub(crate) fn compress_in_place(
+        self,
+        mut plain: Vec<u8>,
+        parts: &[Range<usize>],
+        any_length: bool,
+    ) -> Result<SlicedBody, CompressInPlaceError> {
+        panic_if_injected(InjectedTestFault::PanicCompress);
+        let coding = self.content_coding();
+        let plan = plan_compressed_pieces(&plain, parts, self);
+        let Some(((mut pieces, mut coded), head)) = plan.zip(body_head(coding, parts)) else {
+            return Err(CompressInPlaceError::Plain(plain));
         };
-        piece.coded = coded.len()..coded.len() + bytes.len();
-        piece.crc = crc;
-        coded.extend_from_slice(&bytes);
-        tried += piece.plain.len();
-        if !is_decided && (tried >= DECISION_LENGTH || number == last) {
-            if coded.len() - head.len() >= tried {
-                return Err(CompressInPlaceError::Plain(plain));
+        coded.extend_from_slice(&head);
+        let (head, whole) = (0..coded.len(), plain.len());
+        let mut from_the_end: Vec<&mut InPlaceCompressedRange> = pieces.iter_mut().collect();
+        from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
+        let mut room = Vec::new();
+        let (mut tried, mut is_decided) = (0, any_length);
+        let last = from_the_end.len().saturating_sub(1);
+        for (number, piece) in from_the_end.into_iter().enumerate() {
+            let open = compress_piece(&plain[piece.plain.clone()], self, &mut room);
+            let fits = |length| coded.capacity() - coded.len() >= length + MAX_END_LENGTH;
+            let Some((bytes, crc)) = open.filter(|(bytes, _)| fits(bytes.len())) else {
+                return Err(match plain.len() == whole {
+                    true => CompressInPlaceError::Plain(plain),
+                    false => CompressInPlaceError::Nothing,
+                });
+            };
+            piece.coded = coded.len()..coded.len() + bytes.len();
+            piece.crc = crc;
+            coded.extend_from_slice(&bytes);
+            tried += piece.plain.len();
+            if !is_decided && (tried >= DECISION_LENGTH || number == last) {
+                if coded.len() - head.len() >= tried {
+                    return Err(CompressInPlaceError::Plain(plain));
+                }
+                is_decided = true;
             }
-            is_decided = true;
+            if is_decided {
+                release_pages(&mut plain[piece.plain.clone()]);
+                plain.truncate(piece.plain.start);
+            }
         }
-        if is_decided {
-            release_pages(&mut plain[piece.plain.clone()]);
-            plain.truncate(piece.plain.start);
-        }
+        assemble_body_from_pieces(coding, coded, head, &pieces).ok_or(CompressInPlaceError::Nothing)
     }
-    assemble_body_from_pieces(coding, coded, head, &pieces).ok_or(CompressInPlaceError::Nothing)
 }
 
 /// Returns the bytes before the first piece. `None` if the parts are longer than a zstd frame can
@@ -195,10 +197,10 @@ fn assemble_body_from_pieces(
 
 #[cfg(test)]
 mod tests {
-    use super::{compress_in_place, CompressInPlaceError, PIECE_LENGTH};
+    use super::{CompressInPlaceError, PIECE_LENGTH};
     use crate::body_compressor::BodyCompressor;
+    use crate::content_coding::SupportedContentCoding;
     use crate::gzip::splice::SlicedBody;
-    use crate::request_coding::SupportedContentCoding;
     use crate::support::gunzip;
 
     /// Compressors of both codings, at a fast and at a thorough level.
@@ -255,7 +257,7 @@ mod tests {
                 .flat_map(|it| plain[it.clone()].to_vec())
                 .collect();
             for compressor in COMPRESSORS {
-                let Ok(body) = compress_in_place(plain.clone(), &parts, compressor, false) else {
+                let Ok(body) = compressor.compress_in_place(plain.clone(), &parts, false) else {
                     panic!("{parts:?} with {compressor:?}");
                 };
                 assert_eq!(body.to_vec().len() as u64, body.byte_length());
@@ -273,7 +275,7 @@ mod tests {
     fn frame_declares_the_length_of_its_parts() {
         let plain = text(2 * PIECE_LENGTH);
         let parts = [PIECE_LENGTH..plain.len(), 10..20];
-        let Ok(body) = compress_in_place(plain, &parts, zstd(1), false) else {
+        let Ok(body) = zstd(1).compress_in_place(plain, &parts, false) else {
             panic!("it is compressed");
         };
         let length = PIECE_LENGTH as u64 + 10;
@@ -301,7 +303,7 @@ mod tests {
         let whole = 0..plain.len();
         for compressor in [gzip(6), zstd(1)] {
             let parts = std::slice::from_ref(&whole);
-            let Ok(mut body) = compress_in_place(plain.clone(), parts, compressor, true) else {
+            let Ok(mut body) = compressor.compress_in_place(plain.clone(), parts, true) else {
                 panic!("it is compressed");
             };
             let mut drained = Vec::new();
@@ -328,12 +330,12 @@ mod tests {
             PIECE_LENGTH..2 * PIECE_LENGTH,
         ];
         for compressor in COMPRESSORS {
-            let Ok(body) = compress_in_place(plain.clone(), &parts, compressor, false) else {
+            let Ok(body) = compressor.compress_in_place(plain.clone(), &parts, false) else {
                 panic!("{compressor:?}");
             };
             let expected = [&plain[2 * PIECE_LENGTH..], &plain[..2 * PIECE_LENGTH]].concat();
             assert!(decompress_body(compressor, &body) == expected);
-            match compress_in_place(plain.clone(), &parts[..1], compressor, false) {
+            match compressor.compress_in_place(plain.clone(), &parts[..1], false) {
                 Err(CompressInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("100 bytes alone with {compressor:?}"),
             }
@@ -346,11 +348,11 @@ mod tests {
         let whole = 0..plain.len();
         let parts = std::slice::from_ref(&whole);
         for compressor in COMPRESSORS {
-            match compress_in_place(plain.clone(), parts, compressor, false) {
+            match compressor.compress_in_place(plain.clone(), parts, false) {
                 Err(CompressInPlaceError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("{compressor:?}"),
             }
-            let Ok(body) = compress_in_place(plain.clone(), parts, compressor, true) else {
+            let Ok(body) = compressor.compress_in_place(plain.clone(), parts, true) else {
                 panic!("{compressor:?}");
             };
             assert!(decompress_body(compressor, &body) == plain);
@@ -366,7 +368,7 @@ mod tests {
             .flat_map(|it| plain[it.clone()].to_vec())
             .collect();
         for compressor in COMPRESSORS {
-            let Ok(body) = compress_in_place(plain.clone(), &parts, compressor, true) else {
+            let Ok(body) = compressor.compress_in_place(plain.clone(), &parts, true) else {
                 panic!("{compressor:?}");
             };
             assert!(decompress_body(compressor, &body) == expected);
