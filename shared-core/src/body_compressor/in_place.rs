@@ -26,7 +26,8 @@ const DECISION_LENGTH: usize = 64 << 10;
 /// Maximum length of the end of a compressed piece, or of the body. Bytes.
 const MAX_END_LENGTH: usize = 16;
 
-/// The reason why [`BodyCompressor::compress_in_place`] returns no compressed body in place of the plain bytes.
+/// The reason why [`BodyCompressor::compress_in_place`] returns no compressed body in place of the
+/// plain bytes.
 pub(crate) enum CompressInPlaceError {
     /// The body would not be shorter, or there is no memory for it. Contains the plain bytes,
     /// unchanged.
