@@ -39,4 +39,5 @@ mod unchecked_entries;
 mod unzstd;
 mod verify;
 mod zstd_bodies;
+mod zstd_hits;
 mod zstd_nodes;

@@ -206,6 +206,9 @@ impl BatchCase {
         if chance.one_in(4) {
             lines.push("max_oneshot 2k");
         }
+        if chance.one_in(2) {
+            lines.push("zstd on");
+        }
         let kinds = [
             CallKind::Stored,
             CallKind::Missing,
@@ -245,7 +248,7 @@ impl BatchCase {
             status: chance.pick(&[200, 200, 200, 200, 200, 202, 206, 400, 429, 500, 503]),
             length: chance.one_in(2),
             piece: chance.pick(&[1, 37, 1000, 1_000_000]),
-            accepts: chance.pick(&["gzip", "", "gzip, br"]),
+            accepts: chance.pick(&["gzip", "", "gzip, br", "gzip, zstd", "zstd"]),
             cut: chance.below(1 << 20),
             ending: ResponseEnding::Whole,
             broken_at: 0,
@@ -472,6 +475,7 @@ fn respond(
             decoder.read_to_end(&mut text).unwrap();
             text
         }
+        Some(b"zstd") => zstd::decode_all(&got[..]).unwrap(),
         Some(_) => return None,
     };
     Some(ClientResponse {
