@@ -132,8 +132,8 @@ fn check_window_lengths(compressed: &[u8]) -> Result<(), InflateError> {
     Ok(())
 }
 
-/// Highest ratio of decompressed to compressed bytes: a block of 128 KiB that repeats one byte takes
-/// four bytes.
+/// Highest ratio of decompressed to compressed bytes: a block of 128 KiB that repeats one byte
+/// takes four bytes.
 const MAX_RATIO: usize = (128 << 10) / 4;
 
 /// Returns the sum of the lengths that the frames declare for their content, limited to the highest
