@@ -49,7 +49,7 @@ fn followers_are_separated_when_the_vary_table_changes_while_they_wait() {
         },
         calls: CallSequence::Single(call),
         form: 0,
-        gzip: false,
+        accepts: "",
         waits: true,
         bypass: false,
     };

@@ -11,7 +11,6 @@ use sszip_core::gzip::stream::FlushMode;
 use super::steps::{Answer, Outcome, CALLS};
 use super::world::{CacheModel, ModelRequest};
 use crate::setup::response_head;
-use crate::support::gunzip;
 
 impl CacheModel {
     /// Delivers the node's response, up to the point where only the end is left to be sent.
@@ -54,16 +53,7 @@ impl CacheModel {
         ) else {
             return;
         };
-        let coded =
-            open.exchange.head_edits().iter().any(|edit| {
-                edit.name == "Content-Encoding" && edit.value.as_deref() == Some(b"gzip")
-            });
-        assert!(open.gzip || !coded);
-        let received = if coded {
-            gunzip(&received).unwrap()
-        } else {
-            received
-        };
+        let received = open.decode_received_body(received);
         if how.outcome == Outcome::Complete && open.forwarded != b"[]" {
             self.check_body_of_node(&open, &received);
         } else if status == 200 && !open.is_batch {

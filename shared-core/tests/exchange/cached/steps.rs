@@ -74,7 +74,8 @@ pub enum Step {
         calls: CallSequence,
         /// Notation of the calls, and index of the first id.
         form: usize,
-        gzip: bool,
+        /// Codings that the client accepts.
+        accepts: &'static str,
         waits: bool,
         bypass: bool,
     },
@@ -126,18 +127,20 @@ pub fn step() -> impl Strategy<Value = Step> {
         caller,
         calls,
         0usize..12,
-        any::<bool>(),
+        prop::sample::select(vec!["", "gzip", "zstd", "gzip, zstd"]),
         prop::bool::weighted(0.8),
         prop::bool::weighted(0.1),
     )
-        .prop_map(|(caller, calls, form, gzip, waits, bypass)| Step::Request {
-            caller,
-            calls,
-            form,
-            gzip,
-            waits,
-            bypass,
-        });
+        .prop_map(
+            |(caller, calls, form, accepts, waits, bypass)| Step::Request {
+                caller,
+                calls,
+                form,
+                accepts,
+                waits,
+                bypass,
+            },
+        );
     let outcome = prop_oneof![
         10 => Just(Outcome::Complete),
         1 => Just(Outcome::Error),

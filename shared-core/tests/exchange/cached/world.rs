@@ -21,7 +21,7 @@ pub struct ModelRequest {
     /// The request body that the node receives.
     pub forwarded: Vec<u8>,
     pub is_batch: bool,
-    pub gzip: bool,
+    pub accepts: &'static str,
     pub bypass: bool,
     pub requested_at: u64,
     pub dispatched_at: u64,
@@ -51,6 +51,7 @@ impl CacheModel {
         let credentials = format!("cache_credentials {policy}");
         let lines = [
             "cache on",
+            "zstd on",
             "min_length 200",
             "hold 1k",
             &credentials,
@@ -88,7 +89,7 @@ impl CacheModel {
         caller: Caller,
         calls: &CallSequence,
         form: usize,
-        gzip: bool,
+        accepts: &'static str,
         waits: bool,
         bypass: bool,
     ) {
@@ -121,8 +122,8 @@ impl CacheModel {
             (b"Content-Type", b"application/json".to_vec()),
             (b"Host", b"here".to_vec()),
         ];
-        if gzip {
-            fields.push((b"accept-encoding", b"gzip".to_vec()));
+        if !accepts.is_empty() {
+            fields.push((b"accept-encoding", accepts.as_bytes().to_vec()));
         }
         if let Some(user) = caller.user {
             fields.push((b"authorization", vec![b'u', user]));
@@ -149,7 +150,7 @@ impl CacheModel {
             forwarded: body.clone().into_bytes(),
             body: body.into_bytes(),
             is_batch,
-            gzip,
+            accepts,
             bypass,
             requested_at: self.now,
             dispatched_at: self.now,
@@ -232,11 +233,11 @@ impl CacheModel {
                 caller,
                 calls,
                 form,
-                gzip,
+                accepts,
                 waits,
                 bypass,
             } => {
-                self.request(*caller, calls, *form, *gzip, *waits, *bypass);
+                self.request(*caller, calls, *form, *accepts, *waits, *bypass);
             }
             Step::Answer(n, how) => self.answer(*n, *how),
             Step::Sent(n) => {
