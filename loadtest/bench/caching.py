@@ -4,9 +4,9 @@ It measures hits in comparison with the caches of nginx, batches of stored respo
 additional cost of a miss, and the core's own benchmarks of keys, the scanner and splices.
 """
 
-import gzip
 import json
 import urllib.request
+from dataclasses import replace
 
 import caching_bodies as bodylib
 import check
@@ -20,10 +20,14 @@ from caches import (
     gzip_rows,
     identity_rows,
     miss_rows,
+    sszip_cache,
+    zstd,
+    zstd_rows,
 )
-from stack import PASS, Nginx, Node
+from stack import MODULE, PASS, Coder, Nginx, Node
 
-SECTIONS = ["gzip", "identity", "batch", "miss", "core", "profiles"]
+SECTIONS = ["gzip", "zstd", "identity", "batch", "miss", "core", "profiles"]
+HIT_ROWS = {"gzip": gzip_rows, "zstd": zstd_rows, "identity": identity_rows}
 NAME = "part-03-cache"
 # A hit takes so little time that four connections would leave the worker idle.
 CONNECTIONS = 16
@@ -39,11 +43,13 @@ def run(args, work, library, chosen, pairs, log):
     calls = bodylib.singles(chosen, library, 1 if quick else PER_GROUP)
     methods = {b.method for b in chosen if b.method.startswith("erigon_")}
     out = {}
-    for section, rows in (("gzip", gzip_rows), ("identity", identity_rows)):
+    for section, rows in HIT_ROWS.items():
         if section in args.only:
             with Node(work, [library.pairs]) as node:
                 log(f"hits, {section}")
                 out[section] = hits(work, node, rows(methods), calls, rounds, log)
+                if section == "zstd":
+                    out[section]["memory"] = entry_memory(work, node, methods, calls)
     if "batch" in args.only:
         own = bodylib.Library(work / "batches")
         couples = bodylib.batches(pairs, own)
@@ -141,9 +147,11 @@ class Servers:
     def place(self, server, call, plain):
         """Writes the bytes that sszip sends for the call into a file."""
         request = call.request(bodylib.DIGITS)
+        coder = self.rows[0].coder
         first = self.servers[self.rows[0]]
-        content = check.send(first.port, "/", request, "gzip")[2]
-        if gzip.decompress(content) != check.send(plain.port, "/", request, "")[2]:
+        headers, content = check.send(first.port, "/", request, coder.accept)[1:3]
+        decode = check.DECODERS[headers.get("content-encoding", "")]
+        if decode(content) != check.send(plain.port, "/", request, "")[2]:
             raise check.WrongAnswer(f"{call.name}: sszip's response for the static file differs from the node's")
         folder = server.prefix / "static"
         folder.mkdir(exist_ok=True)
@@ -201,6 +209,30 @@ class Servers:
     def node_requests(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.node.port}/stats") as reply:
             return json.load(reply)["requests"]
+
+
+def entry_memory(work, node, methods, calls):
+    """Returns the bytes of the hot tier by group: after hits in gzip, and after hits in zstd
+    that follow them."""
+    coder = zstd(sszip_cache("", methods), "memory")
+    status = Coder("status", "sszip on; sszip_status on;", "", handler="", module=MODULE)
+    found = {}
+    for group in dict.fromkeys(call.group for call in calls):
+        own = [call for call in calls if call.group == group]
+        found[group] = {"entries": len(own)}
+        coders = {"/": coder, "/status": replace(status, http=coder.http)}
+        with Nginx(work, f"memory-{group}", node.port, coders) as server:
+            for accept in ("gzip", "zstd"):
+                for call in own * 2:
+                    check.send(server.port, "/", call.request(bodylib.DIGITS), accept)
+                found[group][accept] = tier_bytes(server)
+    return found
+
+
+def tier_bytes(server):
+    url = f"http://127.0.0.1:{server.port}/status?format=json"
+    with urllib.request.urlopen(url) as reply:
+        return json.load(reply)["workers"]["cache_memory.bytes"]
 
 
 def core(args, work, library, calls):

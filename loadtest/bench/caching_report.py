@@ -20,6 +20,7 @@ SCAN_GB_S = 1.0
 OURS = "sszip"
 TITLES = {
     "gzip": "Gzip hits",
+    "zstd": "Zstd hits",
     "identity": "Identity hits",
     "miss": "Misses",
 }
@@ -64,7 +65,7 @@ class Samples:
 def verdicts(results):
     """Returns each target with its measurement; `met` is None if the figures disagree."""
     out = []
-    for section in ("gzip", "identity"):
+    for section in ("gzip", "zstd", "identity"):
         if section in results:
             samples = Samples(results[section])
             peers = {}
@@ -171,9 +172,12 @@ def render(results):
         "bottleneck, and its requests/s are a lower bound. The kernel sends parts of a long "
         "answer on wrk's core, when acknowledgements come, and those are in nobody's CPU.",
     ]
-    for section, text in (("gzip", GZIP_TEXT), ("identity", IDENTITY_TEXT), ("miss", MISS_TEXT)):
+    texts = {"gzip": GZIP_TEXT, "zstd": ZSTD_TEXT, "identity": IDENTITY_TEXT, "miss": MISS_TEXT}
+    for section, text in texts.items():
         if section in results:
             parts += section_text(section, results[section], text)
+        if section == "zstd" and section in results:
+            parts.append(memory_text(results[section]["memory"]))
         if section == "identity" and "batch" in results:
             parts += batch_text(results["batch"])
     if data := results.get("core"):
@@ -190,6 +194,10 @@ GZIP_TEXT = (
     "over**: with what the node gzipped, and with identity compressed on each hit by gzip 1. "
     "*sub_filter*: what stock nginx can do for any id: the key leaves it out, and the id is "
     "put into each answer before gzip 1."
+)
+ZSTD_TEXT = (
+    "For a client that prefers zstd. sszip: another id in each request; *static file*: the same bytes, by "
+    "GET; *sszip, gzip*: the same server for a client of gzip."
 )
 IDENTITY_TEXT = (
     "For a client that accepts no coding. sszip: another id in each request; `proxy_cache`: "
@@ -249,6 +257,16 @@ def section_text(section, data, text):
             ),
         ]
     return parts + logged(data)
+
+
+def memory_text(groups):
+    """Returns the table of the bytes of the hot tier with and without zstd forms."""
+    lines = [
+        (name, one["entries"], f"{one['gzip']:,}", f"{one['zstd']:,}", f"{one['zstd'] / one['gzip']:.2f}x")
+        for name, one in groups.items()
+    ]
+    heads = ["Bodies", "Entries", "Bytes after gzip hits", "after zstd hits", "Ratio"]
+    return "Memory of entries, which keep their zstd form from the first zstd hit on:\n\n" + table(heads, lines)
 
 
 def batch_text(data):

@@ -11,11 +11,12 @@ from statistics import median
 
 import check
 import load
-from stack import BROTLI, PASS, Nginx, gzip_coder, sszip_coder
+from stack import BROTLI, PASS, Nginx, gzip_coder, sszip_coder, zstd_coder
 
 REFERENCE = gzip_coder(6)
 DEFAULT = sszip_coder(None, "sszip default")
 LEVELS = range(1, 13)
+ZSTD_LEVELS = (1, 3, 6)
 # Enough to keep the worker busy; more connections would only add responses that are in flight,
 # and so not counted, at the end.
 CONNECTIONS = 4
@@ -78,7 +79,7 @@ def run(work, node, bodies, plan, log):
     sizes = level_sizes(work, node, bodies, plain)
     levels = lowest_level(sizes, reference, groups)
 
-    coders = [PASS, gzip_coder(1), REFERENCE, BROTLI, DEFAULT]
+    coders = [PASS, gzip_coder(1), REFERENCE, BROTLI, DEFAULT, *map(zstd_coder, ZSTD_LEVELS)]
     coders += [sszip_coder(n) for n in sorted({n for n in levels.values() if n})]
 
     servers, verified = {}, {}

@@ -164,4 +164,16 @@ def unbrotli(content):
     return out.raw[: size.value]
 
 
-DECODERS = {"": bytes, "identity": bytes, "gzip": gunzip, "br": unbrotli}
+def unzstd(content):
+    """Decompresses zstd frames with the system's library."""
+    library = ctypes.CDLL(ctypes.util.find_library("zstd") or "libzstd.so.1")
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    room = max(1 << 20, 40 * len(content))
+    out = ctypes.create_string_buffer(room)
+    size = library.ZSTD_decompress(out, ctypes.c_size_t(room), content, ctypes.c_size_t(len(content)))
+    if size > room:
+        raise ValueError("the body is not zstd, or decodes to more than 40 times its length")
+    return ctypes.string_at(out, size)
+
+
+DECODERS = {"": bytes, "identity": bytes, "gzip": gunzip, "br": unbrotli, "zstd": unzstd}

@@ -52,7 +52,7 @@ def parse(argv):
                         help="test the harness in less than a minute; the results are meaningless")
     parser.add_argument("--only", nargs="+", metavar="SECTION", choices=SECTIONS,
                         help=f"run only these sections ({', '.join(SECTIONS)})")
-    keys = [row.key for row in [*servers.ROWS, *servers.ROWS_WITHOUT_STORE_OR_CACHE]]
+    keys = [row.key for row in servers.ALL_ROWS]
     parser.add_argument("--rows", nargs="+", metavar="ROW", choices=keys,
                         help=f"measure only these servers ({', '.join(keys)})")
     parser.add_argument("--targets", type=targets.parse, metavar="NAME=URL,...",
@@ -123,8 +123,7 @@ def missing_tools(args):
 def chosen_rows(args):
     """Returns the available rows, and the reasons why the others are absent."""
     rows, absent = [], {}
-    all_rows = [*servers.ROWS, *servers.ROWS_WITHOUT_STORE_OR_CACHE]
-    named = [row for row in all_rows if row.key in (args.rows or ())]
+    named = [row for row in servers.ALL_ROWS if row.key in (args.rows or ())]
     for row in named or servers.ROWS:
         if reasons := row.missing():
             if row.kind == servers.OURS and args.rows:

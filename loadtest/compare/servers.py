@@ -6,6 +6,7 @@ the node's responses never change (`Stage.slot_ms` is 0), and otherwise for as l
 right: one second if it cannot know of a new head.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -262,6 +263,22 @@ def compressor(_):
     return envoys.compressor("compressor", "BEST_SPEED")
 
 
+def zstd_compressor(_):
+    return envoys.compressor("zstd compressor", 1, "zstd")
+
+
+def our_nginx_with_zstd(stage):
+    coder = our_nginx(stage)
+    return replace(coder, directives=f"{coder.directives} sszip_zstd on;", coding="zstd", accept="zstd")
+
+
+def our_module_with_zstd(stage):
+    row = our_module(stage)
+    filters = json.loads(row.filters)
+    filters[0]["typed_config"]["filter_config"]["value"]["zstd"] = True
+    return replace(row, filters=json.dumps(filters), coding="zstd", accept="zstd")
+
+
 ROWS = [
     Row("sszip-nginx", "sszip in nginx", OURS, nginx("sszip", our_nginx), OURS_IS,
         keeps=KEEPS_CALLS),
@@ -300,6 +317,20 @@ ROWS_WITHOUT_STORE_OR_CACHE = [
     Row("sszip-envoy-uncached", "sszip in Envoy, no cache", OURS, envoy(our_module_without_cache), MODULE_IS),
     Row("sszip-wasm-uncached", "sszip in Envoy, Wasm, no cache", OURS, envoy(our_wasm_without_cache), WASM_IS),
 ]
+
+
+# The clients accept zstd in place of gzip: measured only if `--rows` names them.
+ROWS_WITH_ZSTD = [
+    Row("sszip-nginx-zstd", "sszip in nginx, zstd", OURS, nginx("sszip-zstd", our_nginx_with_zstd),
+        OURS_IS, coding="zstd", keeps=KEEPS_CALLS),
+    Row("sszip-envoy-zstd", "sszip in Envoy, zstd", OURS, envoy(our_module_with_zstd), MODULE_IS,
+        coding="zstd", keeps=KEEPS_CALLS),
+    Row("envoy-zstd", "Envoy's zstd compressor, level 1", THEIRS, envoy(zstd_compressor), ENVOY_IS,
+        coding="zstd"),
+]
+
+
+ALL_ROWS = [*ROWS, *ROWS_WITHOUT_STORE_OR_CACHE, *ROWS_WITH_ZSTD]
 
 
 def start(row, stage):

@@ -29,6 +29,12 @@ def identity(coder, name):
     return replace(coder, name=name, accept="", coding="")
 
 
+def zstd(coder, name):
+    """Returns sszip for a client that prefers zstd."""
+    directives = f"{coder.directives} sszip_zstd on;"
+    return replace(coder, name=name, directives=directives, accept="zstd", coding="zstd")
+
+
 def sszip_cache(name, methods=(), http=""):
     """Returns sszip with a cache. `methods` are methods that the method table does not
     contain."""
@@ -45,14 +51,19 @@ OPEN_FILES = "open_file_cache max=1000; open_file_cache_valid 1h;"
 GZIP_1 = "gzip on; gzip_comp_level 1; gzip_types application/json; gzip_proxied any;"
 
 
-def static(way, more=""):
+def static(way, more="", coding="gzip"):
     return Coder(
         peer_name("static file", more) + WAYS[way],
         "root @PREFIX@/static; default_type application/json; "
-        f"add_header Content-Encoding gzip; add_header Vary Accept-Encoding; {way} {more}",
-        "gzip",
+        f"add_header Content-Encoding {coding}; add_header Vary Accept-Encoding; {way} {more}",
+        coding,
+        accept=coding,
         handler="",
     )
+
+
+def static_zstd(way, more=""):
+    return static(way, more, "zstd")
 
 
 def peer_name(name, more):
@@ -128,6 +139,16 @@ def gzip_rows(methods):
     ]
 
 
+def zstd_rows(methods):
+    """Returns rows of hits for a client that prefers zstd. The first one is sszip's."""
+    cached = sszip_cache("", methods)
+    return [
+        Row(zstd(cached, "sszip"), FRESH),
+        *ways(static_zstd, "static file", FILE, READ, NOPUSH),
+        Row(replace(cached, name="sszip, gzip"), FRESH, "sszip's gzip hit"),
+    ]
+
+
 def identity_rows(methods):
     return [
         Row(identity(sszip_cache("", methods), "sszip"), FRESH),
@@ -155,4 +176,6 @@ def miss_rows(methods):
         Row(replace(on, name="cache on, without igzip", without_igzip=True), FRESH),
         Row(identity(off, "cache off, identity client"), FRESH),
         Row(identity(on, "cache on, identity client"), FRESH),
+        Row(zstd(off, "cache off, zstd client"), FRESH),
+        Row(zstd(on, "cache on, zstd client"), FRESH),
     ]

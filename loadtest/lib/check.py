@@ -5,6 +5,7 @@ import json
 import socket
 
 import brotli
+import zstandard
 
 
 class WrongAnswer(SystemExit):
@@ -66,7 +67,12 @@ def read_chunks(stream):
             return b"".join(parts), framing
 
 
-DECODERS = {"": bytes, "gzip": gzip.decompress, "br": brotli.decompress}
+def unzstd(content):
+    """Decompresses a frame of any length, with its content size or without."""
+    return zstandard.ZstdDecompressor().decompressobj().decompress(content)
+
+
+DECODERS = {"": bytes, "gzip": gzip.decompress, "br": brotli.decompress, "zstd": unzstd}
 
 
 def answer(port, path, body, coder, identity=None):

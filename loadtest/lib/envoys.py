@@ -88,8 +88,9 @@ def wasm(name="Wasm", **settings):
     return Row(name, "gzip", filters=json.dumps([module]), cached=is_cached)
 
 
-def compressor(name, level):
-    library = {"@type": f"{_TYPE}.compression.gzip.compressor.v3.Gzip"}
+def compressor(name, level, coding="gzip"):
+    kind = coding.capitalize()
+    library = {"@type": f"{_TYPE}.compression.{coding}.compressor.v3.{kind}"}
     if level:
         library["compression_level"] = level
     coder = {
@@ -99,10 +100,10 @@ def compressor(name, level):
             "response_direction_config": {
                 "common_config": {"min_content_length": 1000, "content_type": ["application/json"]}
             },
-            "compressor_library": {"name": "gzip", "typed_config": library},
+            "compressor_library": {"name": coding, "typed_config": library},
         },
     }
-    return Row(name, "gzip", filters=json.dumps([coder]))
+    return Row(name, coding, accept=coding, filters=json.dumps([coder]))
 
 
 def configuration(row, listens, admin, node):

@@ -84,6 +84,18 @@ BROTLI = Coder(
 )
 
 
+def zstd_coder(level):
+    """Returns sszip for a client that prefers zstd, at a level of zstd."""
+    return Coder(
+        f"sszip zstd {level}",
+        f"sszip on; sszip_zstd on; sszip_zstd_level {level}; sszip_types application/json; "
+        "sszip_min_length 1000; gzip_proxied any;",
+        "zstd",
+        accept="zstd",
+        module=MODULE,
+    )
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
