@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use super::{BodySink, CacheEntry, CompressionGate, EntryPayload, MAX_SHORT_PAYLOAD};
+use crate::content_coding::SupportedContentCoding;
 use crate::gzip::open_stream::{compress_to_open_stream, OpenDeflateStream};
 use crate::gzip::preset_block::{compress_with_preset_codes, MAX_TEXT_LENGTH};
 use crate::gzip::splice::{GzipMemberBuilder, SlicedBody};
-use crate::request_coding::SupportedContentCoding;
 use crate::zstd::open_blocks::open_blocks_reusing_buffer;
 use crate::zstd::splice::ZstdFrameBuilder;
 use crate::zstd::ZstdLevel;

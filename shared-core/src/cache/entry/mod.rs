@@ -805,7 +805,6 @@ impl CachedForms {
             IdentityBytesCache::Cached(bytes) => bytes.len(),
             _ => 0,
         };
-        let zstd = self.zstd.as_deref();
-        identity + zstd.map_or(0, zstd_form::zstd_blocks_weight)
+        identity + self.zstd_blocks_weight()
     }
 }

@@ -4,9 +4,9 @@
 //! from that at the first use, and are kept in memory with the entry until it is evicted.
 
 use super::{BodySink, CacheEntry, CachedForms, EntryPayload, IdentityBytesCache};
+use crate::content_coding::SupportedContentCoding;
 use crate::gzip::splice::SlicedBody;
 use crate::lock::lock_ignoring_poison;
-use crate::request_coding::SupportedContentCoding;
 use crate::zstd::open_blocks::{compress_to_open_blocks, OpenZstdBlocks};
 use crate::zstd::splice::ZstdFrameBuilder;
 use crate::zstd::ZstdLevel;
@@ -134,9 +134,10 @@ impl CachedForms {
         let kept = self.zstd.get_or_insert_with(|| Box::new(blocks));
         OpenZstdBlocks::clone(kept)
     }
-}
 
-/// Returns the bytes of memory of blocks that an entry keeps.
-pub(super) fn zstd_blocks_weight(blocks: &OpenZstdBlocks) -> usize {
-    BLOCKS_OVERHEAD + blocks.bytes.len()
+    /// Returns the bytes of memory of the blocks that the entry keeps.
+    pub(super) fn zstd_blocks_weight(&self) -> usize {
+        let blocks = self.zstd.as_ref();
+        blocks.map_or(0, |blocks| BLOCKS_OVERHEAD + blocks.bytes.len())
+    }
 }
