@@ -1,5 +1,5 @@
-//! Writes spliced gzip members and their expected content into a directory, as `NAME.gz` and
-//! `NAME.plain`, for other decoders.
+//! Writes spliced gzip members and zstd frames with their expected content into a directory, as
+//! `NAME.gz`, `NAME.zst` and `NAME.plain`, for other decoders.
 //!
 //! `cargo run -p sszip-core --example splices -- DIRECTORY [RESULT]...`
 //!
@@ -10,11 +10,14 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sszip_core::cache::entry::batch::{assemble_gzip_batch, BatchResponseElement};
+use sszip_core::cache::entry::batch::{
+    assemble_gzip_batch, assemble_zstd_batch, BatchResponseElement,
+};
 use sszip_core::cache::entry::{
     CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
 };
 use sszip_core::gzip::splice::SlicedBody;
+use sszip_core::request_coding::SupportedContentCoding;
 
 const SIZES: [usize; 9] = [
     0, 1, 100, 2_000, 32_768, 65_536, 300_000, 3_000_000, 20_000_000,
@@ -39,7 +42,8 @@ fn named_call_ids() -> Vec<(&'static str, String)> {
     ids.chain([long]).collect()
 }
 
-/// Levels of igzip, of libdeflate with a copy of its stream, and libdeflate's highest.
+/// Levels of igzip, of libdeflate with a copy of its stream, and libdeflate's highest; zstd has these
+/// levels, too.
 const LEVELS: [u8; 3] = [1, 6, 12];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -73,14 +77,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                 for (kind, id) in &ids {
                     let name = format!("{name}-{level}-{place:?}-{kind}");
                     let plain = answer(&entry, result, id);
-                    write(
-                        &directory,
-                        &name,
-                        &entry
-                            .response_for_gzip_client(id.as_bytes())
-                            .ok_or("memory")?,
-                        &plain,
-                    )?;
+                    for body in [
+                        entry.response_for_gzip_client(id.as_bytes()),
+                        entry.response_for_zstd_only_client(id.as_bytes(), level),
+                    ] {
+                        write(&directory, &name, &body.ok_or("memory")?, &plain)?;
+                    }
                 }
                 if result.len() <= 1 << 20 {
                     batch.push((entry, result));
@@ -107,9 +109,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     write_small_batch(&directory, gate)?;
     for count in [1, 2, 10, batch.len()] {
-        let body = assemble_gzip_batch(&elements[..count], gate).ok_or("no memory")?;
         let plain = [b"[", &answers[..count].join(&b","[..])[..], b"]"].concat();
-        write(&directory, &format!("batch-{count}"), &body, &plain)?;
+        write_batch(
+            &directory,
+            &format!("batch-{count}"),
+            &elements[..count],
+            gate,
+            &plain,
+        )?;
     }
     Ok(())
 }
@@ -129,9 +136,24 @@ fn write_small_batch(directory: &Path, gate: CompressionGate) -> Result<(), Box<
         .iter()
         .map(|(entry, id)| (entry, id.as_bytes()).into());
     let elements: Vec<BatchResponseElement> = elements.collect();
-    let body = assemble_gzip_batch(&elements, gate).ok_or("no memory")?;
     let plain = [b"[", &answers.join(&b","[..])[..], b"]"].concat();
-    write(directory, "batch-small", &body, &plain)?;
+    write_batch(directory, "batch-small", &elements, gate, &plain)
+}
+
+/// Writes a batch in both codings.
+fn write_batch(
+    directory: &Path,
+    name: &str,
+    elements: &[BatchResponseElement],
+    gate: CompressionGate,
+    plain: &[u8],
+) -> Result<(), Box<dyn Error>> {
+    for body in [
+        assemble_gzip_batch(elements, gate),
+        assemble_zstd_batch(elements, gate, 1, false),
+    ] {
+        write(directory, name, &body.ok_or("no memory")?, plain)?;
+    }
     Ok(())
 }
 
@@ -195,9 +217,11 @@ fn answer(entry: &CacheEntry, result: &[u8], id: &str) -> Vec<u8> {
 
 /// Writes a body and its content, if the body was compressed.
 fn write(directory: &Path, name: &str, body: &SlicedBody, plain: &[u8]) -> std::io::Result<()> {
-    if body.is_gzip() {
-        std::fs::write(directory.join(format!("{name}.gz")), body.to_vec())?;
-        std::fs::write(directory.join(format!("{name}.plain")), plain)?;
-    }
-    Ok(())
+    let suffix = match body.content_coding() {
+        Some(SupportedContentCoding::Gzip) => "gz",
+        Some(SupportedContentCoding::Zstd) => "zst",
+        None => return Ok(()),
+    };
+    std::fs::write(directory.join(format!("{name}.{suffix}")), body.to_vec())?;
+    std::fs::write(directory.join(format!("{name}.plain")), plain)
 }

@@ -1,8 +1,8 @@
-"""Every decoder of real clients reads members that the core splices from stored streams, for
-any id, size and encoder.
+"""Every decoder of real clients reads gzip members and zstd frames that the core splices from stored
+streams and blocks, for any id, size and encoder.
 
-No server is involved: an example of the core writes the members and their decoded contents
-into a directory."""
+No server is involved: an example of the core writes the members, the frames and their decoded
+contents into a directory."""
 
 import http.server
 import json
@@ -55,6 +55,13 @@ def test_members_cover_ids_sizes_levels_and_batches(members):
 
 def test_decoders_read_spliced_members(members, decode):
     check(members, decode)
+
+
+def test_decoders_read_spliced_frames(members, decode_sized_zstd):
+    """Each has the content size in its header."""
+    frames = sorted(members[0].parent.glob("*.zst"))
+    assert {frame.stem for frame in frames} >= {member.stem for member in members}
+    check(frames, decode_sized_zstd)
 
 
 def test_decoders_read_members_of_recorded_responses(tmp_path, decoder_processes):
