@@ -1,5 +1,5 @@
-//! Responses and batches spliced of stored streams: a client decompresses the envelope, its own
-//! id and the result, and the length is exact.
+//! Responses and batches spliced of stored streams and of their zstd blocks: a client decompresses
+//! the envelope, its own id and the result, and the length is exact.
 #![no_main]
 
 use std::io::Read;
@@ -9,18 +9,23 @@ use arbitrary::Arbitrary;
 use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::cache::entry::batch::{
-    assemble_gzip_batch, assemble_identity_batch, BatchResponseElement,
+    assemble_gzip_batch, assemble_identity_batch, assemble_zstd_batch, BatchResponseElement,
 };
 use sszip_core::cache::entry::{
     CacheEntry, CompressionGate, EntryMetadata, EnvelopeBytes, ResponseIdPosition,
 };
 use sszip_core::gzip::splice::SlicedBody;
+use sszip_core::request_coding::SupportedContentCoding;
+use sszip_core::zstd::{decompress_zstd, ZstdLevel, MAX_ZSTD_LEVEL};
 use sszip_fuzz::FuzzBodyPiece;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
     answers: Vec<FuzzedResponse<'a>>,
     gate: (u16, u8),
+    zstd_level: ZstdLevel,
+    /// Whether the client of zstd refuses identity.
+    refuses_identity: bool,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -69,6 +74,8 @@ fn gate((min_length, level): (u16, u8)) -> CompressionGate {
 }
 
 fuzz_target!(|input: Input| {
+    let zstd_level = input.zstd_level % MAX_ZSTD_LEVEL + 1;
+    let zstd = SupportedContentCoding::Zstd;
     let mut stored = Vec::new();
     for answer in input.answers.iter().take(16) {
         let result = answer.result.piece_bytes();
@@ -80,6 +87,10 @@ fuzz_target!(|input: Input| {
                 &entry.response_for_identity_client(id).expect("it decodes"),
                 &expected,
             );
+            let body = entry.response_for_coding(id, zstd, zstd_level, input.refuses_identity);
+            let body = body.expect("it codes");
+            assert!(body.content_coding().is_some() || !input.refuses_identity);
+            check(&body, &expected);
             assert_eq!(entry.response_length(id), expected.len() as u64);
         }
         stored.push((answer, entry, result));
@@ -112,22 +123,33 @@ fuzz_target!(|input: Input| {
         &assemble_identity_batch(&elements).expect("it decodes"),
         &expected,
     );
+    let gate = gate(input.gate);
     check(
-        &assemble_gzip_batch(&elements, gate(input.gate)).expect("it codes"),
+        &assemble_gzip_batch(&elements, gate).expect("it codes"),
         &expected,
     );
+    let body = assemble_zstd_batch(&elements, gate, zstd_level, input.refuses_identity);
+    check(&body.expect("it codes"), &expected);
 });
 
 fn check(body: &SlicedBody, expected: &[u8]) {
     let bytes = body.to_vec();
     assert_eq!(bytes.len() as u64, body.byte_length());
-    if !body.is_gzip() {
-        assert!(bytes == expected);
-        return;
+    match body.content_coding() {
+        None => assert!(bytes == expected),
+        Some(SupportedContentCoding::Gzip) => {
+            let mut plain = Vec::new();
+            let mut decoder = GzDecoder::new(&bytes[..]);
+            decoder.read_to_end(&mut plain).expect("it decodes");
+            assert!(decoder.into_inner().is_empty(), "bytes after the member");
+            assert!(plain == expected);
+        }
+        Some(SupportedContentCoding::Zstd) => {
+            let length = zstd::zstd_safe::find_frame_compressed_size(&bytes);
+            assert_eq!(length, Ok(bytes.len()), "bytes after the frame");
+            assert!(zstd::decode_all(&bytes[..]).expect("it decodes") == expected);
+            let limit = expected.len() + 1;
+            assert!(decompress_zstd(&bytes, limit, |_| true).expect("it decodes") == expected);
+        }
     }
-    let mut plain = Vec::new();
-    let mut decoder = GzDecoder::new(&bytes[..]);
-    decoder.read_to_end(&mut plain).expect("it decodes");
-    assert!(decoder.into_inner().is_empty(), "bytes after the member");
-    assert!(plain == expected);
 }
