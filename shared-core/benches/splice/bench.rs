@@ -1,5 +1,5 @@
 //! Benchmark of a cache's compression: compressing once for splices, splicing on each hit, and
-//! decompressing for clients that accept only identity.
+//! decompressing for clients that accept only identity, or to make the form for clients of zstd.
 //!
 //! `cargo bench -p sszip-core --bench splice -- [--json FILE] [--rounds N] [--ms N] [DIR]`
 //! measures the CPU time of one thread. Encoders run over the bodies in `DIR`, or over synthetic
@@ -26,6 +26,7 @@ use sszip_core::gzip::open_stream::{
     compress_to_open_stream, convert_to_open_stream, OpenDeflateStream,
 };
 use sszip_core::gzip::splice::{assemble_gzip_member, GzipMemberInput};
+use sszip_core::zstd::open_blocks::compress_to_open_blocks;
 use std::error::Error;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -99,6 +100,22 @@ fn compression_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn E
             }),
         });
     }
+    for level in [1, 3, 6, 9, 12, 19] {
+        tasks.push(MeasuredFunction {
+            name: format!("open zstd {level}"),
+            run: Box::new(move || {
+                compress_to_open_blocks(black_box(body), level).map(|open| open.bytes.len())
+            }),
+        });
+    }
+    // as between the entries of a batch
+    let text = &body[..body.len().min(SHORT_TEXT)];
+    tasks.push(MeasuredFunction {
+        name: format!("open zstd 1 of {} B", text.len()),
+        run: Box::new(move || {
+            compress_to_open_blocks(black_box(text), 1).map(|open| open.bytes.len())
+        }),
+    });
     for level in [1, 6, 12] {
         if let Ok(member) =
             oneshot::gzip_oneshot(body, level, oneshot::compressed_bound(body.len()))
@@ -140,6 +157,9 @@ fn compression_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn E
     Ok(tasks)
 }
 
+/// Length of a text of some small responses in bytes.
+const SHORT_TEXT: usize = 500;
+
 const BEFORE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 const BETWEEN: &[u8] = b",\"result\":";
 const AFTER: &[u8] = b"}";
@@ -172,13 +192,28 @@ fn sending_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn Error
         ..EntryMetadata::default()
     };
     let entry = CacheEntry::new(envelope, EntryPayload::Open(coded.clone()), meta);
-    hot.insert([7; 32], Arc::new(entry));
+    let entry = Arc::new(entry);
+    hot.insert([7; 32], Arc::clone(&entry));
+    let hot = Arc::new(hot);
+    let zstd_hot = Arc::clone(&hot);
     let hit = move || {
         Some(
             hot.get(&[7; 32], 0)?
                 .response_for_gzip_client(b"1000000")?
                 .byte_length() as usize,
         )
+    };
+    let zstd_hit = move || {
+        Some(
+            zstd_hot
+                .get(&[7; 32], 0)?
+                .response_for_zstd_client(b"1000000", 1)?
+                .byte_length() as usize,
+        )
+    };
+    let first_zstd_hit = move || {
+        let copy = entry.copy_with_metadata(EntryMetadata::default());
+        Some(copy.response_for_zstd_client(b"1000000", 1)?.byte_length() as usize)
     };
     let ids: Vec<String> = (0..10).map(|n| n.to_string()).collect();
     let batch = move || {
@@ -200,6 +235,14 @@ fn sending_tasks(body: &[u8]) -> Result<Vec<MeasuredFunction<'_>>, Box<dyn Error
         MeasuredFunction {
             name: "look up and splice".into(),
             run: Box::new(hit),
+        },
+        MeasuredFunction {
+            name: "look up and splice zstd".into(),
+            run: Box::new(zstd_hit),
+        },
+        MeasuredFunction {
+            name: "make and splice zstd 1".into(),
+            run: Box::new(first_zstd_hit),
         },
         MeasuredFunction {
             name: "splice ten of a tenth".into(),
