@@ -12,7 +12,6 @@ pub struct EncodingPreferences {
     zstd: Option<PreferenceWeight>,
     identity: Option<PreferenceWeight>,
     any: Option<PreferenceWeight>,
-    present: bool,
     others: bool,
 }
 
@@ -22,7 +21,6 @@ impl EncodingPreferences {
     /// A member that does not follow the grammar is skipped: a client with an unreadable
     /// preference gets identity, which it always understands.
     pub fn read_accept_encoding_line(&mut self, value: &[u8]) {
-        self.present = true;
         for member in list_header_members(value) {
             let Some((coding, weight)) = parse_weighted_coding(member) else {
                 continue;
@@ -72,21 +70,6 @@ impl EncodingPreferences {
             SupportedContentCoding::Zstd => self.zstd,
         };
         named.or(self.any).unwrap_or(0) > 0
-    }
-
-    /// Whether gzip is accepted and preferred at least as much as identity.
-    ///
-    /// Without the header the RFC allows any coding, but clients without it are mostly unable to
-    /// decompress: they get identity.
-    pub fn prefers_gzip(&self) -> bool {
-        let gzip = self.gzip.or(self.any).unwrap_or(0);
-        let identity = self.identity.or(self.any).unwrap_or(0);
-        self.present && gzip > 0 && gzip >= identity
-    }
-
-    /// Whether a gzip body is accepted, preferred or not.
-    pub fn allows_gzip(&self) -> bool {
-        self.present && self.gzip.or(self.any).unwrap_or(0) > 0
     }
 
     /// Whether a body in a coding that sszip does not decompress is accepted.
@@ -212,9 +195,9 @@ mod tests {
     #[test]
     fn gzip_of_lower_weight_is_still_allowed() {
         let accept = read(&["identity, gzip;q=0.5"]);
-        assert!(accept.allows_gzip() && accept.allows_coding(Gzip));
+        assert!(accept.allows_coding(Gzip));
         assert_eq!(accept.preferred_coding(false), None);
-        assert!(!read(&[]).allows_gzip());
+        assert!(!read(&[]).allows_coding(Gzip));
     }
 
     #[test]
@@ -294,14 +277,6 @@ mod tests {
     }
 
     #[test]
-    fn preferred_coding_without_zstd_equals_the_preference_for_gzip() {
-        for (line, accept) in all_preferences() {
-            let expected = accept.prefers_gzip().then_some(Gzip);
-            assert_eq!(accept.preferred_coding(false), expected, "{line:?}");
-        }
-    }
-
-    #[test]
     fn enabled_zstd_changes_nothing_for_clients_that_prefer_another_coding() {
         for (line, accept) in all_preferences() {
             let (with, without) = (
@@ -329,7 +304,6 @@ mod tests {
             if allows && accept.refuses_identity() {
                 assert!(preferred.is_some(), "{line:?}");
             }
-            assert_eq!(accept.allows_coding(Gzip), accept.allows_gzip(), "{line:?}");
         }
     }
 }

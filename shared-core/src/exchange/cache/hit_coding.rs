@@ -21,7 +21,10 @@ impl Exchange {
     pub(in crate::exchange) fn client_accepts_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
         lookup.coding_allowed
             && !self.request.no_transform
-            && self.request.accept_encoding.allows_gzip()
+            && self
+                .request
+                .accept_encoding
+                .allows_coding(SupportedContentCoding::Gzip)
     }
 
     /// Returns the content coding of a response from the cache, `None` being identity: the client's
@@ -36,12 +39,10 @@ impl Exchange {
             return None;
         }
         let accept = &self.request.accept_encoding;
-        let coding = self.route_config.preferred_coding(accept)?;
+        let gzip = SupportedContentCoding::Gzip;
         let is_kept = || entry.is_none_or(CacheEntry::keeps_zstd_form);
-        match coding {
-            SupportedContentCoding::Zstd if accept.allows_gzip() && !is_kept() => {
-                Some(SupportedContentCoding::Gzip)
-            }
+        match self.route_config.preferred_coding(accept)? {
+            SupportedContentCoding::Zstd if accept.allows_coding(gzip) && !is_kept() => Some(gzip),
             coding => Some(coding),
         }
     }

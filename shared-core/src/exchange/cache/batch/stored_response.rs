@@ -231,7 +231,8 @@ impl Exchange {
             BatchCoding::Gzip => assemble_gzip_batch(elements, gate),
             BatchCoding::Zstd(level) => {
                 let body = assemble_zstd_batch(elements, gate, level, refuses_identity);
-                body.or_else(|| match (accept.allows_gzip(), refuses_identity) {
+                let allows_gzip = accept.allows_coding(SupportedContentCoding::Gzip);
+                body.or_else(|| match (allows_gzip, refuses_identity) {
                     (true, _) => self.assemble_batch_body(elements, BatchCoding::Gzip),
                     (false, false) => self.assemble_batch_body(elements, BatchCoding::Identity),
                     (false, true) => None,
