@@ -59,7 +59,7 @@ def expected(number, id=b"1"):
 
 @pytest.fixture
 def stored(nginx, origin):
-    """Stored responses, each of which was fetched by a client of gzip."""
+    """Stored responses that a client of gzip has fetched."""
     results = {"eth_getBlockByHash": lambda params: RESULTS[int(params[0], 16)]}
     origin.answers(Node(results, newline=b""))
     for number in range(len(RESULTS)):

@@ -44,7 +44,7 @@ def zstandard_whole(coded):
 
 
 def zstandard_stream(coded):
-    """python-zstandard piece by piece, as urllib3 and httpx use it."""
+    """python-zstandard on pieces, as urllib3 and httpx use it."""
     zstandard = pytest.importorskip("zstandard")
     decoder = zstandard.ZstdDecompressor(max_window_size=8 << 20).decompressobj()
     try:
