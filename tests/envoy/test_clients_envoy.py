@@ -39,7 +39,7 @@ __all__ = [
 
 HOSTS = ("native", "wasm")
 pytestmark = pytest.mark.thorough("SSZ is compared with the specifications and Lodestar in `make ssz`")
-SETTINGS = {"ssz": True, "ssz_request": "always", "cache": True}
+SETTINGS = {"ssz": True, "ssz_request": "always", "cache": True, "zstd": True}
 
 
 @pytest.fixture(scope="module")
