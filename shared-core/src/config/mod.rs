@@ -44,14 +44,13 @@ use crate::cache::process::ProcessResources;
 use crate::negotiate::media_type::MediaTypeSet;
 use crate::ssz::Preset;
 use crate::transcode;
-use crate::zstd::ZstdLevel;
+use crate::zstd::{ZstdLevel, MAX_ZSTD_LEVEL};
 
 pub use cache::{CacheConfig, CacheableGetRequests};
 pub use filter_detection::BodyFilterDetection;
 use method_names::CaseSensitivity;
 pub use policy::CallAccessPolicy;
 pub use request_decoding::{RequestDecompressionMode, RequestDecompressionPolicy};
-use response_coding::ZSTD_LEVEL_RANGE;
 pub use ssz::{NodeWitnessProtocol, SszConfig, SszRequestMode};
 pub use upstream_codings::UnrequestedCodingDetection;
 use upstreams::RouteUpstreamIdentity;
@@ -196,6 +195,11 @@ const HOLD_TIME_RANGE: DirectiveValueRange = DirectiveValueRange {
 const STREAM_LEVEL_RANGE: DirectiveValueRange = DirectiveValueRange {
     least: 1,
     most: 3,
+    unit: DirectiveValueUnit::Number,
+};
+const ZSTD_LEVEL_RANGE: DirectiveValueRange = DirectiveValueRange {
+    least: 1,
+    most: MAX_ZSTD_LEVEL as u64,
     unit: DirectiveValueUnit::Number,
 };
 const MEMORY_RANGE: DirectiveValueRange = DirectiveValueRange {

@@ -1,17 +1,9 @@
 //! The content codings that a route's responses can have, and their compressors.
 
-use super::values::{DirectiveValueRange, DirectiveValueUnit};
 use super::RouteConfig;
 use crate::body_compressor::BodyCompressor;
 use crate::negotiate::accept_encoding::EncodingPreferences;
 use crate::request_coding::SupportedContentCoding;
-use crate::zstd::MAX_ZSTD_LEVEL;
-
-pub(super) const ZSTD_LEVEL_RANGE: DirectiveValueRange = DirectiveValueRange {
-    least: 1,
-    most: MAX_ZSTD_LEVEL as u64,
-    unit: DirectiveValueUnit::Number,
-};
 
 impl RouteConfig {
     /// Returns the compressor of this route's bodies for a content coding.

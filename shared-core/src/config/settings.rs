@@ -9,7 +9,6 @@ use super::cache::{
 };
 use super::log_range::LOGS_MAX_RANGE;
 use super::policy::UPGRADE_WORDS;
-use super::response_coding::ZSTD_LEVEL_RANGE;
 use super::ssz::{
     PRESET_WORDS, SSZ_CONCURRENCY_RANGE, SSZ_HOLD_RANGE as SSZ_HOLDS, SSZ_MAX_SIZE_RANGE,
     SSZ_REQUEST_WORDS, WITNESS_SOURCE_WORDS,
@@ -21,6 +20,7 @@ use super::{
 };
 use super::{
     MIN_LENGTH_RANGE, REQUEST_DECODING_WORDS, STREAM_LEVEL_RANGE, UPSTREAM_ENCODING_WORDS,
+    ZSTD_LEVEL_RANGE,
 };
 use crate::cache::use_stale;
 
