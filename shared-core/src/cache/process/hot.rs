@@ -285,8 +285,13 @@ impl HotTier {
     }
 
     /// Inserts an entry; the caller holds the lock for writing. Returns `false` if the entry is too
-    /// large or memory is refused: `key` has no entry then.
+    /// large or memory is refused: `key` has no entry then. An entry that is too large with its other
+    /// forms keeps the stored one alone, as does one that is too large in any case: it would make
+    /// another form for each response.
     fn insert_while_locked(&self, key: CacheKey, entry: Arc<CacheEntry>, age: u32) -> bool {
+        if entry.memory_weight() > self.max_entry() {
+            entry.drop_cached_forms();
+        }
         let weight = entry.memory_weight();
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
         let is_there = weight <= self.max_entry()
@@ -697,6 +702,26 @@ mod tests {
             );
         }
         assert!(hot.get(&key(1), 0).is_some());
+    }
+
+    #[test]
+    fn inserted_entry_keeps_other_forms_if_the_tier_has_space_for_them() {
+        let hot = HotTier::new(1 << 20, 80_000, 1);
+        let made = |length| {
+            let entry = entry_of_digits(length);
+            entry.response_for_zstd_client(b"", 1).unwrap();
+            entry
+        };
+        for (n, length, is_inserted, keeps) in [
+            (1, 50_000, true, true),
+            (2, 100_000, true, false),
+            (3, 200_000, false, false),
+        ] {
+            let entry = made(length);
+            assert_eq!(hot.insert(key(n), Arc::clone(&entry)), is_inserted);
+            assert_eq!(entry.keeps_zstd_form(), keeps, "{length}");
+            assert_eq!(entry.zstd_bytes_to_make() == 0, keeps, "{length}");
+        }
     }
 
     #[test]
