@@ -247,6 +247,10 @@ impl Exchange {
         {
             return false;
         }
+        if let Some(hot) = self.route_config.process.shared.hot_tier() {
+            // the entry may have another form from now on
+            hot.update_entry_weight(&stale_entry.key, &stale_entry.entry);
+        }
         if let UpstreamFailure::Status(status) = failure {
             self.lookup_findings.forward_status = Some(status);
         }

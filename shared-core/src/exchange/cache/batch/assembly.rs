@@ -10,6 +10,7 @@ use crate::exchange::cache::batch::pairing::{pair_responses, BatchPairing};
 use crate::exchange::cache::batch::split::{
     BatchElementSource, OutOfMemory, SplitBatch, UnusableBatchResponseReason,
 };
+use crate::exchange::cache::batch::stored_response::total_decodable_weight;
 use crate::exchange::machine::Exchange;
 use crate::gzip::splice::SlicedBody;
 use crate::jsonrpc::batch_elements::{
@@ -92,9 +93,15 @@ impl Exchange {
                 .map(BatchResponseElement::RawJson),
         );
         let is_of_node = !matches!(reading, UpstreamBatchResponse::Nothing(_));
+        let coding = mixed.merged_coding;
+        let weigh = || total_decodable_weight(mixed.stored_entries().map(|(_, it)| it), coding);
+        let weight = weigh();
         let body = self
-            .assemble_batch_body(&elements, mixed.merged_coding)
+            .assemble_batch_body(&elements, coding)
             .ok_or(OutOfMemory)?;
+        if weigh() != weight {
+            self.update_entry_weights(mixed.stored_entries());
+        }
         Ok(AssembledBatch::Merged(body, is_of_node))
     }
 }
@@ -118,7 +125,7 @@ impl<'a> BatchMergeInputs<'a> {
         answer: Option<usize>,
     ) -> Option<BatchResponseElement<'a>> {
         let (id, most) = match place {
-            BatchElementSource::Stored(entry, id) | BatchElementSource::Denied(entry, id) => {
+            BatchElementSource::Stored(entry, id, _) | BatchElementSource::Denied(entry, id) => {
                 return Some(BatchResponseElement::Stored(entry, id));
             }
             BatchElementSource::Forwarded(id, most) => (&id[..], *most),

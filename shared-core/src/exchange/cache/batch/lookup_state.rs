@@ -282,9 +282,10 @@ impl BatchLookup<'_> {
             match (found, call.id) {
                 (Some(entry), Some(id)) => {
                     let (entry, id) = (Arc::clone(entry), id.to_vec());
-                    places.push(match self.is_call_denied(at) {
-                        true => BatchElementSource::Denied(entry, id),
-                        false => BatchElementSource::Stored(entry, id),
+                    // a denied call has no key
+                    places.push(match self.places.get(at) {
+                        Some(Some(place)) => BatchElementSource::Stored(entry, id, place.key),
+                        _ => BatchElementSource::Denied(entry, id),
                     });
                     continue;
                 }

@@ -68,7 +68,7 @@ pub(in crate::exchange::cache) fn pair_responses(
         }
     }
     for call in calls {
-        if let BatchElementSource::Stored(_, id) = call {
+        if let BatchElementSource::Stored(_, id, _) = call {
             if let Some(at) = take(id) {
                 uses[at] = ResponsePairingState::Dropped;
             }

@@ -7,6 +7,7 @@ use crate::cache::entry::batch::{
     assemble_identity_batch, batch_coding_work, BatchCoding, BatchResponseElement,
 };
 use crate::cache::entry::CacheEntry;
+use crate::cache::CacheKey;
 use crate::config::RouteConfig;
 use crate::exchange::response::pipeline::{estimate_decompression_work, BufferedBody};
 use crate::gzip::inflate::InflateError;
@@ -51,8 +52,8 @@ pub(in crate::exchange) enum UnusableBatchResponseReason {
 /// The source of the response to one call of a split batch: the cache, the policy or the node.
 #[derive(Debug)]
 pub(in crate::exchange) enum BatchElementSource {
-    /// A stored response, and the id under which it is sent.
-    Stored(Arc<CacheEntry>, Vec<u8>),
+    /// A stored response, the id under which it is sent, and the key under which it is stored.
+    Stored(Arc<CacheEntry>, Vec<u8>, CacheKey),
     /// The error of a denied call, and the id under which it is sent.
     Denied(Arc<CacheEntry>, Vec<u8>),
     /// The id of a forwarded call, and its response limit in bytes.
@@ -66,10 +67,20 @@ impl SplitBatch {
         &self,
     ) -> impl Iterator<Item = (&Arc<CacheEntry>, &[u8])> {
         self.places.iter().filter_map(|place| match place {
-            BatchElementSource::Stored(entry, id) | BatchElementSource::Denied(entry, id) => {
+            BatchElementSource::Stored(entry, id, _) | BatchElementSource::Denied(entry, id) => {
                 Some((entry, &id[..]))
             }
             BatchElementSource::Forwarded(..) => None,
+        })
+    }
+
+    /// Iterates over the stored responses, with the keys under which they are stored.
+    pub(in crate::exchange) fn stored_entries(
+        &self,
+    ) -> impl Iterator<Item = (&CacheKey, &Arc<CacheEntry>)> {
+        self.places.iter().filter_map(|place| match place {
+            BatchElementSource::Stored(entry, _, key) => Some((key, entry)),
+            BatchElementSource::Denied(..) | BatchElementSource::Forwarded(..) => None,
         })
     }
 

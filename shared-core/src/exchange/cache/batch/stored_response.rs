@@ -207,7 +207,7 @@ impl Exchange {
     }
 
     /// Updates the weights of entries in the hot tier, as some may have another form from now on.
-    fn update_entry_weights<'a>(
+    pub(super) fn update_entry_weights<'a>(
         &self,
         entries: impl Iterator<Item = (&'a CacheKey, &'a Arc<CacheEntry>)>,
     ) {
@@ -243,7 +243,7 @@ impl Exchange {
 }
 
 /// Total weight of the entries to which a batch may add another form: it grows if it does.
-fn total_decodable_weight<'a>(
+pub(super) fn total_decodable_weight<'a>(
     entries: impl Iterator<Item = &'a Arc<CacheEntry>>,
     coding: BatchCoding,
 ) -> u64 {
