@@ -178,8 +178,8 @@ impl BufferedBodyPipeline {
             SupportedContentCoding::Gzip => self.compress_as_entry(storing, limit),
             SupportedContentCoding::Zstd => {
                 if let Some(fill) = storing.client_fed_fill() {
-                    // the buffer is needed for the body that is sent
-                    fill.build_from_body(&self.buffered.body, &mut Vec::new());
+                    // both encoders use the same buffer
+                    fill.build_from_body(&self.buffered.body, &mut self.room);
                 }
                 None
             }
