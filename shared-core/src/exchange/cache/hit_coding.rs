@@ -112,6 +112,8 @@ impl Exchange {
             }
         }
         if self.client_accepts_gzip(lookup) {
+            // the stored form needs no memory but its own
+            borrowed.clear();
             self.encode_hit_body(entry, id, SupportedContentCoding::Gzip)
         } else if self.request.accept_encoding.refuses_identity() {
             None
