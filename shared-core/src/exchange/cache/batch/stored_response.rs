@@ -56,6 +56,8 @@ impl Exchange {
                 )));
             }
         }
+        // the check takes the same time for any coding
+        let most = self.max_bytes_on_event_loop(None);
         let all_remain = batch.discard_damaged_entries(&self.route_config, most);
         let (Some(first), true) = (batch.stored_batch_entries().next(), is_stored && all_remain)
         else {
