@@ -31,7 +31,7 @@ fn streamed_frame(body: &[u8]) -> Vec<u8> {
 
 /// Returns a frame with this descriptor and its fields (RFC 8878, 3.1.1.1), and one raw block.
 fn raw_frame(header: &[u8], body: &[u8]) -> Vec<u8> {
-    let block = (body.len() as u32) << 3 | 1;
+    let block = ((body.len() as u32) << 3) | 1;
     let block = &block.to_le_bytes()[..3];
     [&[0x28, 0xB5, 0x2F, 0xFD], header, block, body].concat()
 }
@@ -241,9 +241,20 @@ fn response_limit_applies_to_the_decompressed_body() {
     }
 }
 
-/// Returns the response to a client that accepts these formats and codings.
+/// Returns the response to a client of [`TARGET`] that accepts these formats and codings.
 fn converted(
     config: &Arc<RouteConfig>,
+    accept: &str,
+    codings: &str,
+    node: &NodeBody<'_>,
+) -> ReceivedResponse {
+    converted_resource(config, TARGET, accept, codings, node)
+}
+
+/// Returns the response to a client of this target that accepts these formats and codings.
+fn converted_resource(
+    config: &Arc<RouteConfig>,
+    target: &str,
     accept: &str,
     codings: &str,
     node: &NodeBody<'_>,
@@ -254,7 +265,7 @@ fn converted(
         (b"Accept-Encoding", codings.as_bytes()),
     ];
     let head = RequestHead {
-        target: TARGET.as_bytes(),
+        target: target.as_bytes(),
         ..request_head(b"GET", &fields)
     };
     driver.handle_request_head(head).unwrap();
@@ -270,20 +281,37 @@ fn octets(count: usize) -> Vec<u8> {
 #[test]
 fn converted_body_is_compressed_with_zstd() {
     let config = ssz_concurrency::config("8", &["zstd on"]);
-    // the second is compressed in parts
-    for count in [200, 530_000] {
-        let json = value(count);
-        let node = NodeBody {
-            piece: 1 << 20,
-            ..NodeBody::identity(&json, true)
-        };
-        let got = converted(&config, OCTETS, "gzip, zstd", &node);
-        assert_eq!(
-            (got.mode, got.coding.as_deref()),
-            (ResponseMode::Ssz, Some("zstd"))
-        );
-        assert!(got.decoded() == octets(count), "{count}");
-    }
+    let json = value(200);
+    let node = NodeBody::identity(&json, true);
+    let got = converted(&config, OCTETS, "gzip, zstd", &node);
+    assert_eq!(
+        (got.mode, got.coding.as_deref()),
+        (ResponseMode::Ssz, Some("zstd"))
+    );
+    assert!(got.decoded() == octets(200));
+}
+
+/// A converted body of more than 8 MiB is compressed in parts.
+#[test]
+fn long_converted_body_is_compressed_with_zstd() {
+    const BLOBS: usize = 65;
+    const BLOB_LENGTH: usize = 131_072;
+    let config = ssz_concurrency::config("8", &["zstd on"]);
+    let blob = format!("\"0x{}\"", "a5".repeat(BLOB_LENGTH));
+    let json = format!("{{\"data\":[{}]}}", vec![blob; BLOBS].join(","));
+    let node = NodeBody {
+        piece: 1 << 20,
+        ..NodeBody::identity(json.as_bytes(), true)
+    };
+    let target = "/eth/v1/beacon/blobs/7";
+    let got = converted_resource(&config, target, OCTETS, "gzip, zstd", &node);
+    assert_eq!(
+        (got.mode, got.coding.as_deref()),
+        (ResponseMode::Ssz, Some("zstd"))
+    );
+    let decoded = got.decoded();
+    assert_eq!(decoded.len(), BLOBS * BLOB_LENGTH);
+    assert!(decoded.iter().all(|byte| *byte == 0xA5));
 }
 
 #[test]

@@ -237,7 +237,7 @@ impl CacheModel {
                 waits,
                 bypass,
             } => {
-                self.request(*caller, calls, *form, *accepts, *waits, *bypass);
+                self.request(*caller, calls, *form, accepts, *waits, *bypass);
             }
             Step::Answer(n, how) => self.answer(*n, *how),
             Step::Sent(n) => {
