@@ -342,7 +342,7 @@ def test_library_is_rejected_without_the_module():
 def test_library_of_another_version_is_rejected(start_nginx, tmp_path):
     (tmp_path / "resty/sszip").mkdir(parents=True)
     for name in ("sszip.lua", "sszip/owner.lua"):
-        text = (LIBRARY / "resty" / name).read_text().replace("local ABI = 1", "local ABI = 2")
+        text = re.sub(r"\blocal ABI = [0-9]+", "local ABI = 0", (LIBRARY / "resty" / name).read_text())
         (tmp_path / "resty" / name).write_text(text)
     nginx = Nginx(frame("server { listen 127.0.0.1:@port@; }", library=tmp_path), main=modules("ndk_http_module", "ngx_http_lua_module"))
     assert "different versions" in start_error(nginx)
