@@ -7,6 +7,7 @@ use sszip_core::exchange::drive::{
     BodyLength, ExchangeDriver, HostStep, OffLoopJob, RequestBodyAvailability, RequiredBody,
 };
 use sszip_core::exchange::{Header, LookupRequest, RequestHead, ResponseHead};
+use sszip_core::request_coding::SupportedContentCoding;
 
 use super::check::{ResponseCheck, ResponseSource};
 use super::client_calls::{ClientCalls, LogCall};
@@ -14,6 +15,7 @@ use super::driver_host::{body_to_send, client_body, BodyEnd};
 use super::nodes::NodeReply;
 use super::owner_network::KnownChain;
 use super::support::gunzip;
+use super::unzstd::unzstd;
 use super::world::LogWorld;
 
 /// The event for which a client's request waits.
@@ -49,9 +51,10 @@ impl LogWorld {
         self.sent += 1;
         let to = &self.processes[process];
         let mut driver = ExchangeDriver::new(Arc::clone(&to.config));
-        let coding = match self.random.happens_once_in(2) {
-            true => &b"gzip"[..],
-            false => &b"identity"[..],
+        let coding = match self.random.number_below(3) {
+            0 => &b"gzip"[..],
+            1 => &b"zstd"[..],
+            _ => &b"identity"[..],
         };
         let fields: [Header<'_>; 2] = [
             (&b"Content-Type"[..], &b"application/json"[..]),
@@ -347,13 +350,9 @@ fn response_head(call: &LogCall) -> String {
 
 /// Returns a body without the coding of the exchange.
 fn decode(driver: &ExchangeDriver, body: Vec<u8>) -> Vec<u8> {
-    let exchange = driver.available_exchange().unwrap();
-    let is_gzip = exchange
-        .head_edits()
-        .iter()
-        .any(|edit| edit.name == "Content-Encoding" && edit.value.as_deref() == Some(b"gzip"));
-    match is_gzip {
-        true => gunzip(&body).unwrap(),
-        false => body,
+    match driver.available_exchange().unwrap().response_coding() {
+        Some(SupportedContentCoding::Gzip) => gunzip(&body).unwrap(),
+        Some(SupportedContentCoding::Zstd) => unzstd(&body).unwrap(),
+        None => body,
     }
 }

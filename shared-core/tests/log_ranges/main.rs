@@ -27,6 +27,8 @@ mod random;
 mod receipts;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/unzstd.rs"]
+mod unzstd;
 mod world;
 
 use check::ResponseCounts;

@@ -127,6 +127,7 @@ impl LogWorld {
         let receipts = if block_calls > 0 { "on" } else { "off" };
         let lines = [
             "enable on".to_owned(),
+            "zstd on".to_owned(),
             "cache on".to_owned(),
             format!("cache_namespace {NAMESPACE}"),
             "cache_lock_timeout 60s".to_owned(),
