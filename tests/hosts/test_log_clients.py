@@ -17,7 +17,7 @@ pytestmark = [
 
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "clients" / "execution"
 LIMIT = 190
-SETTINGS = {"logs_split": f"{PIECE} concurrent={CONCURRENT}", "logs_max_range": str(LIMIT), "zstd": "on"}
+SETTINGS = {"logs_split": f"{PIECE} concurrent={CONCURRENT}", "logs_max_range": str(LIMIT)}
 FIRST = 20
 # the first block that is in no complete piece of final blocks
 REST = (FINAL + 1) // PIECE * PIECE

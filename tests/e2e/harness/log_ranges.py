@@ -172,6 +172,7 @@ class LogStand:
             "cache_valid": VALID,
             "cache_lock_timeout": "60s",
             "cache_head": f"http://{self.chain.address} api=execution interval=100ms",
+            "zstd": True,
             **settings,
         }
         general = {"cache": True, "cache_path": "@prefix@/cache max_size=64m memory=32m"}
