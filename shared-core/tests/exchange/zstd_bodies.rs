@@ -130,7 +130,7 @@ fn noise(length: usize) -> Vec<u8> {
 
 /// Content size that the header of a frame declares.
 fn declared_content_size(frame: &[u8]) -> Option<u64> {
-    let size = zstd::zstd_safe::get_frame_content_size(frame);
+    let size = zstd_safe::get_frame_content_size(frame);
     size.ok().flatten()
 }
 

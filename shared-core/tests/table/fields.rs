@@ -94,7 +94,7 @@ pub fn decode_body(coding: Option<&str>, body: &[u8], is_sized: bool) -> Result<
         Some("zstd") => {
             let decoded = unzstd(body).map_err(|error| format!("not zstd: {error}"))?;
             if is_sized {
-                let size = zstd::zstd_safe::get_frame_content_size(body).ok().flatten();
+                let size = zstd_safe::get_frame_content_size(body).ok().flatten();
                 check_equal("content size", size, Some(decoded.len() as u64))?;
             }
             Ok(decoded)
