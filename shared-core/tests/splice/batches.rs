@@ -194,13 +194,22 @@ pub(super) fn transaction(n: u64, length: usize) -> Vec<u8> {
 
 /// Returns entries of these results, with the text of their batch under the ids from 1 on.
 pub(super) fn stored_batch(results: &[Vec<u8>]) -> (Vec<(Arc<CacheEntry>, String)>, Vec<u8>) {
+    stored_batch_at_level(results, GATE.level)
+}
+
+/// Returns the entries and the text of [`stored_batch`], with entries of this level.
+fn stored_batch_at_level(
+    results: &[Vec<u8>],
+    level: u8,
+) -> (Vec<(Arc<CacheEntry>, String)>, Vec<u8>) {
+    let gate = CompressionGate { level, ..GATE };
     let mut texts = Vec::new();
     let mut entries = Vec::new();
     for (n, result) in results.iter().enumerate() {
         let (id, place) = ((n + 1).to_string(), ResponseIdPosition::BeforeResult);
         texts.push(answer(&envelope(place, ""), result, &id));
         let meta = EntryMetadata::default();
-        let entry = CacheEntry::from_fetched_result(envelope(place, ""), result, GATE, meta);
+        let entry = CacheEntry::from_fetched_result(envelope(place, ""), result, gate, meta);
         entries.push((Arc::new(entry.unwrap()), id));
     }
     (entries, [b"[", &texts.join(&b","[..])[..], b"]"].concat())
@@ -237,6 +246,24 @@ fn batch_of_small_responses_is_as_short_as_of_an_encoder_of_the_whole() {
             .to_vec()
             .windows(open.bytes.len())
             .any(|part| part == &open.bytes[..]));
+    }
+}
+
+#[test]
+fn batch_of_compressed_entries_alone_is_as_short_as_of_an_encoder_of_the_whole() {
+    // level 4 is libdeflate's, which a sandbox has at all levels
+    for (count, level) in [(10, 1), (10, 4), (16, 1), (16, 4)] {
+        let results: Vec<_> = (0..count).map(|n| transaction(n % 8, 1500)).collect();
+        let (entries, expected) = stored_batch_at_level(&results, level);
+        assert!(entries.iter().all(|(entry, _)| entry.is_compressed()));
+        let body = assemble_gzip_batch(&elements(&entries), GATE).unwrap();
+        assert!(decoded(&body) == expected);
+        let whole = libdeflate(&expected, 1).len() as u64 + 18;
+        assert!(
+            body.byte_length() * 10 < whole * 11,
+            "{count} at level {level}: {} {whole}",
+            body.byte_length()
+        );
     }
 }
 

@@ -20,15 +20,6 @@ use crate::zstd::ZstdLevel;
 /// compressed one is spliced, as compressing it again saves few bytes.
 const MAX_INLINED_RATIO: u64 = 8;
 
-/// Maximum length of the inlined payloads of a batch, as a multiple of its other text. In a sandbox
-/// each batch decodes its payloads again, as there is no hot tier: a batch that consists of longer
-/// responses is spliced there.
-const MAX_INLINED_SHARE: u64 = if cfg!(target_family = "wasm") {
-    3
-} else {
-    u64::MAX
-};
-
 /// Minimum length of a text between spliced entries that is compressed, in bytes: the codes of a
 /// block take 50 bytes.
 const MIN_COMPRESSED_TEXT_LENGTH: usize = 160;
@@ -110,15 +101,9 @@ impl BatchResponseElement<'_> {
         }
     }
 
-    /// Returns the identity length of a payload that is stored compressed, otherwise 0.
-    fn compressed_payload_length(&self) -> u64 {
-        match self {
-            Self::Stored(entry, _) => match entry.stored_payload() {
-                EntryPayload::Open(open) => open.length,
-                EntryPayload::Raw(_) => 0,
-            },
-            Self::RawJson(_) | Self::Assembled { .. } => 0,
-        }
+    /// Whether the element is an entry whose payload is stored compressed.
+    fn has_compressed_payload(&self) -> bool {
+        matches!(self, Self::Stored(entry, _) if entry.is_compressed())
     }
 }
 
@@ -126,9 +111,9 @@ impl BatchResponseElement<'_> {
 struct InlinedBytesLimit(u64);
 
 impl InlinedBytesLimit {
-    /// Returns the limit of a batch with `text` bytes besides its compressed payloads.
-    fn for_text_length(text: u64) -> Self {
-        Self((MAX_TEXT_LENGTH as u64).min(text.saturating_mul(MAX_INLINED_SHARE)))
+    /// Creates the limit of one batch: the longest text that has preset codes.
+    fn for_one_batch() -> Self {
+        Self(MAX_TEXT_LENGTH as u64)
     }
 
     /// Whether this payload is inlined, which the limit then includes.
@@ -202,11 +187,11 @@ fn assemble_batch_member(
     always: bool,
 ) -> Option<SlicedBody> {
     let lengths = BatchLengths::from_elements(elements);
-    if !always && !lengths.has_compressed_payload() && lengths.whole < gate.min_length {
+    if !always && !lengths.has_compressed_payload && lengths.whole < gate.min_length {
         return assemble_identity_batch(elements);
     }
-    let own = lengths.bytes_copied_into_compressed_batch(elements);
-    let mut limit = lengths.new_inlined_bytes_limit();
+    let own = bytes_copied_into_compressed_batch(elements);
+    let mut limit = InlinedBytesLimit::for_one_batch();
     let mut member = GzipMemberBuilder::with_capacity(elements.len() + 1, own)?;
     write_batch_response_array(&mut member, elements, |member, entry, open| {
         if limit.take_inlined_payload(open) {
@@ -220,7 +205,7 @@ fn assemble_batch_member(
     })?;
     compress_pending_text(&mut member, gate, true)?;
     let body = member.finish_gzip_member()?;
-    if always || lengths.has_compressed_payload() || body.byte_length() < lengths.whole {
+    if always || lengths.has_compressed_payload || body.byte_length() < lengths.whole {
         Some(body)
     } else {
         assemble_identity_batch(elements)
@@ -240,11 +225,11 @@ pub fn assemble_zstd_batch(
     always: bool,
 ) -> Option<SlicedBody> {
     let lengths = BatchLengths::from_elements(elements);
-    if !always && !lengths.has_compressed_payload() && lengths.whole < gate.min_length {
+    if !always && !lengths.has_compressed_payload && lengths.whole < gate.min_length {
         return assemble_identity_batch(elements);
     }
-    let own = lengths.bytes_copied_into_compressed_batch(elements);
-    let mut limit = lengths.new_inlined_bytes_limit();
+    let own = bytes_copied_into_compressed_batch(elements);
+    let mut limit = InlinedBytesLimit::for_one_batch();
     let mut frame = ZstdFrameBuilder::with_capacity(elements.len() + 1, own)?;
     let text_level = level.min(MAX_TEXT_ZSTD_LEVEL);
     let mut room = Vec::new();
@@ -257,18 +242,17 @@ pub fn assemble_zstd_batch(
     })?;
     compress_pending_text_with_zstd(&mut frame, text_level, &mut room)?;
     let body = frame.finish_zstd_frame()?;
-    if always || lengths.has_compressed_payload() || body.byte_length() < lengths.whole {
+    if always || lengths.has_compressed_payload || body.byte_length() < lengths.whole {
         Some(body)
     } else {
         assemble_identity_batch(elements)
     }
 }
 
-/// The lengths of a batch in bytes, uncompressed.
+/// The length of a batch in bytes, uncompressed, and whether a payload is stored compressed.
 struct BatchLengths {
     whole: u64,
-    /// Bytes of the payloads that are stored compressed.
-    compressed_payloads: u64,
+    has_compressed_payload: bool,
 }
 
 impl BatchLengths {
@@ -280,32 +264,23 @@ impl BatchLengths {
         Self {
             // two brackets, and a comma between elements
             whole: whole + elements.len() as u64 + 1,
-            compressed_payloads: elements
+            has_compressed_payload: elements
                 .iter()
-                .map(BatchResponseElement::compressed_payload_length)
-                .sum(),
+                .any(BatchResponseElement::has_compressed_payload),
         }
     }
+}
 
-    fn has_compressed_payload(&self) -> bool {
-        self.compressed_payloads > 0
-    }
-
-    fn new_inlined_bytes_limit(&self) -> InlinedBytesLimit {
-        InlinedBytesLimit::for_text_length(self.whole - self.compressed_payloads)
-    }
-
-    /// Number of bytes that are copied into a compressed batch, before its text is compressed. A
-    /// payload that is not inlined counts with its stored length, in zstd too.
-    fn bytes_copied_into_compressed_batch(&self, elements: &[BatchResponseElement]) -> usize {
-        let mut limit = self.new_inlined_bytes_limit();
-        bytes_copied_into_batch(elements, |entry, open| {
-            match limit.take_inlined_payload(open) {
-                true => entry.identity_length(),
-                false => SlicedBody::bytes_copied_when_shared(open.bytes.len()),
-            }
-        })
-    }
+/// Number of bytes that are copied into a compressed batch, before its text is compressed. A payload
+/// that is not inlined counts with its stored length, in zstd too.
+fn bytes_copied_into_compressed_batch(elements: &[BatchResponseElement]) -> usize {
+    let mut limit = InlinedBytesLimit::for_one_batch();
+    bytes_copied_into_batch(elements, |entry, open| {
+        match limit.take_inlined_payload(open) {
+            true => entry.identity_length(),
+            false => SlicedBody::bytes_copied_when_shared(open.bytes.len()),
+        }
+    })
 }
 
 /// Assembles the batch response of `elements`, in their order, for a client that accepts identity.
