@@ -12,11 +12,16 @@ const [CONTINUE, PAUSE] = [0, 1];
 const [REQUEST, RESPONSE] = [0, 2]; // heads
 const [BODY, CONFIGURATION] = [1, 7]; // buffers
 const [ROOT, STREAM] = [1, 2]; // contexts
+const [POLICY_ROOT, FIRST_PIPELINED] = [101, 1000];
+const [QUEUE, CONNECTION] = [5, 7]; // ids
 
 const module = new WebAssembly.Module(readFileSync(process.argv[2]));
 const heads = new Map();
 const buffers = new Map();
 const logged = [];
+const pipelined = { "connection\0id": [CONNECTION, 0, 0, 0, 0, 0, 0, 0], "request\0protocol": Buffer.from("HTTP/1.1") };
+// what the filter has done since the last reset
+let [responses, posts, period] = [0, 0, 0];
 let memory;
 let filter;
 
@@ -66,15 +71,22 @@ const implemented = {
         heads.set(kind, heads.get(kind).filter(([known]) => known !== key));
         return OK;
     },
-    proxy_get_property: (path, size, at, length) =>
-        text(path, size) === "response\0code_details"
-            ? give(Buffer.from("via_upstream"), at, length)
-            : NOT_FOUND,
+    proxy_get_property: (path, size, at, length) => {
+        const known = { "response\0code_details": Buffer.from("via_upstream"), ...pipelined };
+        const value = known[text(path, size)];
+        return value ? give(value, at, length) : NOT_FOUND;
+    },
     proxy_set_property: () => OK,
     proxy_get_shared_data: () => NOT_FOUND,
     proxy_set_shared_data: () => OK,
     proxy_set_effective_context: () => OK,
-    proxy_set_tick_period_milliseconds: () => OK,
+    proxy_set_tick_period_milliseconds: (milliseconds) => ((period = milliseconds), OK),
+    proxy_register_shared_queue: (name, length, at) => {
+        new DataView(memory.buffer).setUint32(at, QUEUE, true);
+        return OK;
+    },
+    proxy_enqueue_shared_queue: () => (posts++, OK),
+    proxy_send_local_response: () => (responses++, OK),
 };
 
 const wasi = {
@@ -137,3 +149,36 @@ assert.ok(gunzipSync(sent).equals(plain));
 filter.proxy_on_log(STREAM);
 assert.equal(filter.proxy_on_done(STREAM), 1);
 filter.proxy_on_delete(STREAM);
+
+// Of pipelined requests, every second response waits for a call of the root. One call resumes a
+// limited number of streams, and the timer the rest: a proxy handles a message of the queue before
+// it reads its connections.
+assert.equal(configure(POLICY_ROOT, '{"method": "deny debug_*"}'), 1);
+heads.set(REQUEST, [
+    [":method", "GET"],
+    [":path", "/"],
+    [":authority", "node"],
+    ["upgrade", "websocket"],
+]);
+const streams = Array.from({ length: 200 }, (_, number) => FIRST_PIPELINED + number);
+for (const stream of streams) {
+    filter.proxy_on_context_create(stream, POLICY_ROOT);
+    assert.equal(filter.proxy_on_request_headers(stream, 4, 1), PAUSE);
+}
+assert.equal(responses, 100);
+assert.equal(posts, 1);
+filter.proxy_on_queue_ready(POLICY_ROOT, QUEUE);
+assert.ok(responses > 100 && responses < 200);
+for (let calls = 0; responses < 200; calls++) {
+    assert.ok(calls < 10);
+    assert.equal(posts, 1);
+    assert.equal(period, 1);
+    // a millisecond passes before the timer is due
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2);
+    filter.proxy_on_tick(POLICY_ROOT);
+}
+for (const stream of streams) {
+    filter.proxy_on_log(stream);
+    assert.equal(filter.proxy_on_done(stream), 1);
+    filter.proxy_on_delete(stream);
+}

@@ -325,15 +325,33 @@ impl FilterRoot {
 
     /// Has the proxy call the root after the present call, and resumes the woken streams then.
     fn call_root_soon(&self) {
-        if self.has_ended.get() || self.is_root_call_requested.replace(true) {
+        if !self.begin_root_call_request() {
             return;
         }
-        abi::set_effective_proxy_context(self.id);
         let register = || abi::register_root_queue(&abi::unique_wasm_sandbox_name());
         let queue = *self.queue.get_or_init(register);
         if !queue.is_some_and(abi::post_to_root_queue) {
             self.add_root_context_deadline(RootTimerAction::WokenStreams, 1);
         }
+    }
+
+    /// Has the timer call the root, which resumes the streams beyond the limit of the present call. The
+    /// proxy handles messages of the queue before it reads its connections, and the timer after that:
+    /// the owner's replies, which renew the send lease, do not wait for the last stream.
+    fn call_root_by_timer(&self) {
+        if self.begin_root_call_request() {
+            self.add_root_context_deadline(RootTimerAction::WokenStreams, 1);
+        }
+    }
+
+    /// Records that a call of the root is requested, and makes the root the effective context.
+    /// Returns `false` if a call was requested before, or if the root has ended.
+    fn begin_root_call_request(&self) -> bool {
+        if self.has_ended.get() || self.is_root_call_requested.replace(true) {
+            return false;
+        }
+        abi::set_effective_proxy_context(self.id);
+        true
     }
 
     /// Removes the sandbox's share from the gauges, which are sums over all
@@ -363,7 +381,7 @@ impl FilterRoot {
         let permits = self.resumption_permits.get();
         self.resumption_permits.set(permits.saturating_sub(1));
         if permits == 0 {
-            self.call_root_soon();
+            self.call_root_by_timer();
         }
         permits > 0
     }

@@ -57,8 +57,9 @@ class WasmEnvoy(Envoy):
     filter_of = staticmethod(filter_of)
 
     def __init__(self, routes, *, settings=None, clusters=(), owner=True, http=None, **more):
-        # an owner of its own, one that is shared, or none
-        self.owner = Owner().start() if owner is True else owner or None
+        # an owner of its own, with the environment that a sandbox has not; one that is shared; or none
+        own = {"environment": more.get("environment")}
+        self.owner = Owner(**own).start() if owner is True else owner or None
         self.has_owner = owner is True
         settings = dict(settings or {})
         clusters = list(clusters)
