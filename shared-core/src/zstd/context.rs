@@ -21,8 +21,19 @@ extern "C" {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContextError;
 
+/// Maximum memory of a context that compresses complete bodies, in bytes: two tables of 4 MiB at
+/// most, and the state of one block.
+pub(super) const MAX_CONTEXT_BYTES: usize = 10 << 20;
+
+/// Maximum logarithm of the number of entries of a table, which have four bytes each. The levels
+/// from 9 on would use up to 64 MiB for bodies of several MiB.
+const MAX_TABLE_LOG: u32 = 20;
+
 /// An owning handle of a compression context. Its memory depends on the level and on the length of
-/// the input, and grows with them.
+/// the input, and grows with them up to [`MAX_CONTEXT_BYTES`].
+///
+/// At levels 4 to 12 a context that was used before may write other bytes than a new one for the
+/// same input: the library salts the hashes of its tables so that it need not clear them.
 pub(super) struct ZstdContext(NonNull<sys::ZSTD_CCtx>);
 
 // SAFETY: zstd.h: a context is usable by one thread at a time, and nothing in it belongs to the
@@ -50,10 +61,18 @@ impl ZstdContext {
         level: ZstdLevel,
         output: &mut Vec<u8>,
     ) -> Result<bool, ContextError> {
-        self.reset_with_parameters(&[(
-            sys::ZSTD_cParameter::ZSTD_c_compressionLevel,
-            i32::from(level),
-        )])?;
+        let tables = bounded_parameters(level, plain.len()).cParams;
+        self.reset_with_parameters(&[
+            (
+                sys::ZSTD_cParameter::ZSTD_c_compressionLevel,
+                i32::from(level),
+            ),
+            (sys::ZSTD_cParameter::ZSTD_c_hashLog, tables.hashLog as i32),
+            (
+                sys::ZSTD_cParameter::ZSTD_c_chainLog,
+                tables.chainLog as i32,
+            ),
+        ])?;
         let spare = output.spare_capacity_mut();
         // SAFETY: both ranges are valid for their lengths; `&mut self` and the borrows of Rust
         // rule out aliasing.
@@ -85,8 +104,7 @@ impl ZstdContext {
     ) -> Result<Option<u32>, ContextError> {
         let context = self.0.as_ptr();
         let length = plain.len() as u64;
-        // SAFETY: no preconditions.
-        let mut parameters = unsafe { sys::ZSTD_getParams(i32::from(level), length, 0) };
+        let mut parameters = bounded_parameters(level, plain.len());
         parameters.fParams = sys::ZSTD_frameParameters {
             contentSizeFlag: 1,
             checksumFlag: 0,
@@ -212,6 +230,19 @@ impl Drop for ZstdContext {
     }
 }
 
+/// Returns the parameters of a level for an input of `length` bytes, with tables of at most
+/// [`MAX_TABLE_LOG`].
+fn bounded_parameters(level: ZstdLevel, length: usize) -> sys::ZSTD_parameters {
+    // the library takes 0 for an unknown length
+    let length = length.max(1) as u64;
+    // SAFETY: no preconditions.
+    let mut parameters = unsafe { sys::ZSTD_getParams(i32::from(level), length, 0) };
+    let tables = &mut parameters.cParams;
+    tables.hashLog = tables.hashLog.min(MAX_TABLE_LOG);
+    tables.chainLog = tables.chainLog.min(MAX_TABLE_LOG);
+    parameters
+}
+
 /// Returns the memory that a context takes for a stream, in bytes.
 pub(super) fn stream_context_size(level: StreamLevel, window_log: u32) -> usize {
     // SAFETY: no preconditions.
@@ -269,5 +300,37 @@ fn check_result(result: usize) -> Result<usize, usize> {
     match unsafe { sys::ZSTD_isError(result) } {
         0 => Ok(result),
         _ => Err(result.wrapping_neg()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ZstdContext, MAX_CONTEXT_BYTES};
+    use crate::zstd::oneshot::zstd_compressed_bound;
+    use crate::zstd::{decompress_zstd, MAX_ZSTD_LEVEL};
+
+    #[test]
+    fn memory_of_a_context_is_bounded_at_every_level() {
+        // the library's parameters grow up to 4 MiB and a byte
+        for length in [1 << 10, 100 << 10, 200 << 10, 1 << 20, (4 << 20) + 1] {
+            let body = vec![b'0'; length];
+            for level in 1..=MAX_ZSTD_LEVEL {
+                let mut context = ZstdContext::new().unwrap();
+                let mut frame = Vec::with_capacity(zstd_compressed_bound(length));
+                assert_eq!(context.compress_frame(&body, level, &mut frame), Ok(true));
+                assert!(decompress_zstd(&frame, length, |_| true).as_ref() == Ok(&body));
+                let of_frames = context.context_size();
+
+                let mut context = ZstdContext::new().unwrap();
+                let blocks = context.compress_open_blocks(&body, level, &mut frame);
+                assert!(matches!(blocks, Ok(Some(_))));
+                for size in [of_frames, context.context_size()] {
+                    assert!(
+                        size <= MAX_CONTEXT_BYTES,
+                        "{size} for {length} bytes at level {level}"
+                    );
+                }
+            }
+        }
     }
 }

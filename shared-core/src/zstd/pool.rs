@@ -5,12 +5,11 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::context::{ContextError, ZstdContext};
+use super::context::{ContextError, ZstdContext, MAX_CONTEXT_BYTES};
 use crate::lock::lock_ignoring_poison;
 
-/// Maximum number of bytes of idle contexts. Those that have compressed a long body at a high level
-/// are larger, and freed at once.
-const MAX_IDLE_BYTES: usize = 10 << 20;
+/// Maximum number of bytes of idle contexts: one of the largest.
+const MAX_IDLE_BYTES: usize = MAX_CONTEXT_BYTES;
 
 static CONTEXT_POOL: Mutex<Vec<IdleContext>> = Mutex::new(Vec::new());
 
@@ -39,12 +38,8 @@ pub(super) fn run_with_pooled_context<T>(
 /// without room, to be freed outside the lock.
 fn return_context(context: ZstdContext) -> Vec<IdleContext> {
     let size = context.context_size();
-    let idle = IdleContext { context, size };
-    if size > MAX_IDLE_BYTES {
-        return vec![idle];
-    }
     let mut pool = lock_context_pool();
-    pool.push(idle);
+    pool.push(IdleContext { context, size });
     let mut room = MAX_IDLE_BYTES;
     let remaining = pool
         .iter()
