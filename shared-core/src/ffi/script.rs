@@ -79,6 +79,35 @@ pub(super) fn return_thread_result<B: Into<SharedBytes>, E: ToString>(
     }
 }
 
+/// Writes a compressed body or the text of its error to `out`; `level_error` is
+/// the text for an unknown level.
+fn return_compressed(
+    coded: Result<Vec<u8>, OneshotError>,
+    level_error: &str,
+    out: *mut sszip_str,
+) -> sszip_status {
+    let coded = coded.map(Some).map_err(|error| match error {
+        OneshotError::Level(_) => level_error,
+        OneshotError::NotSmaller | OneshotError::OutOfMemory => "out of memory",
+    });
+    return_thread_result(coded, out)
+}
+
+/// Writes a decompressed body or the text of its error to `out`; `damage_error`
+/// is the text for a body that cannot be decompressed.
+fn return_decompressed(
+    plain: Result<Vec<u8>, InflateError>,
+    damage_error: &str,
+    out: *mut sszip_str,
+) -> sszip_status {
+    let plain = plain.map(Some).map_err(|error| match error {
+        InflateError::Bad => damage_error,
+        InflateError::TooLarge => "the decompressed data is longer than the limit",
+        InflateError::OutOfMemory => "out of memory",
+    });
+    return_thread_result(plain, out)
+}
+
 /// Frees the thread result of this thread. Not needed before another call.
 #[no_mangle]
 pub extern "C" fn sszip_result_free() {
@@ -303,11 +332,7 @@ pub unsafe extern "C" fn sszip_gzip(
         // SAFETY: the function's contract.
         let data = unsafe { data.borrow_bytes() };
         let coded = gzip_oneshot(data, level, compressed_bound(data.len()).saturating_add(1));
-        let coded = coded.map(Some).map_err(|why| match why {
-            OneshotError::Level(_) => "the level must be from 0 to 12",
-            OneshotError::NotSmaller | OneshotError::OutOfMemory => "out of memory",
-        });
-        return_thread_result(coded, out)
+        return_compressed(coded, "the level must be from 0 to 12", out)
     })
 }
 
@@ -326,12 +351,7 @@ pub unsafe extern "C" fn sszip_gunzip(
         check_results!(out);
         // SAFETY: the function's contract.
         let plain = gunzip_reserved(unsafe { data.borrow_bytes() }, max_length);
-        let plain = plain.map(Some).map_err(|why| match why {
-            InflateError::Bad => "the data is not gzip, or is damaged",
-            InflateError::TooLarge => "the decompressed data is longer than the limit",
-            InflateError::OutOfMemory => "out of memory",
-        });
-        return_thread_result(plain, out)
+        return_decompressed(plain, "the data is not gzip, or is damaged", out)
     })
 }
 
@@ -352,11 +372,7 @@ pub unsafe extern "C" fn sszip_zstd(
         let data = unsafe { data.borrow_bytes() };
         let limit = zstd_compressed_bound(data.len());
         let coded = zstd_oneshot_into(data, level, limit, Vec::new());
-        let coded = coded.map(Some).map_err(|why| match why {
-            OneshotError::Level(_) => "the level must be from 1 to 19",
-            OneshotError::NotSmaller | OneshotError::OutOfMemory => "out of memory",
-        });
-        return_thread_result(coded, out)
+        return_compressed(coded, "the level must be from 1 to 19", out)
     })
 }
 
@@ -376,12 +392,7 @@ pub unsafe extern "C" fn sszip_unzstd(
         check_results!(out);
         // SAFETY: the function's contract.
         let plain = decompress_zstd(unsafe { data.borrow_bytes() }, max_length, |_| true);
-        let plain = plain.map(Some).map_err(|why| match why {
-            InflateError::Bad => "the data is not zstd, or is damaged",
-            InflateError::TooLarge => "the decompressed data is longer than the limit",
-            InflateError::OutOfMemory => "out of memory",
-        });
-        return_thread_result(plain, out)
+        return_decompressed(plain, "the data is not zstd, or is damaged", out)
     })
 }
 

@@ -645,10 +645,10 @@ end
 
 -- encoders
 
---- Compresses data as one gzip member.
--- @param level 0 to 12, default 1
--- @return a string; or nil and an error
-function _M.gzip(data, level)
+-- compress and decompress are called as tail calls: their errors name the line of the caller
+
+-- compresses data at a level of at most max_level, by default 1
+local function compress(compress_data, data, level, max_level)
     if type(data) ~= "string" then
         bad_type("data", "string", data)
     end
@@ -662,7 +662,39 @@ function _M.gzip(data, level)
 
     point(str1, data)
 
-    return done(C.ngx_http_sszip_ffi_gzip(str1, whole(level, 12) or 255, out))
+    return done(compress_data(str1, whole(level, max_level) or 255, out))
+end
+
+
+-- decompresses data to max bytes, 32 MiB by default
+local function decompress(decompress_data, data, max)
+    if type(data) ~= "string" then
+        bad_type("data", "string", data)
+    end
+
+    if max == nil then
+        max = 32 * 1024 * 1024
+
+    elseif type(max) ~= "number" then
+        bad_type("max", "number", max)
+    end
+
+    max = whole(max, 2 ^ 40)
+    if not max then
+        return nil, "max is a whole number of bytes"
+    end
+
+    point(str1, data)
+
+    return done(decompress_data(str1, max, out))
+end
+
+
+--- Compresses data as one gzip member.
+-- @param level 0 to 12, default 1
+-- @return a string; or nil and an error
+function _M.gzip(data, level)
+    return compress(C.ngx_http_sszip_ffi_gzip, data, level, 12)
 end
 
 
@@ -670,25 +702,7 @@ end
 -- @param max maximum length of the result, in bytes; default 32 MiB
 -- @return a string; or nil and an error
 function _M.gunzip(data, max)
-    if type(data) ~= "string" then
-        bad_type("data", "string", data)
-    end
-
-    if max == nil then
-        max = 32 * 1024 * 1024
-
-    elseif type(max) ~= "number" then
-        bad_type("max", "number", max)
-    end
-
-    max = whole(max, 2 ^ 40)
-    if not max then
-        return nil, "max is a whole number of bytes"
-    end
-
-    point(str1, data)
-
-    return done(C.ngx_http_sszip_ffi_gunzip(str1, max, out))
+    return decompress(C.ngx_http_sszip_ffi_gunzip, data, max)
 end
 
 
@@ -696,20 +710,7 @@ end
 -- @param level 1 to 19, default 1
 -- @return a string; or nil and an error
 function _M.zstd(data, level)
-    if type(data) ~= "string" then
-        bad_type("data", "string", data)
-    end
-
-    if level == nil then
-        level = 1
-
-    elseif type(level) ~= "number" then
-        bad_type("level", "number", level)
-    end
-
-    point(str1, data)
-
-    return done(C.ngx_http_sszip_ffi_zstd(str1, whole(level, 19) or 255, out))
+    return compress(C.ngx_http_sszip_ffi_zstd, data, level, 19)
 end
 
 
@@ -717,25 +718,7 @@ end
 -- @param max maximum length of the result, in bytes; default 32 MiB
 -- @return a string; or nil and an error
 function _M.unzstd(data, max)
-    if type(data) ~= "string" then
-        bad_type("data", "string", data)
-    end
-
-    if max == nil then
-        max = 32 * 1024 * 1024
-
-    elseif type(max) ~= "number" then
-        bad_type("max", "number", max)
-    end
-
-    max = whole(max, 2 ^ 40)
-    if not max then
-        return nil, "max is a whole number of bytes"
-    end
-
-    point(str1, data)
-
-    return done(C.ngx_http_sszip_ffi_unzstd(str1, max, out))
+    return decompress(C.ngx_http_sszip_ffi_unzstd, data, max)
 end
 
 
