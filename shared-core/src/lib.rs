@@ -54,6 +54,7 @@ mod faults;
 pub mod ffi;
 pub mod gzip;
 pub mod hash_keys;
+mod idle_pool;
 pub mod json;
 pub mod jsonrpc;
 pub mod lock;

@@ -1,19 +1,13 @@
-//! A pool of compressors, because making one takes longer than compressing a small body.
-//!
-//! One pool serves the process instead of one per thread: nginx's thread pools have 32 threads;
-//! few of them compress at a time, but all of them in turn, and 32 compressors of level 12 are
-//! 280 MiB. Idle compressors are limited by their size and freed beyond it at once; a pool that
-//! the garbage collector empties has leaked gigabytes a day in another implementation.
-
-use std::sync::{Mutex, MutexGuard};
+//! The pool of libdeflate's compressors.
 
 use super::libdeflate::LibdeflateCompressor;
-use crate::lock::lock_ignoring_poison;
+use crate::idle_pool::IdlePool;
 
 /// Maximum number of bytes of idle compressors: one of the largest.
 const MAX_IDLE_BYTES: usize = 10 << 20;
 
-static COMPRESSOR_POOL: Mutex<Vec<(u8, LibdeflateCompressor)>> = Mutex::new(Vec::new());
+/// Idle compressors with their levels.
+static COMPRESSOR_POOL: IdlePool<(u8, LibdeflateCompressor)> = IdlePool::new(MAX_IDLE_BYTES);
 
 /// Runs `code` with a compressor of `level` from the pool, or a new one; `None` if there is no
 /// memory for one, or no such level. A compressor that panicked is not returned to the pool.
@@ -21,51 +15,13 @@ pub(super) fn run_with_pooled_compressor<T>(
     level: u8,
     code: impl FnOnce(&mut LibdeflateCompressor) -> T,
 ) -> Option<T> {
-    let mut compressor = match take_compressor(level) {
-        Some(compressor) => compressor,
+    let mut compressor = match COMPRESSOR_POOL.take_idle(|(pooled, _)| *pooled == level) {
+        Some((_, compressor)) => compressor,
         None => LibdeflateCompressor::new(level)?,
     };
     let result = code(&mut compressor);
-    drop(return_compressor(level, compressor));
+    COMPRESSOR_POOL.return_idle((level, compressor), compressor_size(level));
     Some(result)
-}
-
-/// Takes an idle compressor of the level from the pool, if there is one.
-fn take_compressor(level: u8) -> Option<LibdeflateCompressor> {
-    let mut pool = lock_compressor_pool();
-    let at = pool.iter().rposition(|(pooled, _)| *pooled == level)?;
-    Some(pool.remove(at).1)
-}
-
-/// Returns a compressor to the pool, from which the latest is taken first. The result is the
-/// compressors without room, to be freed outside the lock.
-fn return_compressor(
-    level: u8,
-    compressor: LibdeflateCompressor,
-) -> Vec<(u8, LibdeflateCompressor)> {
-    let mut pool = lock_compressor_pool();
-    pool.push((level, compressor));
-    let mut room = MAX_IDLE_BYTES;
-    let remaining = pool
-        .iter()
-        .rev()
-        .take_while(
-            |(level, _)| match room.checked_sub(compressor_size(*level)) {
-                Some(rest) => {
-                    room = rest;
-                    true
-                }
-                None => false,
-            },
-        )
-        .count();
-    let beyond = pool.len() - remaining;
-    pool.drain(..beyond).collect()
-}
-
-/// Locks the pool. A panic never leaves the list half-changed.
-fn lock_compressor_pool() -> MutexGuard<'static, Vec<(u8, LibdeflateCompressor)>> {
-    lock_ignoring_poison(&COMPRESSOR_POOL)
 }
 
 /// Returns the number of bytes that libdeflate 1.26 allocates for a compressor, rounded up.
@@ -79,9 +35,7 @@ fn compressor_size(level: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        compressor_size, lock_compressor_pool, run_with_pooled_compressor, MAX_IDLE_BYTES,
-    };
+    use super::{run_with_pooled_compressor, COMPRESSOR_POOL, MAX_IDLE_BYTES};
 
     #[test]
     fn idle_compressors_are_bounded() {
@@ -97,10 +51,7 @@ mod tests {
                 }
             }
         });
-        let idle: usize = lock_compressor_pool()
-            .iter()
-            .map(|(level, _)| compressor_size(*level))
-            .sum();
+        let idle = COMPRESSOR_POOL.idle_bytes();
         assert!(idle <= MAX_IDLE_BYTES, "{idle} bytes idle");
         assert!(idle > 0);
     }
