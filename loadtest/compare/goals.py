@@ -18,6 +18,8 @@ def goals(results):
     for name in ("cold-30", "cold-246"):
         if name in sections:
             of += misses(Figures(sections[name]), names, name)
+    if batch := sections.get("batch"):
+        of += batches(Figures(batch), names)
     of += erigon(results, names)
     if results["quick"]:
         of = [row | {"met": None} for row in of]
@@ -81,6 +83,19 @@ def misses(figures, names, name):
             f"per core of gzip 6 at no more than {BYTES:g}x its bytes",
             "measured": f"{times(ratio)} at {size:.2f}x" if ratio and size else "-",
             "met": None if ratio is None else ratio >= MISS and size <= BYTES,
+        }
+
+
+def batches(figures, names):
+    peer = "nginx-gzip-1"
+    if peer not in names:
+        return
+    for key in mine(names):
+        size = figures.ratio(key, peer, "wire")
+        yield {
+            "target": f"{names[key]}: batches of small calls: at most {BYTES:g}x the bytes of gzip 1",
+            "measured": "-" if size is None else f"{size:.2f}x",
+            "met": None if size is None else size <= BYTES,
         }
 
 
