@@ -472,15 +472,8 @@ fn hot_tier_tables_grow_in_preallocated_memory() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let hot = HotTier::new(64 << 20, 1 << 20, 1);
     let mut grown = 0;
-    for n in 0..20_000u64 {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&n.to_le_bytes());
-        let payload = EntryPayload::Raw(SharedBytes::from(vec![b'1'; 10]));
-        let entry = Arc::new(CacheEntry::new(
-            EnvelopeBytes::envelope_without_bytes(),
-            payload,
-            EntryMetadata::default(),
-        ));
+    for n in 0..20_000 {
+        let (key, entry) = numbered_entry(n);
         // two allocations are made beforehand; all later ones are refused
         let (inserted, refusals) =
             run_with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 2, || {
@@ -499,6 +492,39 @@ fn hot_tier_tables_grow_in_preallocated_memory() {
         }
     }
     assert!(grown > 0, "no table has grown");
+}
+
+/// An allocation of twice the tables takes longer than all other work of an insertion.
+#[test]
+fn few_insertions_into_a_hot_tier_with_long_tables_make_long_allocations() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let hot = HotTier::new(64 << 20, 1 << 20, 1);
+    let mut with_long = 0;
+    for n in 0..20_000 {
+        let (key, entry) = numbered_entry(n);
+        let (inserted, _) = run_with_refused_allocations(MAX_RESERVE_ALLOCATION + 1, 0, || {
+            hot.insert(key, Arc::clone(&entry))
+        });
+        if !inserted {
+            with_long += 1;
+            assert!(hot.insert(key, entry));
+        }
+    }
+    assert_eq!(hot.entry_count(), 20_000);
+    assert!((1..=20_000 / 50).contains(&with_long), "{with_long}");
+}
+
+/// Returns a key and a short entry.
+fn numbered_entry(number: u64) -> ([u8; 32], Arc<CacheEntry>) {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    let payload = EntryPayload::Raw(SharedBytes::from(vec![b'1'; 10]));
+    let entry = Arc::new(CacheEntry::new(
+        EnvelopeBytes::envelope_without_bytes(),
+        payload,
+        EntryMetadata::default(),
+    ));
+    (key, entry)
 }
 
 /// Verification of a hit compares it with the node's present response, or gives no verdict.

@@ -32,8 +32,22 @@ pub struct HotTier {
     max_entry: AtomicU64,
     /// Current age of the tier; entries of another age are not returned.
     age: AtomicU32,
-    /// Lock of threads that change a slot that they have read.
-    writing: Mutex<()>,
+    /// Lock of threads that change a slot that they have read, with the number of insertions for
+    /// which the cache's tables have room.
+    writing: Mutex<usize>,
+}
+
+/// Number of insertions for which room in the cache's tables is reserved at a time, in each shard:
+/// one of them may get all.
+const RESERVED_INSERTIONS: usize = 64;
+
+/// Maximum length of a slot in the cache's tables in bytes, with the cache's own fields.
+const MAX_SLOT_BYTES: usize = size_of::<PrehashedKey>() + size_of::<WeighedEntry>() + 32;
+
+/// Runs `run`: memory is not checked without the feature `ffi`.
+#[cfg(not(feature = "ffi"))]
+fn run_with_guaranteed_allocations<T>(_: [usize; 2], run: impl FnOnce() -> T) -> Option<T> {
+    Some(run())
 }
 
 /// A key of the hot tier's table, whose first half is its table hash: cache keys are hashes
@@ -171,7 +185,7 @@ impl HotTier {
             shards: shards as u64,
             max_entry: AtomicU64::new(largest_entry(max_entry, shard)),
             age: AtomicU32::new(0),
-            writing: Mutex::new(()),
+            writing: Mutex::new(0),
         }
     }
 
@@ -227,8 +241,8 @@ impl HotTier {
     /// Inserts an entry, and replaces the former one of `key`. Returns `false` if the entry is too
     /// large or memory is refused; `key` then has no entry.
     pub fn insert(&self, key: CacheKey, entry: Arc<CacheEntry>) -> bool {
-        let _writing = lock_ignoring_poison(&self.writing);
-        self.insert_while_locked(key, entry, self.age.load(Ordering::Acquire))
+        let mut reserved = lock_ignoring_poison(&self.writing);
+        self.insert_while_locked(&mut reserved, key, entry, self.age.load(Ordering::Acquire))
     }
 
     /// Inserts an entry unless the response of a later request is present or was
@@ -250,7 +264,7 @@ impl HotTier {
     ) -> Option<bool> {
         // before `is_current`: a later invalidation covers the entry
         let age = self.age.load(Ordering::Acquire);
-        let _writing = lock_ignoring_poison(&self.writing);
+        let mut reserved = lock_ignoring_poison(&self.writing);
         if !is_current() {
             return None;
         }
@@ -260,7 +274,7 @@ impl HotTier {
                 || !slot.entry.is_valid_on_chain()
         });
         if is_newest {
-            self.insert_while_locked(key, Arc::clone(entry), age);
+            self.insert_while_locked(&mut reserved, key, Arc::clone(entry), age);
         }
         Some(is_newest)
     }
@@ -275,50 +289,70 @@ impl HotTier {
         sent_at: u64,
         dispatch_number: u64,
     ) {
-        let _writing = lock_ignoring_poison(&self.writing);
+        let mut reserved = lock_ignoring_poison(&self.writing);
         let present = self.cache.peek(&PrehashedKey(*key));
         if present.is_some_and(|slot| Arc::ptr_eq(&slot.entry, entry)) {
             let denied =
                 CacheEntry::without_content(sent_at).assign_dispatch_number(dispatch_number);
-            self.insert_while_locked(*key, Arc::new(denied), DENIED);
+            self.insert_while_locked(&mut reserved, *key, Arc::new(denied), DENIED);
         }
     }
 
-    /// Inserts an entry; the caller holds the lock for writing. Returns `false` if the entry is too
-    /// large or memory is refused: `key` has no entry then. An entry that is too large with its other
-    /// forms keeps the stored one alone, as does one that is too large in any case: it would make
-    /// another form for each response.
-    fn insert_while_locked(&self, key: CacheKey, entry: Arc<CacheEntry>, age: u32) -> bool {
+    /// Inserts an entry; the caller holds the lock for writing, with the number of `reserved`
+    /// insertions. Returns `false` if the entry is too large or memory is refused: `key` has no entry
+    /// then. An entry that is too large with its other forms keeps the stored one alone, as does one
+    /// that is too large in any case: it would make another form for each response.
+    fn insert_while_locked(
+        &self,
+        reserved: &mut usize,
+        key: CacheKey,
+        entry: Arc<CacheEntry>,
+        age: u32,
+    ) -> bool {
         if entry.memory_weight() > self.max_entry() {
             entry.drop_cached_forms();
         }
         let weight = entry.memory_weight();
         let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
         let is_there = weight <= self.max_entry()
-            && slot.is_ok_and(|slot| self.insert_if_tables_can_grow(key, slot));
+            && slot.is_ok_and(|slot| self.insert_if_tables_can_grow(reserved, key, slot));
         if !is_there {
             self.cache.remove(&PrehashedKey(key));
         }
         is_there
     }
 
-    /// Inserts a slot if there is enough memory to double the cache's tables, which grow by that
-    /// and would otherwise abort the process. Returns whether it did.
-    #[cfg(feature = "ffi")]
-    fn insert_if_tables_can_grow(&self, key: CacheKey, slot: WeighedEntry) -> bool {
-        let used = self.cache.memory_used();
-        let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
-        run_with_guaranteed_allocations([twice(used.entries), twice(used.map)], || {
-            self.cache.insert(PrehashedKey(key), slot);
-        })
-        .is_some()
-    }
-
-    /// Inserts a slot, and returns `true`: memory is not checked without the feature `ffi`.
-    #[cfg(not(feature = "ffi"))]
-    fn insert_if_tables_can_grow(&self, key: CacheKey, slot: WeighedEntry) -> bool {
+    /// Inserts a slot if the cache's tables have room for it. Returns whether they have.
+    fn insert_if_tables_can_grow(
+        &self,
+        reserved: &mut usize,
+        key: CacheKey,
+        slot: WeighedEntry,
+    ) -> bool {
+        if *reserved == 0 {
+            if !self.reserve_insertions() {
+                return false;
+            }
+            *reserved = RESERVED_INSERTIONS;
+        }
+        *reserved -= 1;
         self.cache.insert(PrehashedKey(key), slot);
         true
+    }
+
+    /// Reserves room in the cache's tables for [`RESERVED_INSERTIONS`], if there is enough memory to
+    /// double them: they grow by that, and would otherwise abort the process. For several insertions
+    /// at a time: twice the tables of a large tier take longer to allocate than all other work of an
+    /// insertion. Returns whether there is enough memory.
+    fn reserve_insertions(&self) -> bool {
+        let shards = usize::try_from(self.shards).unwrap_or(usize::MAX);
+        let insertions = RESERVED_INSERTIONS.saturating_mul(shards);
+        let used = self.cache.memory_used();
+        // the cache reserves as many slots again, for keys that are remembered after eviction
+        let slots = insertions.saturating_mul(2 * MAX_SLOT_BYTES);
+        let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
+        let lengths = [twice(used.entries.saturating_add(slots)), twice(used.map)];
+        run_with_guaranteed_allocations(lengths, || self.cache.reserve(insertions)).is_some()
     }
 
     /// Updates the accounted weight of `entry`. Callers of
