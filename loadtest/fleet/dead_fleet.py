@@ -12,6 +12,11 @@ from stack import Nginx, Node, free_port
 
 MARK = b"\1" * 9
 CONNECTIONS = 16
+# Seconds of load before a measurement, in which the breaker of a server that has stopped opens.
+WARM_UP_SECONDS = 2
+# Memory of the worker: full after the warm-up. In larger one a miss costs more when it is full, and a
+# row with fewer or more requests before it would be compared with another state.
+MEMORY = "8m"
 # The expected length of responses under load is the mean of some of them; balances differ in length.
 SLACK = 0.2
 
@@ -60,7 +65,7 @@ def run(work, rounds, seconds, log):
 
 
 def measure_row(work, node, redis, body, row, fleet, head, seconds):
-    coder = cache_coder(row, head, fleet)
+    coder = cache_coder(row, head, fleet, memory=MEMORY)
     folder = None
     try:
         with Nginx(work, f"dead-{row}", node.port, {"/": coder}) as nginx:
@@ -70,8 +75,8 @@ def measure_row(work, node, redis, body, row, fleet, head, seconds):
             expected = response_length(nginx, body)
             if row == "stopped":
                 redis.pause()
-                # the breaker opens
-                Wrk(nginx.port, body, coder, CONNECTIONS, 2).result()
+            # in all rows, as it fills memories and opens connections
+            Wrk(nginx.port, body, coder, CONNECTIONS, WARM_UP_SECONDS).result()
             return measure(nginx, body, coder, CONNECTIONS, seconds, expected, slack=SLACK)
     finally:
         redis.resume()
@@ -88,7 +93,7 @@ def response_length(nginx, body):
 def measure_tail(work, node, redis, head, seconds=6):
     """p99 of misses in microseconds, second by second; the server stops before the second one."""
     (body,) = (body for body in bodies(work) if body.name == "misses")
-    coder = cache_coder("tail", head, redis.fleet("tail"))
+    coder = cache_coder("tail", head, redis.fleet("tail"), memory=MEMORY)
     found = []
     try:
         with Nginx(work, "dead-tail", node.port, {"/": coder}) as nginx:
