@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::lock::lock_ignoring_poison;
 
-/// Idle compressors of one codec, of which the latest is taken first.
+/// Idle compressors of one codec. The latest is taken first.
 pub(crate) struct IdlePool<T> {
     /// Maximum number of bytes of the idle compressors.
     max_bytes: usize,
