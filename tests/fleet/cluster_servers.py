@@ -10,9 +10,11 @@ from harness.guards import GUARD_SECONDS
 from harness.nginx import free_port
 
 SLOTS = 16384
-# Time in milliseconds after which a node that does not respond counts as failed. A busy machine
-# delays heartbeats: failovers that no test has caused do no harm, but take time.
+# Milliseconds after which a node that does not respond counts as failed. A busy machine delays
+# heartbeats for longer: failovers that no test has caused do no harm, but take time.
 NODE_TIMEOUT = 2_000
+# of the nodes that remain primaries, see `keep_primaries`
+NO_NODE_TIMEOUT = 600_000
 
 
 class ClusterNode(Redis):
@@ -121,6 +123,11 @@ class Cluster:
 
     def wait_until_serving(self):
         wait_until(lambda: all(node.is_serving() for node in self.running_nodes()), "the cluster to serve")
+
+    def keep_primaries(self):
+        """Prevents further failovers, so that a former primary that returns becomes a replica."""
+        for node in self.running_nodes():
+            assert node.execute("CONFIG", "SET", "cluster-node-timeout", NO_NODE_TIMEOUT) == "OK"
 
     def close(self):
         failures = []

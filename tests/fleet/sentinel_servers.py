@@ -13,9 +13,9 @@ from harness.nginx import free_port
 
 # the name of the primary
 NAME = "fleet-primary"
-# Milliseconds after which a primary that does not respond counts as down.
+# Milliseconds after which a primary that does not respond counts as down: while a test lets it fail.
+# Otherwise it never does, as a busy machine may delay its replies for longer.
 DOWN_AFTER = 1_000
-# of tests without a failover
 NEVER_DOWN = 600_000
 
 
@@ -34,7 +34,7 @@ class Sentinel(Redis):
     user, password = "sszip-sentinel", "password-of-the-sentinels"
     arguments = ("--sentinel",)
 
-    def __init__(self, primary, quorum, down_after, tls=None, command=None):
+    def __init__(self, primary, quorum, tls=None, command=None):
         super().__init__(tls=tls, command=command, rules=documented_sentinel_rules())
         if tls:
             self.configure("tls-replication yes")
@@ -42,11 +42,17 @@ class Sentinel(Redis):
             f"sentinel monitor {NAME} 127.0.0.1 {primary.client_port} {quorum}",
             f"sentinel auth-user {NAME} default",
             f"sentinel auth-pass {NAME} {ADMIN_PASSWORD}",
-            f"sentinel down-after-milliseconds {NAME} {down_after}",
+            f"sentinel down-after-milliseconds {NAME} {NEVER_DOWN}",
             f"sentinel failover-timeout {NAME} 5000",
             "sentinel sentinel-user default",
             f"sentinel sentinel-pass {ADMIN_PASSWORD}",
         )
+
+    def start(self):
+        super().start()
+        # a Sentinel whose timer was delayed by 2 s, as on a busy machine, does nothing for 30 s
+        assert self.execute("SENTINEL", "DEBUG", "tilt-trigger", NEVER_DOWN) == "OK"
+        return self
 
     def primary(self):
         """The fields of the primary."""
@@ -65,11 +71,11 @@ def _fields(words):
 class SentinelGroup:
     """A primary, its replicas, and the Sentinels that watch them."""
 
-    def __init__(self, replicas=0, sentinels=1, down_after=NEVER_DOWN, tls=None, command=None):
+    def __init__(self, replicas=0, sentinels=1, tls=None, command=None):
         self._scheme = "rediss" if tls else "redis"
         self.nodes = [DataNode(tls, command) for _ in range(1 + replicas)]
         quorum = sentinels // 2 + 1
-        self.sentinels = [Sentinel(self.nodes[0], quorum, down_after, tls, command) for _ in range(sentinels)]
+        self.sentinels = [Sentinel(self.nodes[0], quorum, tls, command) for _ in range(sentinels)]
 
     @property
     def servers(self):
@@ -111,6 +117,18 @@ class SentinelGroup:
     def execute(self, *words):
         """Sends a command to a Sentinel that runs."""
         return next(sentinel for sentinel in self.sentinels if sentinel.is_running).execute(*words)
+
+    def set_down_after(self, milliseconds):
+        """Sets the time after which a primary that does not respond counts as down."""
+        for sentinel in self.sentinels:
+            if sentinel.is_running:
+                reply = sentinel.execute("SENTINEL", "SET", NAME, "down-after-milliseconds", milliseconds)
+                assert reply == "OK"
+
+    def wait_for_failover(self, former):
+        """Waits until another server is the primary, which it remains."""
+        wait_until(lambda: self.primary() is not former, "a failover")
+        self.set_down_after(NEVER_DOWN)
 
     def primary(self):
         """The primary that the Sentinels name."""

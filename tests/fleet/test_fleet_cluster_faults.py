@@ -21,7 +21,7 @@ def new_fleet(world, **options):
     """Two machines with one node, and a cluster between them."""
     cluster = world.cluster(**options)
     chain = world.chain(final_blocks=50)
-    a, b = (world.machine(chain, cluster.url, timeout="200ms") for _ in range(2))
+    a, b = (world.machine(chain, cluster.url) for _ in range(2))
     return types.SimpleNamespace(cluster=cluster, a=a, b=b, final=chain.final)
 
 
@@ -67,6 +67,7 @@ def test_sharing_resumes_when_a_replica_has_replaced_a_primary(fleet, failure, h
         FAILURES[failure](former)
         wait_until(lambda: replica.is_primary, "a failover")
         fleet.cluster.wait_until_serving()
+        fleet.cluster.keep_primaries()
         load.wait_for_hits()
         load.wait_for_responses(100)
     assert load.faults == []

@@ -18,15 +18,26 @@ from tiers import by_tier
 RESPONSES = by_tier(300, 2_000)
 
 
-@pytest.fixture
-def fleet(world):
-    """Two machines behind one proxy, with timeouts that a fault exceeds soon. Their breakers were
-    never open: a breaker that opens again and again stays open for longer."""
+def new_fleet(world, **settings):
+    """Two machines behind one proxy. Their breakers were never open: a breaker that opens again and
+    again stays open for longer."""
     redis = world.redis()
     proxy = world.proxy(redis)
     chain = world.chain(final_blocks=50)
-    a, b = (world.machine(chain, proxy.url, timeout="200ms") for _ in range(2))
+    a, b = (world.machine(chain, proxy.url, **settings) for _ in range(2))
     return types.SimpleNamespace(redis=redis, proxy=proxy, chain=chain, a=a, b=b)
+
+
+@pytest.fixture
+def fleet(world):
+    """A fleet with timeouts that a fault exceeds soon, and a busy machine sometimes."""
+    return new_fleet(world, timeout="200ms")
+
+
+@pytest.fixture
+def patient_fleet(world):
+    """A fleet for faults that the server reports at once."""
+    return new_fleet(world)
 
 
 # faults: each is a context in which it is in effect
@@ -154,7 +165,8 @@ def test_responses_are_right_while_stores_fail(fleet, fault):
 
 
 @pytest.mark.parametrize("fault", by_tier(["full memory"], list(PARTIAL)))
-def test_stored_values_are_served_while_stores_fail(fleet, fault):
+def test_stored_values_are_served_while_stores_fail(patient_fleet, fault):
+    fleet = patient_fleet
     final = fleet.chain.final
     calls = [balance(final, n) for n in range(1, 9)]
     share(fleet.a, fleet.redis, *calls)

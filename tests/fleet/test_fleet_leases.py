@@ -78,7 +78,8 @@ def test_machine_fetches_when_the_fleet_fails_meanwhile(world, new_fleet, fault)
 def test_worker_fetches_for_the_others_when_the_wait_for_a_machine_is_abandoned(world, new_fleet):
     redis = world.redis()
     proxy = world.proxy(redis)
-    fleet = new_fleet(redis=redis, url=proxy.url, timeout="200ms")
+    options = {"lock_timeout": "2m"}
+    fleet = new_fleet(redis=redis, url=proxy.url, timeout="200ms", options=options)
     a, b = fleet.machines
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():

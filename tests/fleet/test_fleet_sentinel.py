@@ -21,7 +21,7 @@ FAILOVER = pytest.mark.thorough("a failover takes seconds; a simulated Sentinel 
 
 
 def settings_of(world, **fleet):
-    return {"timeout": "200ms"} | world.sentinel_settings() | fleet
+    return world.sentinel_settings() | fleet
 
 
 def pair(world, url, **fleet):
@@ -40,8 +40,8 @@ def assert_shared(a, b, redis, body):
 
 @pytest.fixture
 def fleet(world):
-    """Two machines, and a Sentinel that replaces a primary which fails by the replica."""
-    group = world.sentinels(replicas=1, down_after=DOWN_AFTER)
+    """Two machines, and a Sentinel that replaces a primary which a test lets fail by the replica."""
+    group = world.sentinels(replicas=1)
     a, b = pair(world, group.url)
     return types.SimpleNamespace(group=group, a=a, b=b, final=a.chain.final)
 
@@ -62,9 +62,9 @@ def test_entries_are_shared_through_the_primary_that_a_sentinel_names(world):
 # failovers
 
 FAILURES = {
-    "killed": lambda fleet, primary: primary.kill(),
-    "stopped": lambda fleet, primary: primary.pause(),
-    "switched": lambda fleet, primary: fleet.group.execute("SENTINEL", "FAILOVER", NAME),
+    "killed": lambda group, primary: primary.kill(),
+    "stopped": lambda group, primary: primary.pause(),
+    "switched": lambda group, primary: group.execute("SENTINEL", "FAILOVER", NAME),
 }
 RETURNS = {
     "killed": lambda primary: primary.start(),
@@ -73,14 +73,20 @@ RETURNS = {
 }
 
 
+def fail(group, primary, failure):
+    if failure != "switched":
+        group.set_down_after(DOWN_AFTER)
+    FAILURES[failure](group, primary)
+
+
 @FAILOVER
 @pytest.mark.parametrize("failure", FAILURES)
 def test_sharing_resumes_after_a_failover(fleet, failure):
     with FleetLoad(fleet.a, fleet.b) as load:
         load.wait_for_hits()
         former = fleet.group.primary()
-        FAILURES[failure](fleet, former)
-        wait_until(lambda: fleet.group.primary() is not former, "a failover")
+        fail(fleet.group, former, failure)
+        fleet.group.wait_for_failover(former)
         RETURNS[failure](former)
         wait_until(lambda: former.role == "slave", "the former primary to be a replica")
         fleet.a.wait_for(lambda: former.owner_connections() == 0, "the owners to leave the former primary")
@@ -103,12 +109,12 @@ def test_purge_during_a_failover_is_not_lost(fleet, failure):
     assert_shared(a, b, former, body)
     key = b.key(body)
     assert b.has_entry(key)
-    FAILURES[failure](fleet, former)
+    fail(fleet.group, former, failure)
     reply = a.purge(method=METHOD)["fleet"]
     if failure != "switched":
         # a failover may end while the purge waits; the other owner may not have noticed it
         assert reply.get("pending") is True or reply["owners"] == 2, reply
-    wait_until(lambda: fleet.group.primary() is not former, "a failover")
+    fleet.group.wait_for_failover(former)
     RETURNS[failure](former)
     b.wait_for(lambda: not b.has_entry(key), "the purge to be in effect on the other machine")
     # the replica may have the value
@@ -123,12 +129,12 @@ def test_purge_during_a_failover_is_not_lost(fleet, failure):
 
 @FAILOVER
 def test_sharing_resumes_when_a_sentinel_is_lost_with_the_primary(world):
-    group = world.sentinels(replicas=2, sentinels=3, down_after=DOWN_AFTER)
+    group = world.sentinels(replicas=2, sentinels=3)
     a, b = pair(world, group.url)
     assert_shared(a, b, group.nodes[0], balance(a.chain.final))
     group.sentinels[0].kill()
-    group.nodes[0].kill()
-    wait_until(lambda: group.primary() is not group.nodes[0], "a failover")
+    fail(group, group.nodes[0], "killed")
+    group.wait_for_failover(group.nodes[0])
     primary = group.primary()
     a.wait_for(lambda: primary.owner_connections() >= 4, "the owners to connect to the new primary")
     for machine in (a, b):

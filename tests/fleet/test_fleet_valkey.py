@@ -7,7 +7,6 @@ import pytest
 from fleet_status import assert_confirmed
 from machines import balance, receipts, share
 from sentinel_servers import DOWN_AFTER
-from servers import wait_until
 from valkey import VALKEY_SERVER
 
 METHOD = "eth_getBlockReceipts"
@@ -90,13 +89,14 @@ def test_lost_stream_costs_one_fence(world):
 
 
 def test_sharing_resumes_after_a_failover(world):
-    group = world.sentinels(replicas=1, down_after=DOWN_AFTER, command=[VALKEY_SERVER])
+    group = world.sentinels(replicas=1, command=[VALKEY_SERVER])
     chain = world.chain()
     a, b = (world.machine(chain, group.url, **world.sentinel_settings()) for _ in range(2))
     former = group.primary()
     share(a, former, balance(chain.final))
+    group.set_down_after(DOWN_AFTER)
     former.kill()
-    wait_until(lambda: group.primary() is not former, "a failover")
+    group.wait_for_failover(former)
     primary = group.primary()
     a.wait_for(lambda: primary.owner_connections() >= 4, "the owners to connect to the new primary")
     for machine in (a, b):
