@@ -217,6 +217,29 @@ fn entry_that_keeps_no_zstd_form_is_sent_as_gzip_to_clients_of_both() {
 }
 
 #[test]
+fn memory_of_each_zstd_body_that_its_entry_does_not_keep_is_reserved() {
+    let config = config_of_tier(1 << 20, 80_000, &[]);
+    store_blocks(&config, 1..2, 100_000);
+    // the first client receives the form that is too large to be kept
+    hit(&config, &call(1), "zstd");
+    let budget = config.process.budget.clone();
+    assert_eq!(budget.reserved_bytes(), 0);
+    let mut lengths = Vec::new();
+    let clients: Vec<Exchange> = (0..5)
+        .map(|_| {
+            let (exchange, found) = look_up(&config, &call(1), "zstd");
+            assert_eq!(found, LookupAction::Respond);
+            assert_eq!(exchange.response_coding(), Some(Zstd));
+            lengths.push(body(&exchange).len());
+            assert_eq!(budget.reserved_bytes(), lengths.iter().sum::<usize>());
+            exchange
+        })
+        .collect();
+    drop(clients);
+    assert_eq!(budget.reserved_bytes(), 0);
+}
+
+#[test]
 fn stale_entry_whose_zstd_form_takes_long_is_sent_as_gzip() {
     let request =
         r#"{"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{"to":"0xaa"},"latest"]}"#;

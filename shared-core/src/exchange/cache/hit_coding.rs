@@ -3,7 +3,7 @@
 use crate::cache::entry::CacheEntry;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::machine::Exchange;
-use crate::exchange::response::pipeline::EntryReservations;
+use crate::exchange::response::pipeline::{EntryReservations, SentEntryReservation};
 use crate::gzip::splice::SlicedBody;
 use crate::request_coding::SupportedContentCoding;
 
@@ -104,11 +104,9 @@ impl Exchange {
         if !is_payload_decoded_for(entry, Some(zstd)) || self.reserve_entry_decode(entry, borrowed)
         {
             if let Some(body) = self.encode_hit_body(entry, id, zstd) {
-                if !borrowed.is_empty() && entry.zstd_bytes_to_make() == 0 {
-                    // the body shares the zstd form, and the decoded payload was dropped
-                    borrowed.clear();
+                if borrowed.is_empty() || self.reserve_zstd_body(entry, &body, borrowed) {
+                    return Some(body);
                 }
-                return Some(body);
             }
         }
         if self.client_accepts_gzip(lookup) {
@@ -123,6 +121,29 @@ impl Exchange {
                 .then(|| entry.response_for_identity_client(id))
                 .flatten()
         }
+    }
+
+    /// Replaces the reservation for the decoded payload, which was dropped, by one for the body,
+    /// unless the body shares the zstd form that the entry keeps. Returns `false` if there is not
+    /// enough memory.
+    fn reserve_zstd_body(
+        &self,
+        entry: &CacheEntry,
+        body: &SlicedBody,
+        borrowed: &mut EntryReservations,
+    ) -> bool {
+        borrowed.clear();
+        if entry.keeps_zstd_form() {
+            return true;
+        }
+        let limit = usize::try_from(self.route_config.memory).unwrap_or(usize::MAX);
+        let length = usize::try_from(body.byte_length()).unwrap_or(usize::MAX);
+        let budget = &self.route_config.process.budget;
+        let Some(memory) = budget.reserve_bytes(length, limit) else {
+            return false;
+        };
+        borrowed.push(SentEntryReservation::Assembled { _memory: memory });
+        true
     }
 
     /// Assembles the response in a content coding that the client accepts. `None` if memory is
