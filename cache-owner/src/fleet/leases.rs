@@ -48,7 +48,8 @@ impl FleetTier {
 
     /// Records the node time of an entry that was just stored. Returns whether the entry is offered to
     /// the fleet now: at its first fill, or because other machines wait for it. While stores are not
-    /// sent, nothing is recorded or offered: an entry would be checked and copied for nothing.
+    /// sent, nothing is recorded or offered, and while their queue is full, nothing is offered: an
+    /// entry would be checked and copied for nothing.
     pub(crate) fn record_fill(
         &self,
         key: &CacheKey,
@@ -71,7 +72,12 @@ impl FleetTier {
             lock_ignoring_poison(&self.leases.node_times).record(kind, node_time_ms);
         }
         let is_leased = self.leases.remove_lease(key);
-        is_admitted || is_leased
+        let is_offered = is_admitted || is_leased;
+        if is_offered && self.stores.is_full() {
+            self.stores.dropped.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        is_offered
     }
 
     /// Takes the lease of a key that the fleet does not have, if its response takes the node long. If

@@ -84,6 +84,11 @@ impl StoreQueue {
         lock_ignoring_poison(&self.offered).record_key_request(key, now)
     }
 
+    /// Whether the queue has no place for another value.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.capacity() == 0
+    }
+
     /// Total length of the values in the queue and in flight, in bytes.
     pub(crate) fn queued_bytes(&self) -> usize {
         MAX_QUEUED_BYTES.saturating_sub(self.room.available_permits())

@@ -15,7 +15,10 @@ use tokio::time::{sleep, timeout, Instant};
 
 use super::backoff::{ReconnectBackoff, MAX_PAUSE_MS};
 use super::cluster::{ClusterNodes, NodeSettings, OpenCluster};
-use super::error::{bound_text, connection_error, format_server_error, outcome_of_server_error};
+use super::error::{
+    bound_text, connection_error, format_server_error, outcome_of_lookup_error,
+    outcome_of_server_error,
+};
 use super::link::{FleetConnection, FleetLink, LinkPhase, OpenConnection};
 use super::stream_opener::{LinkTarget, StreamOpener};
 use crate::fleet::reply_limit_stream::ReplyLimitStream;
@@ -180,7 +183,7 @@ impl FleetLink {
         match reply {
             Err(_) => self.record_probe(Outcome::Timeout, None),
             Ok(Ok(Value::ServerError(error))) => {
-                let outcome = outcome_of_server_error(&error);
+                let outcome = outcome_of_lookup_error(&error);
                 self.record_probe(outcome, Some(&format_server_error(&error)))
             }
             Ok(Ok(_)) => self.record_probe(Outcome::Success, None),

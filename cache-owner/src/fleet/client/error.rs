@@ -69,18 +69,32 @@ pub(super) fn format_server_error(error: &ServerError) -> String {
 /// the command: the server works.
 pub(super) fn outcome_of_server_error(error: &ServerError) -> Outcome {
     match error.code() {
-        "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "MOVED" | "ASK" | "NOAUTH" | "WRONGPASS"
-        | "NOPERM" => Outcome::Failure,
+        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "MOVED" | "ASK" | "NOAUTH"
+        | "WRONGPASS" | "NOPERM" | "DENIED" => Outcome::Failure,
+        "ERR" if is_client_limit(error) => Outcome::Failure,
         _ => Outcome::Success,
     }
 }
 
-/// Whether the server refuses writes, and may serve reads.
+/// Whether the server refuses the connection, as it has too many.
+fn is_client_limit(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    details.starts_with("max number of clients")
+}
+
+/// Returns the outcome of a lookup to which the server replied with an error. Only an error about
+/// the value of its key is of the lookup: with others, all lookups would wait for an error.
+pub(super) fn outcome_of_lookup_error(error: &ServerError) -> Outcome {
+    match error.code() {
+        "WRONGTYPE" => Outcome::Success,
+        _ => Outcome::Failure,
+    }
+}
+
+/// Whether a server that replies to a store with this error refuses writes, and may serve reads.
+/// Stores have no errors about the value of their key.
 pub(super) fn refuses_writes(error: &ServerError) -> bool {
-    matches!(
-        error.code(),
-        "OOM" | "READONLY" | "MISCONF" | "NOREPLICAS" | "NOPERM"
-    )
+    error.code() == "NOPERM" || outcome_of_server_error(error) == Outcome::Success
 }
 
 /// Escapes a text of the server and limits its length.

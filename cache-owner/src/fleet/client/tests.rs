@@ -3,6 +3,8 @@
 
 mod cluster;
 mod failures;
+mod full_queue;
+mod half_dead;
 mod sentinels;
 mod server;
 

@@ -8,7 +8,8 @@ use sszip_core::lock::lock_ignoring_poison;
 use tokio::time::timeout;
 
 use super::super::error::{
-    connection_error, format_server_error, outcome_of_server_error, FleetError,
+    connection_error, format_server_error, outcome_of_lookup_error, outcome_of_server_error,
+    FleetError,
 };
 use super::{FleetLink, OpenConnection};
 
@@ -23,6 +24,8 @@ pub(in crate::fleet::client) struct LinkCall<'a> {
     link: &'a FleetLink,
     generation: u64,
     open: OpenConnection,
+    /// Returns the outcome of the command for an error of the server.
+    outcome_of_error: fn(&ServerError) -> Outcome,
     is_recorded: bool,
 }
 
@@ -41,12 +44,19 @@ impl FleetLink {
             link: self,
             generation: state.generation,
             open,
+            outcome_of_error: outcome_of_server_error,
             is_recorded: false,
         })
     }
 }
 
 impl LinkCall<'_> {
+    /// Counts an error of the server as the result of a lookup.
+    pub(in crate::fleet::client) fn as_lookup(mut self) -> Self {
+        self.outcome_of_error = outcome_of_lookup_error;
+        self
+    }
+
     /// Sends the command and returns its reply within `limit`. `decode` returns `None` for a value
     /// that is no reply to this command: the connection is dropped.
     ///
@@ -65,7 +75,7 @@ impl LinkCall<'_> {
                 Err(FleetError::Timeout)
             }
             Ok(Ok(Value::ServerError(error))) => {
-                let outcome = outcome_of_server_error(&error);
+                let outcome = (self.outcome_of_error)(&error);
                 self.record(outcome, Some(&format_server_error(&error)));
                 Ok(Reply::Error(error))
             }

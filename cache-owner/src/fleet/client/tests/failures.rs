@@ -6,7 +6,7 @@ use super::server::{Reaction, BUFFER_BYTES};
 use super::*;
 
 /// Looks up a value every 10 ms for a time, and returns the number of lookups by result.
-async fn look_up_for(test: &TestClient, time: Duration) -> BTreeMap<&'static str, u64> {
+pub(super) async fn look_up_for(test: &TestClient, time: Duration) -> BTreeMap<&'static str, u64> {
     let before = test.client.status().lookups;
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -86,6 +86,9 @@ async fn server_that_cannot_serve_is_not_connected_until_it_can() {
     for text in [
         "NOAUTH Authentication required.",
         "LOADING Redis is loading the dataset in memory",
+        "BUSY Redis is busy running a script.",
+        "DENIED Redis is running in protected mode",
+        "ERR max number of clients reached",
     ] {
         let test = TestClient::new();
         test.server
@@ -188,7 +191,7 @@ async fn error_that_continues_after_a_failed_probe_is_logged_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_that_concern_the_server_open_the_breaker() {
+async fn errors_of_lookups_open_the_breaker_unless_they_concern_the_key() {
     for (error, is_open) in [
         ("-LOADING the dataset", true),
         ("-CLUSTERDOWN the slot", true),
@@ -196,10 +199,9 @@ async fn errors_that_concern_the_server_open_the_breaker() {
         ("-NOAUTH required", true),
         ("-NOPERM no permissions", true),
         ("-MOVED 1 127.0.0.1:1", true),
+        ("-ERR anything", true),
+        ("-UPSTREAM failure", true),
         ("-WRONGTYPE a list", false),
-        ("-ERR anything", false),
-        ("-OOM maxmemory", false),
-        ("-READONLY replica", false),
     ] {
         let test = TestClient::connected().await;
         test.server.set_reaction("GET", &format!("{error}\r\n")[..]);
@@ -223,6 +225,7 @@ async fn refused_writes_pause_stores_only() {
     for text in [
         "OOM command not allowed when used memory > 'maxmemory'.",
         "READONLY You can't write against a read only replica.",
+        "ERR unknown command",
     ] {
         let test = TestClient::connected().await;
         test.server.set_reaction("SET", &format!("-{text}\r\n")[..]);
