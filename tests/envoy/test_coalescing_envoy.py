@@ -37,8 +37,10 @@ def envoy(host, start_envoy):
     routes = [
         route(f"/{place}/", {"cache_namespace": f"place-{place}"}) for place in range(2 * PLACES)
     ]
-    settings = {"cache": True, "cache_lookup_timeout": "1s", "cache_lock_timeout": "60s"}
-    return start_envoy(routes, settings=settings, workers=WORKERS[host])
+    settings = {"cache": True, "cache_lookup_timeout": "1s"}
+    # a sandbox whose send lease has ended sends no response to followers
+    patient = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s"}
+    return start_envoy(routes, settings=settings, workers=WORKERS[host], environment=patient)
 
 
 def active(envoy):

@@ -160,8 +160,8 @@ class TestLeaderAborts:
         assert not gate.wait(0.2)
         was_alone = node.count() == before + 1
         leader.reset()
-        # long before the lease would end
-        envoys[0].wait_for(lambda before=before: node.count() > before + 1, "another", seconds=8)
+        # before the lease, or the wait of the followers, would end
+        envoys[0].wait_for(lambda before=before: node.count() > before + 1, "another", seconds=40)
         gate.set()
         clients.all()
         assert was_alone and node.count() == before + 2
@@ -176,7 +176,7 @@ class TestLeaderAborts:
         leader.reset()
         arrived(envoys[:1], 0)
         clients = ConcurrentClients(number, [envoys[1]])
-        envoys[1].wait_for(lambda: node.count() > before + 1, "the next one", seconds=8)
+        envoys[1].wait_for(lambda: node.count() > before + 1, "the next one", seconds=40)
         gate.set()
         clients.all()
 

@@ -48,8 +48,8 @@ def filter_of(settings, kind="DynamicModuleFilter"):
 
 def adapted(settings):
     """The settings with defaults of tests: a machine that runs them may be busy for longer than
-    the default 20 ms, and most tests of GETs are about RFC 9111."""
-    settings = {"cache_get": "all", **settings}
+    the default 20 ms and 5 s, and most tests of GETs are about RFC 9111."""
+    settings = {"cache_get": "all", "cache_lock_timeout": "60s", **settings}
     if {"cache_path", "cache_owner"} & settings.keys():
         return {"cache_lookup_timeout": "1s", **settings}
     return settings

@@ -85,9 +85,11 @@ _reservations = None
 
 def _adapted(http):
     """The http block with defaults of tests: a machine that runs them may be busy for longer than
-    the default 20 ms, and most tests of GETs are about RFC 9111."""
+    the default 20 ms and 5 s, and most tests of GETs are about RFC 9111."""
     if "sszip_cache on" in http and "sszip_cache_get" not in http:
         http = f"sszip_cache_get all;\n{http}"
+    if "sszip_cache on" in http and "sszip_cache_lock_timeout" not in http:
+        http = f"sszip_cache_lock_timeout 60s; {http}"
     has_store = re.search(r"\bsszip_cache_(path|owner)\b", http)
     if has_store and "sszip_cache_lookup_timeout" not in http:
         return f"sszip_cache_lookup_timeout 1s;\n{http}"
