@@ -1,5 +1,6 @@
 """The responses of the stack, and the properties of its containers."""
 
+import collections
 import json
 import pathlib
 import re
@@ -11,6 +12,7 @@ from known_calls import CALLS, HEAD, send_call, call, fetch
 from stack import PROXIES, ROOT, docker, wait_for
 
 SERVICES = ("node", "cached", "nginx", "envoy", "prometheus")
+ROUNDS = 5
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
@@ -53,24 +55,35 @@ def test_json_of_the_node_is_sent_as_ssz(stack):
 
 @pytest.mark.parametrize("first", PROXIES)
 def test_response_of_one_proxy_is_a_hit_in_the_others(stack, first):
-    """A response that one proxy has fetched is a hit in the others."""
+    """A response that one proxy has fetched is a hit in the others. A lookup has 20 ms, which a busy
+    machine exceeds at times; then the node has one more request."""
     block = hex(HEAD - 3 - PROXIES.index(first))
     own = send_call(stack.url("node"), call("eth_getBlockByNumber", [block, False])).json()["result"]
     request = call("eth_getBlockByHash", [own["hash"], False], 7)
-    node = fetch(stack.url("node"), "/stats").json()["methods"].get("eth_getBlockByHash", 0)
-    assert send_call(stack.url(first), request).fields["cache-status"].startswith("sszip; fwd=")
-    for proxy in PROXIES:
+    others = [proxy for proxy in PROXIES if proxy != first]
 
-        def hit(proxy=proxy):
-            answer = send_call(stack.url(proxy), request, "gzip")
-            assert answer.json()["result"] == own
-            return answer.fields["cache-status"].startswith("sszip; hit")
+    def node_requests():
+        return fetch(stack.url("node"), "/stats").json()["methods"].get("eth_getBlockByHash", 0)
 
-        if proxy == first:
-            wait_for(f"a hit in {proxy}", hit, 20)
-        else:
-            assert hit(), proxy
-    assert fetch(stack.url("node"), "/stats").json()["methods"]["eth_getBlockByHash"] == node + 1
+    hits, misses = collections.Counter(), collections.Counter()
+
+    def is_hit(proxy):
+        answer = send_call(stack.url(proxy), request, "gzip")
+        assert answer.json()["result"] == own
+        found = answer.fields["cache-status"].startswith("sszip; hit")
+        (hits if found else misses)[proxy] += 1
+        return found
+
+    before = node_requests()
+    for _ in range(ROUNDS):
+        stack.purge()
+        assert not is_hit(first)
+        # it is stored after it was sent
+        wait_for(f"a hit in {first}", lambda: is_hit(first))
+        for proxy in others:
+            is_hit(proxy)
+    assert node_requests() == before + misses.total()
+    assert all(hits[proxy] > ROUNDS / 2 for proxy in others), (hits, misses)
 
 
 @pytest.mark.parametrize("by", ["nginx", "envoy"])
@@ -81,11 +94,11 @@ def test_purge_is_in_effect_in_all_proxies(stack, by):
         return send_call(stack.url(proxy), request).fields["cache-status"].startswith("sszip; hit")
 
     for proxy in PROXIES:
-        wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p), 20)
+        wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p))
     node = fetch(stack.url("node"), "/stats").json()["methods"]["eth_chainId"]
     assert fetch(stack.local(by), "/sszip/purge?everything", body="").status == 200
     for proxy in PROXIES:
-        wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p), 20)
+        wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p))
     assert fetch(stack.url("node"), "/stats").json()["methods"]["eth_chainId"] > node
 
 

@@ -118,7 +118,7 @@ def begun(rpc, path, request):
         rpc.sent_requests[path] += 1
         connection = rpc.nginx.connect(receive_buffer=4096)
         connection.send(request)
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 15
         while time.monotonic() < deadline:
             if len(rpc.origin.received()) > before:
                 return connection
