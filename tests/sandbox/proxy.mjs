@@ -20,7 +20,7 @@ const heads = new Map();
 const buffers = new Map();
 const logged = [];
 const pipelined = { "connection\0id": [CONNECTION, 0, 0, 0, 0, 0, 0, 0], "request\0protocol": Buffer.from("HTTP/1.1") };
-// what the filter has done since the last reset
+// responses and messages of the queue that the filter has sent, and the period of its timer
 let [responses, posts, period] = [0, 0, 0];
 let memory;
 let filter;
@@ -171,12 +171,10 @@ filter.proxy_on_queue_ready(POLICY_ROOT, QUEUE);
 assert.ok(responses > 100 && responses < 200);
 for (let calls = 0; responses < 200; calls++) {
     assert.ok(calls < 10);
-    assert.equal(posts, 1);
-    assert.equal(period, 1);
-    // a millisecond passes before the timer is due
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2);
+    assert.ok(period > 0);
     filter.proxy_on_tick(POLICY_ROOT);
 }
+assert.equal(posts, 1);
 for (const stream of streams) {
     filter.proxy_on_log(stream);
     assert.equal(filter.proxy_on_done(stream), 1);
