@@ -147,21 +147,21 @@ def test_buffered_body_is_complete_when_trailers_follow(envoy, origin):
 # No time limit ends a wait. A sandbox sends the leader's response to no follower after the end of its
 # send lease, which a busy machine renews too late.
 PATIENT = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s"}
-HERD = {"cache": True, "cache_lock_timeout": "10m"}
+CACHED = {"cache": True, "cache_lock_timeout": "10m"}
 
 
-def start_herd_envoy(start_envoy, workers):
-    return start_envoy([route("/herd", HERD), route("/")], workers=workers, environment=PATIENT)
+def start_patient_envoy(start_envoy, workers):
+    return start_envoy([route("/herd", CACHED), route("/")], workers=workers, environment=PATIENT)
 
 
 def test_coalesced_requests_reach_the_node_once(start_envoy, origin):
     """One request reaches the node, of any worker; the others wait for its response."""
-    send_coalesced_requests(start_herd_envoy(start_envoy, 5), origin, 20)
+    send_coalesced_requests(start_patient_envoy(start_envoy, 5), origin, 20)
 
 
 def test_hundreds_of_followers_in_one_worker_are_woken(start_envoy, origin):
     """A sandbox that resumed all of them in one call exhausted its stack, and failed."""
-    send_coalesced_requests(start_herd_envoy(start_envoy, 1), origin, 600)
+    send_coalesced_requests(start_patient_envoy(start_envoy, 1), origin, 600)
 
 
 def block_by_hash(number):

@@ -335,9 +335,9 @@ impl FilterRoot {
         }
     }
 
-    /// Has the timer call the root, which resumes the streams beyond the limit of the present call. The
-    /// proxy handles messages of the queue before it reads its connections, and the timer after that:
-    /// the owner's replies, which renew the send lease, do not wait for the last stream.
+    /// Has the timer call the root, which resumes the streams beyond the limit of the present call.
+    /// The proxy handles messages of the queue before it reads its connections, and the timer after
+    /// that: the owner's replies, which renew the send lease, do not wait for the last stream.
     fn call_root_by_timer(&self) {
         if self.begin_root_call_request() {
             self.add_root_context_deadline(RootTimerAction::WokenStreams, 1);
