@@ -12,6 +12,7 @@ use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::Semaphore;
 
+use super::batch_leases::AwaitedKeys;
 use super::random_name;
 use crate::clock::read_clocks;
 
@@ -40,6 +41,7 @@ pub(crate) struct FleetLeases {
     abandoned: Mutex<HashMap<CacheKey, u64>>,
     resources: Mutex<HashMap<CacheKey, ResourceFetch>>,
     pub(super) waits: Arc<Semaphore>,
+    pub(super) batch_waits: AwaitedKeys,
     pub(super) counters: LeaseCounters,
 }
 
@@ -66,6 +68,7 @@ impl FleetLeases {
             abandoned: Mutex::default(),
             resources: Mutex::default(),
             waits: Arc::new(Semaphore::new(MAX_WAITS)),
+            batch_waits: AwaitedKeys::default(),
             counters: LeaseCounters::default(),
         }
     }

@@ -15,7 +15,7 @@ use sszip_core::cache::fleet::leases::ValueWait;
 use sszip_core::cache::fleet::sharing::ServableValue;
 use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use sszip_core::cache::owner::processes::OwnerClientName;
-use sszip_core::cache::owner::session_tasks::{FleetLookup, SessionLookup};
+use sszip_core::cache::owner::session_tasks::FleetLookup;
 use sszip_core::cache::owner_protocol::call_kind::{call_kind, is_resource_kind, NO_CALL_KIND};
 use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
@@ -102,7 +102,11 @@ impl FleetTier {
         }
         let other_has_lease = match queried {
             QueriedKey::Leased { is_own } => !is_own,
-            QueriedKey::Absent => self.take_lease(&lookup).await == Some(false),
+            QueriedKey::Absent => {
+                let wait_ms = lookup.fleet_wait.remaining_ms(read_clocks()).into();
+                let lease = self.take_lease(&lookup.key, lookup.call_kind, wait_ms);
+                lease.await == Some(false)
+            }
             QueriedKey::Servable(_) | QueriedKey::Unusable | QueriedKey::NoReply => false,
         };
         let key = lookup.key;
@@ -124,35 +128,45 @@ impl FleetTier {
         });
     }
 
-    /// Requests the lease of a key. Returns whether this owner has it, or `None` if none is needed or
-    /// it is not known.
-    async fn take_lease(&self, lookup: &SessionLookup) -> Option<bool> {
-        if lookup.call_kind == NO_CALL_KIND {
+    /// Returns the duration of a lease for a call of this kind in milliseconds, or `None` if none is
+    /// needed.
+    pub(super) fn lease_time_ms(&self, call_kind: u32) -> Option<u64> {
+        if call_kind == NO_CALL_KIND {
             return None;
         }
-        let ttl_ms = lock_ignoring_poison(&self.leases.node_times).lease_time_ms(
-            lookup.call_kind,
+        lock_ignoring_poison(&self.leases.node_times).lease_time_ms(
+            call_kind,
             self.settings.cost_ms,
             self.settings.lease_wait_ms,
-        )?;
+        )
+    }
+
+    /// Requests the lease of a key, for `wait_ms` milliseconds at most. Returns whether this owner has
+    /// it, or `None` if none is needed or it is not known.
+    pub(super) async fn take_lease(
+        &self,
+        key: &CacheKey,
+        call_kind: u32,
+        wait_ms: u64,
+    ) -> Option<bool> {
+        let ttl_ms = self.lease_time_ms(call_kind)?;
         if !self.leases.has_room_for_lease() {
             return None;
         }
-        let wait = lookup.fleet_wait.remaining_ms(read_clocks());
-        let limit = Duration::from_millis(u64::from(wait).min(self.settings.timeout_ms));
-        let name = self.keyring.value_name(&self.settings.prefix, &lookup.key);
+        let limit = Duration::from_millis(wait_ms.min(self.settings.timeout_ms));
+        let name = self.keyring.value_name(&self.settings.prefix, key);
         let lease = self.leases.lease.as_bytes();
         let set = self.client.set_lease(&name, lease, ttl_ms, limit).await;
         let is_taken = set.ok()?;
         if is_taken {
-            self.leases.record_lease(&lookup.key, ttl_ms);
+            self.leases.record_lease(key, ttl_ms);
         }
         Some(is_taken)
     }
 
     /// Polls the value of a key that another machine fetches, and wakes the processes that wait for
     /// it: with the value, or without one when the lease has ended or the maximum wait is over.
-    async fn wait_for_value(&self, engine: &Arc<OwnerRequestExecutor>, key: &CacheKey) {
+    pub(super) async fn wait_for_value(&self, engine: &Arc<OwnerRequestExecutor>, key: &CacheKey) {
         let value = self.poll_value(engine, key).await;
         let counters = &self.leases.counters;
         let hit = self.owner.end_fleet_wait(key, value, read_clocks());
@@ -199,6 +213,6 @@ impl FleetTier {
     }
 }
 
-fn increment(counter: &AtomicU64) {
+pub(super) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -18,6 +18,7 @@
 //! | [`offers`]              | entries that are shared                             |
 //! | [`lease_table`]         | leases of this owner, and node times                |
 //! | [`leases`]              | waits for a response that another machine fetches   |
+//! | [`batch_leases`]        | leases and waits of batches                         |
 //! | [`store_queue`]         | queue of entries to store                           |
 //! | [`purge`]               | purges of this owner                                |
 //! | [`purge_report`]        | reports about purges                                |
@@ -34,6 +35,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+pub(crate) mod batch_leases;
 pub mod client;
 pub mod connect;
 mod lease_table;

@@ -9,14 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use sszip_core::cache::fleet::keyring::FleetKeyring;
 use sszip_core::cache::fleet::leases::is_fleet_lease;
 use sszip_core::cache::fleet::sharing::{NotServable, ServableValue};
 use sszip_core::cache::fleet::value::{decode_fleet_value, FleetValueRejection};
 use sszip_core::cache::owner::fleet_gate::FleetGate;
 use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
-use sszip_core::cache::owner::session_tasks::FleetBatchLookup;
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::CacheKey;
 use sszip_core::config::fleet::FleetSettings;
@@ -108,22 +106,6 @@ impl FleetGate for FleetTierGate {
 }
 
 impl FleetTier {
-    /// Looks up the values of several keys at once.
-    pub(crate) async fn query_batch(
-        &self,
-        fleet_lookup: &FleetBatchLookup,
-    ) -> Vec<(CacheKey, ServableValue)> {
-        let wait = fleet_lookup.batch.fleet_wait.remaining_ms(read_clocks());
-        let query = |key: CacheKey| async move {
-            match self.query_key(&key, wait.into()).await {
-                QueriedKey::Servable(value) => Some((key, value)),
-                _ => None,
-            }
-        };
-        let queries = fleet_lookup.keys.iter().copied().map(query);
-        join_all(queries).await.into_iter().flatten().collect()
-    }
-
     /// Queries one key, for `wait` milliseconds at most.
     pub(super) async fn query_key(&self, key: &CacheKey, wait: u64) -> QueriedKey {
         let wait = Duration::from_millis(wait.min(self.settings.timeout_ms));

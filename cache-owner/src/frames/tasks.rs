@@ -9,7 +9,7 @@ use sszip_core::cache::owner::processes::OwnerClientName;
 use sszip_core::cache::owner::session::OwnerSession;
 use sszip_core::cache::owner::session_tasks::{FleetBatchLookup, FleetLookup};
 use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionBatchLookup, SessionLookup};
-use sszip_core::cache::owner::state::OwnerHit;
+use sszip_core::cache::owner::state::{OwnerHit, OwnerMemoryLookupResult};
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::message_body::MessageBody;
 use sszip_core::cache::CacheKey;
@@ -18,6 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::clock::read_clocks;
 use crate::engine::{OwnerRequestExecutor, INLINE_CHECK_BYTES};
+use crate::fleet::batch_leases::QueriedBatch;
 use crate::operations::OwnerOperations;
 use crate::request::{ProblemDetails, MAX_PURGE_BYTES};
 use crate::response;
@@ -34,7 +35,9 @@ pub(super) enum CompletedTask {
     /// A lookup for which the fleet was queried, with its value if it has one.
     FleetLookup(FleetLookup, Option<ServableValue>),
     /// A batch lookup for which the fleet was queried, with the values that it has.
-    FleetBatchLookup(FleetBatchLookup, Vec<(CacheKey, ServableValue)>),
+    FleetBatchLookup(FleetBatchLookup, QueriedBatch),
+    /// A batch lookup that has waited for other machines, with the entries that were received.
+    FleetBatchWait(FleetBatchLookup, Vec<(CacheKey, OwnerHit)>),
     /// A purge or a query of the status, with its reply.
     Admin { id: u32, status: u16, body: Vec<u8> },
 }
@@ -58,8 +61,12 @@ impl CompletedTask {
             Self::FleetLookup(lookup, value) => {
                 owner.complete_fleet_lookup(session, lookup, value, now)
             }
-            Self::FleetBatchLookup(batch, values) => {
-                owner.complete_fleet_batch_lookup(session, batch, values, now)
+            Self::FleetBatchLookup(batch, queried) => {
+                let QueriedBatch { values, awaited } = queried;
+                owner.complete_fleet_batch_lookup(session, batch, values, awaited, now)
+            }
+            Self::FleetBatchWait(batch, received) => {
+                owner.complete_fleet_batch_wait(session, batch, received, now)
             }
             Self::Admin { id, status, body } => {
                 owner.complete_admin_request(session, id, status, body);
@@ -134,11 +141,18 @@ impl SessionTasks {
                 OwnerTask::QueryFleetBatch(batch) => {
                     let engine = Arc::clone(engine);
                     self.running.spawn(async move {
-                        let values = match engine.fleet.get() {
-                            Some(fleet) => fleet.query_batch(&batch).await,
-                            None => Vec::new(),
+                        let queried = match engine.fleet.get() {
+                            Some(fleet) => fleet.query_batch(&engine, &batch).await,
+                            None => QueriedBatch::default(),
                         };
-                        vec![CompletedTask::FleetBatchLookup(batch, values)]
+                        vec![CompletedTask::FleetBatchLookup(batch, queried)]
+                    });
+                }
+                OwnerTask::AwaitFleetBatch(batch, awaited) => {
+                    let engine = Arc::clone(engine);
+                    self.running.spawn(async move {
+                        let received = await_fleet_batch(&engine, &batch, awaited).await;
+                        vec![CompletedTask::FleetBatchWait(batch, received)]
                     });
                 }
                 OwnerTask::StoreLong(store, body) => {
@@ -219,6 +233,32 @@ async fn read_store_batch(
         checked.collect()
     };
     engine.run_blocking_read(read).await.unwrap_or_default()
+}
+
+/// Waits while other machines fetch the keys for which a batch waits. Returns the entries that this
+/// machine has received, and takes the leases of the calls that the process fetches then.
+async fn await_fleet_batch(
+    engine: &Arc<OwnerRequestExecutor>,
+    fleet_lookup: &FleetBatchLookup,
+    awaited: Vec<CacheKey>,
+) -> Vec<(CacheKey, OwnerHit)> {
+    let Some(fleet) = engine.fleet.get() else {
+        return Vec::new();
+    };
+    fleet.await_values(&fleet_lookup.batch, &awaited).await;
+    let mut received = Vec::new();
+    let mut room = INLINE_CHECK_BYTES;
+    for key in awaited {
+        // a received value is in memory, unless it was evicted
+        let found = engine.owner.lookup_without_disk_wait(&key, read_clocks());
+        if let OwnerMemoryLookupResult::Found(hit) = found {
+            received.extend(checked_entry(engine, key, hit, &mut room).map(|hit| (key, hit)));
+        }
+    }
+    fleet
+        .take_free_leases(fleet_lookup.missing_calls(&received))
+        .await;
+    received
 }
 
 /// Returns the form of a found entry that may be sent, if any. Its write to the store has begun.

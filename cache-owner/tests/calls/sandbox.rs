@@ -10,7 +10,9 @@ use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
-use sszip_core::cache::process::owner_client::{OwnerClient, OwnerLookup, OwnerLookupOptions};
+use sszip_core::cache::process::owner_client::{
+    BatchLookupOptions, OwnerClient, OwnerLookup, OwnerLookupOptions,
+};
 use sszip_core::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use sszip_core::cache::process::ProcessCacheState;
 
@@ -151,10 +153,12 @@ impl SimulatedSandbox {
     pub fn look_up_all_keys(&mut self, name: usize, now: Moment) {
         let keys = (0..KEYS).map(cache_key).collect();
         self.link.start_callouts();
-        if self
-            .link
-            .lookup_batch_at_owner(keys, 0, waiter(name), now.ms)
-        {
+        if self.link.lookup_batch_at_owner(
+            keys,
+            BatchLookupOptions::default(),
+            waiter(name),
+            now.ms,
+        ) {
             self.batches.insert(name, now);
         }
     }

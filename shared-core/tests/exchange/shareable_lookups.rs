@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use sszip_core::cache::chain::{ChainState, HeightUnit};
+use sszip_core::cache::owner_protocol::call_kind::{call_kind, NO_CALL_KIND};
+use sszip_core::cache::process::owner_client::BatchLookupOptions;
 use sszip_core::cache::process::wake::WokenRequestQueue;
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::cache::vary_key::named_cache_namespace;
@@ -239,12 +241,65 @@ fn shareable_keys_of_a_batch_are_the_first_ones() {
         body: &body,
         ..TestRequest::default()
     };
-    let expected = RecordedLookup::Batch(vec![five, six, latest, finalized], 2);
+    let options = BatchLookupOptions {
+        call_kinds: vec![call_kind(b"eth_getBlockByNumber"); 2],
+        max_lease_wait_ms: 5_000,
+    };
+    let expected = RecordedLookup::Batch(vec![five, six, latest, finalized], options.clone());
     assert_eq!(request.look_up(), [expected]);
     let unknown = TestRequest {
         is_chain_known: Some(false),
         ..request
     };
-    let expected = RecordedLookup::Batch(vec![latest, five, finalized, six], 0);
+    let options = BatchLookupOptions {
+        call_kinds: Vec::new(),
+        ..options
+    };
+    let expected = RecordedLookup::Batch(vec![latest, five, finalized, six], options);
     assert_eq!(unknown.look_up(), [expected]);
+}
+
+/// Returns the options of the lookup of a batch with a shareable call of a block and another call.
+fn batch_options(other: &str, directives: &[&str], fields: &[Header<'_>]) -> BatchLookupOptions {
+    let body = format!("[{},{other}]", BLOCK.replace("TAG", "0x5"));
+    let request = TestRequest {
+        body: &body,
+        directives,
+        fields,
+        ..TestRequest::default()
+    };
+    match <[_; 1]>::try_from(request.look_up()) {
+        Ok([RecordedLookup::Batch(_, options)]) => options,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn batch_waits_for_other_machines_unless_it_has_a_call_that_is_not_cached() {
+    let block = BLOCK.replace("TAG", "latest");
+    let transaction =
+        r#"{"jsonrpc":"2.0","id":2,"method":"eth_sendRawTransaction","params":["0x00"]}"#;
+    let directives = ["cache on", NAMESPACE, "cache_lock_timeout 3s"];
+    for (other, expected) in [(&block[..], 3_000), (transaction, 0)] {
+        let options = batch_options(other, &directives, &[JSON]);
+        assert_eq!(options.max_lease_wait_ms, expected, "{other}");
+        assert_eq!(options.call_kinds[0], call_kind(b"eth_getBlockByNumber"));
+    }
+}
+
+#[test]
+fn calls_of_a_batch_have_no_leases_if_they_are_not_coalesced_or_not_stored() {
+    let latest = BLOCK.replace("TAG", "latest");
+    let no_store = (&b"Cache-Control"[..], &b"no-store"[..]);
+    for (lock, fields) in [
+        ("cache_lock off", &[JSON][..]),
+        ("cache_lock on", &[JSON, no_store]),
+    ] {
+        let directives = ["cache on", NAMESPACE, lock];
+        let expected = BatchLookupOptions {
+            call_kinds: vec![NO_CALL_KIND],
+            max_lease_wait_ms: 0,
+        };
+        assert_eq!(batch_options(&latest, &directives, fields), expected);
+    }
 }

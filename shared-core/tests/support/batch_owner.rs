@@ -7,7 +7,8 @@ use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership};
 use sszip_core::cache::process::owner_client::{
-    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+    BatchLookupOptions, OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions,
+    OwnerStoreOptions,
 };
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::vary_key::named_cache_namespace;
@@ -18,8 +19,8 @@ use sszip_core::cache::CacheKey;
 pub enum RecordedLookup {
     /// The key, and whether the response may be shared between machines.
     Single(CacheKey, bool),
-    /// The keys, and the number of the first ones whose responses may be shared.
-    Batch(Vec<CacheKey>, usize),
+    /// The keys, and the kinds of the first ones, whose responses may be shared.
+    Batch(Vec<CacheKey>, BatchLookupOptions),
 }
 
 /// An owner whose lookups of batches end at once.
@@ -66,11 +67,11 @@ impl OwnerClient for BatchOwner {
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
-        shareable: usize,
+        options: BatchLookupOptions,
         _: WaitingRequestId,
         _: u64,
     ) -> bool {
-        let lookup = RecordedLookup::Batch(keys, shareable);
+        let lookup = RecordedLookup::Batch(keys, options);
         self.lookups.lock().unwrap().push(lookup);
         true
     }

@@ -284,9 +284,9 @@ impl PolledSession {
         let next: Vec<OwnerTask> = match task {
             OwnerTask::ReadStore(lookup) => complete(lookup, read(&lookup.key)),
             OwnerTask::CheckEntry(lookup, hit) => complete(lookup, check(&lookup.key, hit)),
-            OwnerTask::QueryFleet(_) | OwnerTask::QueryFleetBatch(_) => {
-                panic!("the owner has no fleet")
-            }
+            OwnerTask::QueryFleet(_)
+            | OwnerTask::QueryFleetBatch(_)
+            | OwnerTask::AwaitFleetBatch(..) => panic!("the owner has no fleet"),
             OwnerTask::ReadStoreBatch { batch, keys, found } => {
                 let found = found.into_iter();
                 let found = found.filter_map(|(key, hit)| Some((key, check(&key, hit)?)));

@@ -14,7 +14,8 @@ use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::freshness::BlockAnchor;
 use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use sszip_core::cache::process::owner_client::{
-    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+    BatchLookupOptions, OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions,
+    OwnerStoreOptions,
 };
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::process::ProcessCacheState;
@@ -240,7 +241,7 @@ impl OwnerClient for InProcessOwner {
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
-        _shareable: usize,
+        _: BatchLookupOptions,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool {

@@ -7,7 +7,8 @@ use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::entry::CacheEntry;
 use sszip_core::cache::process::flights::{CoalescedFlights, FlightLeadership};
 use sszip_core::cache::process::owner_client::{
-    OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+    BatchLookupOptions, OwnerAdminReply, OwnerClient, OwnerLookup, OwnerLookupOptions,
+    OwnerStoreOptions,
 };
 use sszip_core::cache::process::wake::WaitingRequestId;
 use sszip_core::cache::vary_key::named_cache_namespace;
@@ -65,7 +66,7 @@ impl OwnerClient for SimulatedOwner {
     fn lookup_batch_at_owner(
         &self,
         _: Vec<CacheKey>,
-        _: usize,
+        _: BatchLookupOptions,
         _: WaitingRequestId,
         _: u64,
     ) -> bool {

@@ -8,8 +8,9 @@ use sszip_core::cache::entry::store_attributes::StoredEntryAttributes;
 use sszip_core::cache::owner::fleet_gate::FleetGate;
 use sszip_core::cache::owner::memory_tier::OwnerMemoryEntry;
 use sszip_core::cache::owner::session::OwnerSession;
-use sszip_core::cache::owner::session_tasks::FleetLookup;
-use sszip_core::cache::owner::session_tasks::{OwnerTask, SessionLookup};
+use sszip_core::cache::owner::session_tasks::{
+    FleetBatchLookup, FleetLookup, OwnerTask, SessionLookup,
+};
 use sszip_core::cache::owner::{ClockReading, Owner};
 use sszip_core::cache::owner_protocol::client_name::OwnerClientName;
 use sszip_core::cache::owner_protocol::frame::{
@@ -86,6 +87,8 @@ struct SessionModel {
     polls: bool,
     lookups: Vec<SessionLookup>,
     fleet_lookups: Vec<FleetLookup>,
+    /// Batch lookups that wait for another machine.
+    fleet_batches: Vec<FleetBatchLookup>,
     /// Number of the last event that was taken.
     taken: u64,
     next_id: u32,
@@ -115,6 +118,7 @@ impl SessionModels {
                     polls,
                     lookups: Vec::new(),
                     fleet_lookups: Vec::new(),
+                    fleet_batches: Vec::new(),
                     taken: 0,
                     next_id: 1,
                 });
@@ -164,9 +168,10 @@ impl SessionModel {
             } => {
                 let batch = ProcessMessage::BatchLookup {
                     id,
-                    fleet_wait: fleet_wait.into(),
-                    shareable: u16::from(shareable).min(keys.len() as u16),
+                    call_kinds: vec![1; usize::from(shareable).min(keys.len())],
                     keys: keys.into_iter().map(key).collect(),
+                    fleet_wait: fleet_wait.into(),
+                    lease_wait: u32::from(fleet_wait) * 100,
                 };
                 self.receive(owner, batch, now)
             }
@@ -246,6 +251,12 @@ impl SessionModel {
                     let tasks = owner.complete_fleet_lookup(session, lookup, None, now);
                     self.run_tasks(owner, tasks, now);
                 }
+                if !self.fleet_batches.is_empty() {
+                    let batch = self.fleet_batches.remove(0);
+                    let session = &mut self.session;
+                    let tasks = owner.complete_fleet_batch_wait(session, batch, Vec::new(), now);
+                    self.run_tasks(owner, tasks, now);
+                }
                 true
             }
             SessionStep::Take { is_poll, back } => self.take(owner, is_poll, back, now),
@@ -269,9 +280,14 @@ impl SessionModel {
                 OwnerTask::QueryFleet(lookup) => self.fleet_lookups.push(lookup),
                 OwnerTask::QueryFleetBatch(batch) => {
                     let session = &mut self.session;
-                    let tasks = owner.complete_fleet_batch_lookup(session, batch, Vec::new(), now);
+                    // another machine fetches every second key
+                    let keys = batch.calls.iter().map(|call| call.key);
+                    let awaited = keys.filter(|key| key[0].is_multiple_of(2)).collect();
+                    let tasks =
+                        owner.complete_fleet_batch_lookup(session, batch, Vec::new(), awaited, now);
                     self.run_tasks(owner, tasks, now);
                 }
+                OwnerTask::AwaitFleetBatch(batch, _) => self.fleet_batches.push(batch),
                 OwnerTask::ReadStoreBatch {
                     batch,
                     keys,

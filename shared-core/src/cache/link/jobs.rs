@@ -26,8 +26,11 @@ pub(super) enum OwnerJob {
     BatchLookup {
         /// The keys, until they are sent.
         keys: Vec<CacheKey>,
-        /// Number of the first keys whose responses may be shared between machines.
-        shareable: u16,
+        /// Kinds of the calls of the first keys, whose responses may be shared between machines,
+        /// until they are sent.
+        call_kinds: Vec<u32>,
+        /// Milliseconds for which the owner may wait while other machines fetch.
+        lease_wait: u32,
         waiter: WaitingRequestId,
         /// Entries that were received.
         entries: KeyedEntries,

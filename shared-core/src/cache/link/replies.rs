@@ -29,6 +29,10 @@ impl OwnerLink {
                 self.handle_missing(state, shared, id, lease);
                 return Ok(());
             }
+            OwnerMessage::BatchWait { id } => {
+                self.handle_batch_wait(state, id, now);
+                return Ok(());
+            }
             OwnerMessage::BatchEnd { id, .. } => {
                 self.handle_batch_end(state, shared, id);
                 return Ok(());
@@ -227,6 +231,17 @@ impl OwnerLink {
         first.get_or_insert(known);
         if let Some(entry) = accept_received_entry(shared, &self.chains, key, received, now) {
             entries.push((*key, entry));
+        }
+    }
+
+    /// Extends the deadline of a batch lookup whose reply comes when other machines have fetched.
+    fn handle_batch_wait(&self, state: &mut LinkState, id: u32, now: u64) {
+        let deadline = self.lookup_deadline(now);
+        let Some(open) = state.jobs.open_job(id) else {
+            return;
+        };
+        if let OwnerJob::BatchLookup { lease_wait, .. } = &open.job {
+            open.due = deadline.saturating_add(u64::from(*lease_wait));
         }
     }
 

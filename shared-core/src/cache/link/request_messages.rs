@@ -110,12 +110,16 @@ impl OwnerLink {
             let message = match &mut open.job {
                 OwnerJob::Lookup(lookup) => Some(lookup_message(id, lookup, remaining)),
                 OwnerJob::BatchLookup {
-                    keys, shareable, ..
+                    keys,
+                    call_kinds,
+                    lease_wait,
+                    ..
                 } => Some(ProcessMessage::BatchLookup {
                     id,
                     keys: std::mem::take(keys),
-                    fleet_wait: fleet_wait(remaining, *shareable > 0),
-                    shareable: *shareable,
+                    fleet_wait: fleet_wait(remaining, !call_kinds.is_empty()),
+                    call_kinds: std::mem::take(call_kinds),
+                    lease_wait: *lease_wait,
                 }),
                 OwnerJob::Purge { scope, sent, .. } => {
                     if *sent == 0 {

@@ -12,7 +12,7 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::owner_protocol::process_message::MAX_BATCH_KEYS;
 use crate::cache::process::flights::{CoalescedFlights, FlightLeadership, FlightOutcome};
 use crate::cache::process::owner_client::{
-    OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+    BatchLookupOptions, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
 };
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
@@ -63,7 +63,7 @@ impl OwnerClient for OwnerLink {
     fn lookup_batch_at_owner(
         &self,
         mut keys: Vec<CacheKey>,
-        shareable: usize,
+        options: BatchLookupOptions,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool {
@@ -76,10 +76,16 @@ impl OwnerClient for OwnerLink {
         if keys.is_empty() {
             return false;
         }
+        let mut call_kinds = options.call_kinds;
+        call_kinds.truncate(keys.len());
+        // the owner replies before the request's own wait is over
+        let lease_wait = options
+            .max_lease_wait_ms
+            .saturating_sub(self.lookup_timeout().saturating_mul(2));
         let lookup = OwnerJob::BatchLookup {
-            // within the limit of keys
-            shareable: u16::try_from(shareable.min(keys.len())).unwrap_or(0),
             keys,
+            call_kinds,
+            lease_wait: u32::try_from(lease_wait).unwrap_or(u32::MAX),
             waiter,
             entries: Vec::new(),
             generation: None,

@@ -17,7 +17,7 @@ use crate::cache::process::flights::{
     CoalescingRole, FlightFollowerWakeup, FlightLeadership, FlightOutcome,
 };
 use crate::cache::process::owner_client::{
-    OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
+    BatchLookupOptions, OwnerClient, OwnerLookup, OwnerLookupOptions, OwnerStoreOptions,
 };
 use crate::cache::process::wake::{EventLoopId, WaitingRequestId, WokenRequestQueue};
 use crate::cache::process::ProcessCacheState;
@@ -387,9 +387,18 @@ impl LinkTestHost {
 
     /// Looks several keys up; the first ones may be shared between machines.
     fn look_up_shareable_batch(&mut self, keys: &[CacheKey], shareable: usize, waiter: usize) {
+        self.look_up_batch_with_options(keys, shareable_batch(shareable), waiter);
+    }
+
+    fn look_up_batch_with_options(
+        &mut self,
+        keys: &[CacheKey],
+        options: BatchLookupOptions,
+        waiter: usize,
+    ) {
         let (keys, waiter) = (keys.to_vec(), test_waiter(waiter));
         let link = self.link();
-        assert!(link.lookup_batch_at_owner(keys, shareable, waiter, self.now));
+        assert!(link.lookup_batch_at_owner(keys, options, waiter, self.now));
         self.run();
     }
 
@@ -421,6 +430,14 @@ impl LinkTestHost {
         let ids: Vec<u32> = messages.iter().filter_map(request_id).collect();
         assert_eq!(ids.len(), 1, "{messages:?}");
         ids[0]
+    }
+}
+
+/// The options of a batch lookup whose first keys may be shared between machines.
+fn shareable_batch(shareable: usize) -> BatchLookupOptions {
+    BatchLookupOptions {
+        call_kinds: vec![7; shareable],
+        max_lease_wait_ms: 0,
     }
 }
 

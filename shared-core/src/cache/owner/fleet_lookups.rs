@@ -12,7 +12,7 @@ use super::session::OwnerSession;
 use super::session_lookups::{reply_to_batch, reply_to_hit, CheckedHit};
 use super::session_tasks::{
     open_task, FleetBatchLookup, FleetLookup, FleetWait, OwnerTask, SessionBatchLookup,
-    SessionLookup,
+    SessionLookup, ShareableCall,
 };
 use super::state::{Owner, OwnerHit};
 use crate::cache::chain::ChainState;
@@ -28,6 +28,10 @@ use crate::lock::lock_ignoring_poison;
 
 /// Maximum number of keys of a batch for which the fleet is queried.
 const MAX_BATCH_QUERIES: usize = 64;
+
+/// Maximum number of batch lookups of a session that wait while other machines fetch. The other
+/// requests of the process must find room.
+const MAX_WAITING_BATCHES: usize = 64;
 
 impl Owner {
     /// Sets the gate of the fleet. Without one, no lookup queries a fleet. Only the first call has
@@ -223,34 +227,33 @@ impl Owner {
         if !self.permits_fleet_lookup(batch.fleet_wait.remaining_ms(now), now) {
             return Err(found);
         }
-        let is_absent = |key: &&CacheKey| !found.iter().any(|(there, _)| there == *key);
+        let is_absent = |call: &&ShareableCall| !found.iter().any(|(there, _)| *there == call.key);
         let absent = batch.shareable.iter().filter(is_absent);
-        let keys: Vec<_> = absent.take(MAX_BATCH_QUERIES).copied().collect();
-        if keys.is_empty() {
+        let calls: Vec<_> = absent.take(MAX_BATCH_QUERIES).copied().collect();
+        if calls.is_empty() {
             return Err(found);
         }
         session.open_tasks += 1;
         Ok(OwnerTask::QueryFleetBatch(FleetBatchLookup {
             batch,
-            keys,
+            calls,
             found,
         }))
     }
 
-    /// Completes the task of a batch lookup with the values that the fleet has. Returns the tasks
-    /// that follow.
+    /// Completes the task of a batch lookup with the values that the fleet has. The lookup waits for
+    /// the keys in `awaited`, which other machines fetch, unless too many of the session do. Returns
+    /// the tasks that follow.
     pub fn complete_fleet_batch_lookup(
         &self,
         session: &mut OwnerSession,
-        fleet_lookup: FleetBatchLookup,
+        mut fleet_lookup: FleetBatchLookup,
         values: Vec<(CacheKey, ServableValue)>,
+        awaited: Vec<CacheKey>,
         now: ClockReading,
     ) -> Vec<OwnerTask> {
         session.open_tasks = session.open_tasks.saturating_sub(1);
-        let FleetBatchLookup {
-            batch, mut found, ..
-        } = fleet_lookup;
-        let (id, generation) = (batch.id, batch.generation);
+        let (id, generation) = (fleet_lookup.batch.id, fleet_lookup.batch.generation);
         for (key, value) in values {
             let process = session.process();
             let hit = self.accept_fleet_value(&key, value, generation, Some(process), now);
@@ -259,10 +262,37 @@ impl Owner {
             };
             // a long unchecked entry is sent by the next lookup, which reads it on another thread
             if let CheckedHit::Valid(hit) = self.check_short_hit(&key, hit) {
-                found.push((key, hit));
+                fleet_lookup.found.push((key, hit));
             }
         }
-        let tasks = reply_to_batch(session, id, generation, found, now);
+        let waits = !awaited.is_empty() && session.waiting_batches < MAX_WAITING_BATCHES;
+        let tasks = if waits {
+            session.waiting_batches += 1;
+            session.queue_reply(OwnerMessage::BatchWait { id });
+            open_task(session, OwnerTask::AwaitFleetBatch(fleet_lookup, awaited))
+        } else {
+            reply_to_batch(session, id, generation, fleet_lookup.found, now)
+        };
+        self.number_late_replies(session);
+        tasks
+    }
+
+    /// Completes the task of a batch lookup that has waited while other machines fetched, with the
+    /// entries that this machine has received from them. Returns the tasks that follow.
+    pub fn complete_fleet_batch_wait(
+        &self,
+        session: &mut OwnerSession,
+        fleet_lookup: FleetBatchLookup,
+        received: Vec<(CacheKey, OwnerHit)>,
+        now: ClockReading,
+    ) -> Vec<OwnerTask> {
+        session.open_tasks = session.open_tasks.saturating_sub(1);
+        session.waiting_batches = session.waiting_batches.saturating_sub(1);
+        let FleetBatchLookup {
+            batch, mut found, ..
+        } = fleet_lookup;
+        found.extend(received);
+        let tasks = reply_to_batch(session, batch.id, batch.generation, found, now);
         self.number_late_replies(session);
         tasks
     }

@@ -65,6 +65,8 @@ pub struct OwnerSession {
     sent_event: u64,
     /// Number of tasks that will complete a request.
     pub(super) open_tasks: usize,
+    /// Number of batch lookups among them that wait while other machines fetch.
+    pub(super) waiting_batches: usize,
     pub(super) stores: BodyAssembler<StoreRequest>,
 }
 
@@ -310,6 +312,7 @@ impl Owner {
             polled: request.polls.then(PolledReplies::default),
             sent_event: 0,
             open_tasks: 0,
+            waiting_batches: 0,
             stores: BodyAssembler::new(max_entry.saturating_add(ENTRY_HEAD_BYTES)),
         })
     }

@@ -87,15 +87,35 @@ impl FleetLookup {
     }
 }
 
+/// A call of a batch whose response may be shared between machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShareableCall {
+    /// Key of the entry.
+    pub key: CacheKey,
+    /// [Kind](crate::cache::owner_protocol::call_kind) of the call.
+    pub call_kind: u32,
+}
+
 /// A batch lookup for which the fleet is queried.
 #[derive(Debug)]
 pub struct FleetBatchLookup {
     /// The lookup.
     pub batch: SessionBatchLookup,
-    /// The keys that the machine does not have and other machines may have.
-    pub keys: Vec<CacheKey>,
-    /// Entries that were found on the machine.
+    /// The calls whose entries the machine does not have and other machines may have.
+    pub calls: Vec<ShareableCall>,
+    /// Entries that were found on the machine or in the fleet.
     pub(super) found: Vec<(CacheKey, OwnerHit)>,
+}
+
+impl FleetBatchLookup {
+    /// Returns the calls that still have no entry when these entries are found as well.
+    pub fn missing_calls(&self, others: &[(CacheKey, OwnerHit)]) -> Vec<ShareableCall> {
+        let is_missing = |call: &&ShareableCall| {
+            let mut found = self.found.iter().chain(others);
+            !found.any(|(key, _)| *key == call.key)
+        };
+        self.calls.iter().filter(is_missing).copied().collect()
+    }
 }
 
 /// A lookup whose reply needs a task.
@@ -122,10 +142,12 @@ pub struct SessionBatchLookup {
     pub id: u32,
     /// Generation of the newest purge before the lookup.
     pub generation: u64,
-    /// The keys whose entries other machines may have.
-    pub shareable: Vec<CacheKey>,
+    /// The calls whose entries other machines may have.
+    pub shareable: Vec<ShareableCall>,
     /// Time for which the process waits for the fleet.
     pub fleet_wait: FleetWait,
+    /// Further milliseconds for which it waits while other machines fetch; 0: it does not.
+    pub lease_wait_ms: u32,
 }
 
 /// Work on a message that may wait for a disk or another process, or takes much CPU. The server runs
@@ -152,6 +174,9 @@ pub enum OwnerTask {
     QueryFleet(FleetLookup),
     /// Query the fleet for entries, then call [`Owner::complete_fleet_batch_lookup`].
     QueryFleetBatch(FleetBatchLookup),
+    /// Wait until other machines have fetched these keys, then call
+    /// [`Owner::complete_fleet_batch_wait`].
+    AwaitFleetBatch(FleetBatchLookup, Vec<CacheKey>),
     /// Store an entry for which memory has no room ([`Owner::store_fetched_entry`]).
     StoreLong(Box<StoreRequest>, Vec<u8>),
     /// Continue with an entry that was stored in memory.
@@ -227,14 +252,16 @@ impl Owner {
             ProcessMessage::BatchLookup {
                 id,
                 keys,
+                call_kinds,
                 fleet_wait,
-                shareable,
+                lease_wait,
             } => {
                 let batch = SessionBatchLookup {
                     id,
                     generation: self.owner_store.purge_generation(),
-                    shareable: self.shareable_batch_keys(&keys, shareable, fleet_wait, now),
+                    shareable: self.shareable_batch_calls(&keys, &call_kinds, fleet_wait, now),
                     fleet_wait: FleetWait::new(fleet_wait, now),
+                    lease_wait_ms: lease_wait,
                 };
                 return Ok(self.start_batch_lookup(session, batch, keys, now));
             }
@@ -261,23 +288,26 @@ impl Owner {
         Ok(Vec::new())
     }
 
-    /// Returns the first keys of a batch, whose responses may be shared between machines; none if
+    /// Returns the first calls of a batch, whose responses may be shared between machines; none if
     /// the fleet can't be queried now, or memory is refused.
-    fn shareable_batch_keys(
+    fn shareable_batch_calls(
         &self,
         keys: &[CacheKey],
-        shareable: u16,
+        call_kinds: &[u32],
         fleet_wait: u16,
         now: ClockReading,
-    ) -> Vec<CacheKey> {
-        let first = keys.get(..usize::from(shareable)).unwrap_or(&[]);
-        let mut copied = Vec::new();
+    ) -> Vec<ShareableCall> {
+        let mut calls = Vec::new();
         if self.permits_fleet_lookup(fleet_wait, now)
-            && copied.try_reserve_exact(first.len()).is_ok()
+            && calls.try_reserve_exact(call_kinds.len()).is_ok()
         {
-            copied.extend_from_slice(first);
+            let call = |(key, call_kind): (&CacheKey, &u32)| ShareableCall {
+                key: *key,
+                call_kind: *call_kind,
+            };
+            calls.extend(keys.iter().zip(call_kinds).map(call));
         }
-        copied
+        calls
     }
 
     /// Records that the events up to `event`, and the purges up to `generation`, are in effect in

@@ -31,6 +31,7 @@ mod kind {
     pub(super) const ADMIN_REPLY: u8 = 0x4c;
     pub(super) const CHUNK: u8 = 0x4d;
     pub(super) const LATE_REPLY: u8 = 0x4e;
+    pub(super) const BATCH_WAIT: u8 = 0x4f;
 }
 
 /// A message from the owner to a process.
@@ -94,6 +95,12 @@ pub enum OwnerMessage {
         key: CacheKey,
         /// The entry.
         entry: FoundEntry,
+    },
+    /// The owner waits for responses to a batch lookup that other machines fetch: its reply comes
+    /// within the lookup's `lease_wait`.
+    BatchWait {
+        /// Number of the lookup.
+        id: u32,
     },
     /// The end of the reply to a batch lookup: entries that were not sent are absent.
     BatchEnd {
@@ -261,6 +268,7 @@ impl OwnerMessage {
                 let head = (generation, key, EntryHead::from_entry(entry));
                 frame.append_message(kind::BATCH_FOUND, *id, &head, &entry.bytes)
             }
+            Self::BatchWait { id } => frame.append_message(kind::BATCH_WAIT, *id, &(), none),
             Self::BatchEnd { id, generation } => {
                 frame.append_message(kind::BATCH_END, *id, generation, none)
             }
@@ -334,6 +342,11 @@ impl OwnerMessage {
                     key,
                     entry,
                 }
+            }
+            kind::BATCH_WAIT => {
+                reject_body(message)?;
+                parse_head::<()>(message)?;
+                Self::BatchWait { id }
             }
             kind::BATCH_END => {
                 reject_body(message)?;

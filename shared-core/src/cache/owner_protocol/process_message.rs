@@ -65,17 +65,22 @@ pub enum ProcessMessage {
         /// [Kind](super::call_kind) of the call whose response may be shared between machines.
         call_kind: u32,
     },
-    /// Look several keys up, without leases.
+    /// Look several keys up, without leases of the machine.
     BatchLookup {
         /// Number of the lookup, which its replies have too.
         id: u32,
         /// Keys of the entries, 1 to [`MAX_BATCH_KEYS`].
         keys: Vec<CacheKey>,
+        /// [Kinds](super::call_kind) of the calls of the first keys, whose responses may be shared
+        /// between machines. A call of [`NO_CALL_KIND`](super::call_kind::NO_CALL_KIND) has no
+        /// lease of the fleet.
+        call_kinds: Vec<u32>,
         /// Milliseconds for which the process can wait for entries of other machines; 0: no
         /// response is shared between machines, or the process has no time.
         fleet_wait: u16,
-        /// Number of the first keys whose responses may be shared between machines.
-        shareable: u16,
+        /// Further milliseconds for which the process can wait while other machines fetch; 0: it
+        /// does not wait for them.
+        lease_wait: u32,
     },
     /// Store an entry. The message has no reply.
     Store(Box<StoreRequest>),
@@ -250,12 +255,15 @@ impl ProcessMessage {
             Self::BatchLookup {
                 id,
                 keys,
+                call_kinds,
                 fleet_wait,
-                shareable,
+                lease_wait,
             } => {
-                let keys = keys.as_flattened();
-                let body = MessageBody::try_copy_from(keys).ok_or(FrameAppendError::OutOfMemory)?;
-                frame.append_message(kind::BATCH_LOOKUP, *id, &(fleet_wait, shareable), &body)
+                let shareable =
+                    u16::try_from(call_kinds.len()).map_err(|_| FrameAppendError::TooLong)?;
+                let body = encode_keys(keys, call_kinds).ok_or(FrameAppendError::OutOfMemory)?;
+                let head = (fleet_wait, shareable, lease_wait);
+                frame.append_message(kind::BATCH_LOOKUP, *id, &head, &body)
             }
             Self::Store(store) => {
                 frame.append_message(kind::STORE, store.id, &store.head(), &store.entry)
@@ -348,30 +356,51 @@ fn decode_session_request(message: &RawMessage<'_>) -> Result<SessionRequest, Pr
 }
 
 fn decode_batch_lookup(message: &RawMessage<'_>) -> Result<ProcessMessage, ProtocolError> {
-    let (fleet_wait, shareable): (u16, u16) = parse_head(message)?;
-    let keys = decode_keys(message)?;
-    if usize::from(shareable) > keys.len() {
+    let (fleet_wait, shareable, lease_wait): (u16, u16, u32) = parse_head(message)?;
+    let shareable = usize::from(shareable);
+    let invalid_body = ProtocolError::InvalidBody(message.kind);
+    let kinds_at = message.body.len().checked_sub(shareable * size_of::<u32>());
+    let (keys, kinds) = message.body.split_at(kinds_at.ok_or(invalid_body)?);
+    let keys = decode_keys(keys, message.kind)?;
+    if shareable > keys.len() {
         return Err(ProtocolError::InvalidHead(message.kind));
     }
+    let mut call_kinds = Vec::new();
+    call_kinds
+        .try_reserve_exact(shareable)
+        .map_err(|_| ProtocolError::OutOfMemory)?;
+    let (kinds, _) = kinds.as_chunks::<{ size_of::<u32>() }>();
+    call_kinds.extend(kinds.iter().map(|kind| u32::from_le_bytes(*kind)));
     Ok(ProcessMessage::BatchLookup {
         id: message.id,
         keys,
+        call_kinds,
         fleet_wait,
-        shareable,
+        lease_wait,
     })
 }
 
-/// Decodes the keys of a batch lookup, which are its body.
-fn decode_keys(message: &RawMessage<'_>) -> Result<Vec<CacheKey>, ProtocolError> {
-    let (found, rest) = message.body.as_chunks::<{ size_of::<CacheKey>() }>();
+/// Decodes the keys at the beginning of the body of a batch lookup.
+fn decode_keys(bytes: &[u8], kind: u8) -> Result<Vec<CacheKey>, ProtocolError> {
+    let (found, rest) = bytes.as_chunks::<{ size_of::<CacheKey>() }>();
     if !rest.is_empty() || !(1..=MAX_BATCH_KEYS).contains(&found.len()) {
-        return Err(ProtocolError::InvalidBody(message.kind));
+        return Err(ProtocolError::InvalidBody(kind));
     }
     let mut keys = Vec::new();
     keys.try_reserve_exact(found.len())
         .map_err(|_| ProtocolError::OutOfMemory)?;
     keys.extend_from_slice(found);
     Ok(keys)
+}
+
+/// Encodes the body of a batch lookup. Returns `None` if memory is refused.
+fn encode_keys(keys: &[CacheKey], call_kinds: &[u32]) -> Option<MessageBody> {
+    let mut body = Vec::new();
+    let length = size_of_val(keys) + size_of_val(call_kinds);
+    body.try_reserve_exact(length).ok()?;
+    body.extend_from_slice(keys.as_flattened());
+    body.extend(call_kinds.iter().flat_map(|kind| kind.to_le_bytes()));
+    Some(MessageBody::from(body))
 }
 
 fn decode_store_request(message: &RawMessage<'_>) -> Result<StoreRequest, ProtocolError> {

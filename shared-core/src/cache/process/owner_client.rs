@@ -59,6 +59,17 @@ impl OwnerLookupOptions {
     }
 }
 
+/// The conditions of a lookup of a batch's keys at the owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchLookupOptions {
+    /// [Kinds](crate::cache::owner_protocol::call_kind) of the calls of the first keys, whose
+    /// responses may be shared between machines.
+    pub call_kinds: Vec<u32>,
+    /// Maximum time for which the batch waits while other machines fetch, in milliseconds; 0: it
+    /// does not wait for them.
+    pub max_lease_wait_ms: u64,
+}
+
 /// How the owner may use an entry that it stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerStoreOptions {
@@ -95,14 +106,13 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         now: u64,
     ) -> OwnerLookup;
 
-    /// Looks up several keys at the owner for one batch, without a lease. The responses of the first
-    /// `shareable` keys may be shared between machines. `waiter` is woken when it can
-    /// [claim](Self::take_batch_entries) the entries. Returns `false` if the owner is not reachable
-    /// now.
+    /// Looks up several keys at the owner for one batch, without a lease of the machine. `waiter` is
+    /// woken when it can [claim](Self::take_batch_entries) the entries. Returns `false` if the owner
+    /// is not reachable now.
     fn lookup_batch_at_owner(
         &self,
         keys: Vec<CacheKey>,
-        shareable: usize,
+        options: BatchLookupOptions,
         waiter: WaitingRequestId,
         now: u64,
     ) -> bool;

@@ -85,12 +85,70 @@ fn batch_lookup_waits_for_other_machines_if_one_of_its_keys_is_shareable() {
         let messages = host.take_messages();
         let [ProcessMessage::BatchLookup {
             fleet_wait,
-            shareable,
+            call_kinds,
             ..
         }] = &messages[..]
         else {
             panic!("{messages:?}");
         };
-        assert_eq!((*fleet_wait, *shareable), expected);
+        assert_eq!((*fleet_wait, call_kinds.len()), expected);
     }
+}
+
+/// Looks a batch up that waits for other machines, for `max_ms` at most. Returns the number of the
+/// lookup and its wait.
+fn look_up_waiting_batch(host: &mut LinkTestHost, max_ms: u64) -> (u32, u32) {
+    let options = BatchLookupOptions {
+        max_lease_wait_ms: max_ms,
+        ..shareable_batch(1)
+    };
+    host.look_up_batch_with_options(&[KEY], options, 5);
+    let messages = host.take_messages();
+    match &messages[..] {
+        [ProcessMessage::BatchLookup { id, lease_wait, .. }] => (*id, *lease_wait),
+        _ => panic!("{messages:?}"),
+    }
+}
+
+#[test]
+fn owner_of_a_waiting_batch_replies_before_the_wait_of_its_request_is_over() {
+    for (max_ms, expected) in [(0, 0), (30, 0), (500, 460), (u64::MAX, u32::MAX)] {
+        let mut host = LinkTestHost::connected();
+        assert_eq!(look_up_waiting_batch(&mut host, max_ms).1, expected);
+    }
+}
+
+#[test]
+fn batch_that_waits_for_other_machines_has_a_later_deadline() {
+    let mut host = LinkTestHost::connected();
+    let (id, _) = look_up_waiting_batch(&mut host, 500);
+    host.pass(10);
+    host.send(OwnerMessage::BatchWait { id });
+    host.pass(459);
+    assert!(host.woken().is_empty());
+    host.send_together(&batch_replies(id, KEY));
+    assert_eq!(host.woken(), [5]);
+    assert_eq!(host.link().take_batch_entries(test_waiter(5)).len(), 1);
+    // an owner that does not reply
+    let (id, _) = look_up_waiting_batch(&mut host, 500);
+    host.send(OwnerMessage::BatchWait { id });
+    host.pass(479);
+    assert!(host.woken().is_empty());
+    host.pass(1);
+    assert_eq!(host.woken(), [5]);
+}
+
+#[test]
+fn batch_that_does_not_wait_for_other_machines_keeps_its_deadline() {
+    let mut host = LinkTestHost::connected();
+    let (id, _) = look_up_waiting_batch(&mut host, 0);
+    host.send(OwnerMessage::BatchWait { id });
+    host.pass(20);
+    assert_eq!(host.woken(), [5]);
+    // a wait for another request does nothing
+    host.look_up_keys(1..2);
+    let id = host.take_id();
+    host.send(OwnerMessage::BatchWait { id });
+    host.pass(20);
+    assert_eq!(host.woken(), [1]);
 }

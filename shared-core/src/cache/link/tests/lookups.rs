@@ -165,7 +165,7 @@ fn lookups_pause_at_an_owner_that_does_not_reply() {
         let waiter = test_waiter(11);
         !host
             .link()
-            .lookup_batch_at_owner(vec![[9; 32]], 0, waiter, host.now)
+            .lookup_batch_at_owner(vec![[9; 32]], shareable_batch(0), waiter, host.now)
     };
     assert!(refused(&host));
     host.pass(1);
@@ -186,7 +186,7 @@ fn lookups_beyond_the_limit_are_refused() {
         let waiter = test_waiter(500);
         assert!(host
             .link()
-            .lookup_batch_at_owner(vec![key], 0, waiter, host.now));
+            .lookup_batch_at_owner(vec![key], shareable_batch(0), waiter, host.now));
     }
     host.look_up_for_waiter(1, true);
     assert!(host.lead(1).is_some());
@@ -327,9 +327,9 @@ fn batch_lookup_has_a_maximum_number_of_keys() {
     let waiter = test_waiter(6);
     let now = host.now;
     let is_sent = |host: &LinkTestHost, keys: Vec<CacheKey>| {
-        let shareable = keys.len();
+        let options = shareable_batch(keys.len());
         host.link()
-            .lookup_batch_at_owner(keys, shareable, waiter, now)
+            .lookup_batch_at_owner(keys, options, waiter, now)
     };
     assert!(!is_sent(&host, Vec::new()));
     assert!(is_sent(&host, vec![[1; 32]; 1_001]));
@@ -338,12 +338,12 @@ fn batch_lookup_has_a_maximum_number_of_keys() {
     assert!(!messages.is_empty());
     for message in &messages {
         let ProcessMessage::BatchLookup {
-            keys, shareable, ..
+            keys, call_kinds, ..
         } = message
         else {
             panic!("{message:?}");
         };
-        assert_eq!((keys.len(), *shareable), (1_000, 1_000));
+        assert_eq!((keys.len(), call_kinds.len()), (1_000, 1_000));
     }
 }
 

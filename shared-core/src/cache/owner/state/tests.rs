@@ -10,6 +10,7 @@ use crate::cache::store::StoreWriteOutageReason;
 mod direct;
 mod disk_offers;
 mod fleet;
+mod fleet_batches;
 mod following;
 mod inactive;
 #[path = "../../../../tests/support/memory_store.rs"]

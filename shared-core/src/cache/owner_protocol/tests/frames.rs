@@ -153,12 +153,17 @@ fn messages_with_invalid_heads_or_bodies_are_rejected() {
         (0x05, &[7; 33], b"", head(0x05)),
         (0x05, &[7; 32], b"x", body(0x05)),
         // no keys, and a part of a key
-        (0x03, b"\0\0", b"", body(0x03)),
-        (0x03, b"\0\0", &[7; 33], body(0x03)),
+        (0x03, b"\0\0\0", b"", body(0x03)),
+        (0x03, b"\0\0\0", &[7; 33], body(0x03)),
+        // a key without the kind of its call, and a body that is shorter than the kinds
+        (0x03, b"\0\x01\0", &[7; 32], body(0x03)),
+        (0x03, b"\0\x01\0", &[7; 3], body(0x03)),
         // no wait, a byte after the head, and more shareable keys than there are
         (0x03, b"", &[7; 32], head(0x03)),
-        (0x03, b"\0\0x", &[7; 32], head(0x03)),
-        (0x03, b"\x05\x02", &[7; 32], head(0x03)),
+        (0x03, b"\0\0\0x", &[7; 32], head(0x03)),
+        (0x03, b"\x05\x02\0", &[7; 40], head(0x03)),
+        // a wait with a body
+        (0x4f, b"", b"x", body(0x4f)),
         // a lookup without a wait
         (0x02, &[0; 33], b"", head(0x02)),
         // chunks without bytes
@@ -179,7 +184,7 @@ fn messages_with_invalid_heads_or_bodies_are_rejected() {
 
 #[test]
 fn batch_lookup_has_a_maximum_number_of_keys() {
-    let keys = |count: usize| raw_frame(0x03, b"\0\0", &vec![7_u8; 32 * count]);
+    let keys = |count: usize| raw_frame(0x03, b"\0\0\0", &vec![7_u8; 32 * count]);
     assert_eq!(decode_stream(&[keys(1_000)]).1, Ok(()));
     let expected = Err(ProtocolError::InvalidBody(0x03));
     assert_eq!(decode_stream(&[keys(1_001)]).1, expected);

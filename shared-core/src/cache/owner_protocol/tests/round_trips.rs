@@ -134,16 +134,21 @@ fn store_request() -> impl Strategy<Value = StoreRequest> {
 }
 
 fn batch_lookup() -> impl Strategy<Value = ProcessMessage> {
-    let keys = prop::collection::vec(key(), 1..40);
+    let keys = prop::collection::vec((key(), any::<u32>()), 1..40);
     let shareable = any::<prop::sample::Index>();
-    (any::<u32>(), keys, any::<u16>(), shareable).prop_map(|(id, keys, fleet_wait, shareable)| {
-        ProcessMessage::BatchLookup {
-            id,
-            fleet_wait,
-            shareable: shareable.index(keys.len() + 1) as u16,
-            keys,
-        }
-    })
+    (any::<(u32, u16, u32)>(), keys, shareable).prop_map(
+        |((id, fleet_wait, lease_wait), keys, shareable)| {
+            let (keys, mut call_kinds): (Vec<CacheKey>, Vec<u32>) = keys.into_iter().unzip();
+            call_kinds.truncate(shareable.index(keys.len() + 1));
+            ProcessMessage::BatchLookup {
+                id,
+                keys,
+                call_kinds,
+                fleet_wait,
+                lease_wait,
+            }
+        },
+    )
 }
 
 fn process_message() -> impl Strategy<Value = ProcessMessage> {
@@ -251,6 +256,7 @@ fn owner_message() -> impl Strategy<Value = OwnerMessage> {
                 entry,
             }
         }),
+        any::<u32>().prop_map(|id| OwnerMessage::BatchWait { id }),
         any::<(u32, u64)>().prop_map(|(id, generation)| OwnerMessage::BatchEnd { id, generation }),
         (any::<(u32, u16, u32)>(), body()).prop_map(|((id, status, more), body)| {
             OwnerMessage::AdminReply {

@@ -7,6 +7,7 @@ pub(in crate::exchange) mod log_split_state;
 mod log_splits;
 mod lookup_state;
 pub(in crate::exchange) mod merge;
+mod owner_query;
 mod pairing;
 pub(in crate::exchange) mod split;
 mod stored_response;
@@ -325,34 +326,6 @@ impl Exchange {
             self.upstream_edits
                 .push(HeadEdit::set_header(ACCEPT_ENCODING, b"identity"));
         }
-    }
-
-    /// Sends the owner the keys of all missing calls, and returns the wait for its reply; `None` if
-    /// it is not queried.
-    fn query_owner_for_batch(
-        &self,
-        batch: &BatchLookup<'_>,
-        scope: &VaryKey,
-        lookup: &LookupRequest<'_>,
-    ) -> Option<AwaitedResult> {
-        let shared = &self.route_config.process.shared;
-        let (waiter, owner) = (lookup.waiter?, shared.owner_client()?);
-        let missing = || batch.missing_call_keys().flatten();
-        let mut keys: Vec<CacheKey> = Vec::new();
-        keys.try_reserve_exact(missing().count()).ok()?;
-        if lookup.bypass || missing().next().is_none() {
-            return None;
-        }
-        let (_, mark) = self.dispatch_mark(scope);
-        let shares = self.shares_with_machines(scope, mark.as_ref());
-        let is_shareable =
-            |place: &&CallKeyAndLifetime| shares && place.prospect.may_be_immutable();
-        keys.extend(missing().filter(is_shareable).map(|place| place.key));
-        let shareable = keys.len();
-        let others = missing().filter(|place| !is_shareable(place));
-        keys.extend(others.map(|place| place.key));
-        let is_sent = owner.lookup_batch_at_owner(keys, shareable, waiter, lookup.now);
-        is_sent.then_some(AwaitedResult::Stored)
     }
 
     /// Follows the flights of all missing calls, and keeps the owner's entries meanwhile; `None` if

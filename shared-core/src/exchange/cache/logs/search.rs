@@ -13,7 +13,9 @@ use super::plan::LogSplitBudget;
 use super::search_state::{LogsSearch, SearchedEntries};
 use super::LOGS_METHOD;
 use crate::cache::chain::{DispatchMark, HeightUnit};
+use crate::cache::owner_protocol::call_kind::NO_CALL_KIND;
 use crate::cache::process::log_splits::LogSplitEvent;
+use crate::cache::process::owner_client::BatchLookupOptions;
 use crate::cache::status::CacheStatus;
 use crate::cache::vary_key::VaryKey;
 use crate::cache::CacheKey;
@@ -319,11 +321,13 @@ impl Exchange {
             return None;
         }
         let (_, mark) = self.dispatch_mark(client.vary_key);
-        let shareable = match self.shares_with_machines(client.vary_key, mark.as_ref()) {
-            true => keys.len(),
-            false => 0,
-        };
-        let is_sent = owner.lookup_batch_at_owner(keys, shareable, waiter, lookup.now);
+        // a request that leads a flight waits for no other machine
+        let mut options = BatchLookupOptions::default();
+        if self.shares_with_machines(client.vary_key, mark.as_ref()) {
+            options.call_kinds.try_reserve_exact(keys.len()).ok()?;
+            options.call_kinds.resize(keys.len(), NO_CALL_KIND);
+        }
+        let is_sent = owner.lookup_batch_at_owner(keys, options, waiter, lookup.now);
         is_sent.then(|| WaitingRequest::new(shared, waiter, AwaitedResult::Stored))
     }
 

@@ -23,7 +23,7 @@ const IDENTITY: ChainIdentity = ChainIdentity {
 
 /// A gate that a test opens and closes.
 #[derive(Default)]
-struct TestGate(AtomicBool);
+pub(super) struct TestGate(AtomicBool);
 
 impl FleetGate for TestGate {
     fn is_open(&self, _: u64) -> bool {
@@ -34,7 +34,7 @@ impl FleetGate for TestGate {
 }
 
 /// An owner with an open gate to a fleet, whose store has nothing.
-fn owner_in_fleet() -> (Owner, ModelStore, Arc<TestGate>) {
+pub(super) fn owner_in_fleet() -> (Owner, ModelStore, Arc<TestGate>) {
     let (owner, model) = owner();
     model.disk.is_ready.store(true, Relaxed);
     let gate = Arc::new(TestGate(true.into()));
@@ -43,7 +43,7 @@ fn owner_in_fleet() -> (Owner, ModelStore, Arc<TestGate>) {
 }
 
 /// Opens a session, whose first messages are taken.
-fn open_fleet_session(owner: &Owner, process: &str) -> OwnerSession {
+pub(super) fn open_fleet_session(owner: &Owner, process: &str) -> OwnerSession {
     let mut session = open_session(owner, process);
     take_messages(owner, &mut session, 0);
     session
@@ -68,7 +68,7 @@ fn query_fleet(owner: &Owner, session: &mut OwnerSession, message: ProcessMessag
 }
 
 /// The value of an immutable entry that another machine has stored 10 seconds ago.
-fn value_of_result(result: &str) -> ServableValue {
+pub(super) fn value_of_result(result: &str) -> ServableValue {
     let template = unread(0, result);
     ServableValue {
         about: StoredEntryAttributes {
@@ -359,35 +359,6 @@ fn value_of_an_unfollowed_namespace_is_not_servable() {
     let (owner, _, _) = owner_in_fleet();
     let result = owner.check_fleet_value(value_of_block(90), at(1));
     assert_eq!(result, Err(NotServable::UnknownChain));
-}
-
-#[test]
-fn batch_queries_the_fleet_for_its_shareable_keys_only() {
-    let (owner, _, _) = owner_in_fleet();
-    let mut session = open_fleet_session(&owner, "a");
-    let keys: Vec<CacheKey> = (1..=3).map(|n| [n; 32]).collect();
-    let message = ProcessMessage::BatchLookup {
-        id: 1,
-        keys: keys.clone(),
-        shareable: 2,
-        fleet_wait: 20,
-    };
-    let tasks = owner.receive_message(&mut session, message, at(0)).unwrap();
-    let Ok([OwnerTask::QueryFleetBatch(batch)]) = <[_; 1]>::try_from(tasks) else {
-        panic!("the fleet has to be queried");
-    };
-    assert_eq!(batch.keys, keys[..2]);
-    let values = vec![(keys[1], value_of_result("null"))];
-    owner.complete_fleet_batch_lookup(&mut session, batch, values, at(1));
-    let messages = take_messages(&owner, &mut session, 1);
-    let found: Vec<_> = messages
-        .iter()
-        .filter_map(|message| match message {
-            OwnerMessage::BatchFound { key, .. } => Some(*key),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(found, [keys[1]], "{messages:?}");
 }
 
 /// Passes the lease of a lookup to the owner, and completes the lookup.

@@ -312,8 +312,9 @@ fn batch_lookup_finds_the_entries_that_are_present() {
     let batch = ProcessMessage::BatchLookup {
         id: 4,
         keys,
+        call_kinds: Vec::new(),
         fleet_wait: 0,
-        shareable: 0,
+        lease_wait: 0,
     };
     // on its second request it is written to the store
     let tasks = receive(&owner, &mut session, batch);
