@@ -33,6 +33,7 @@ OWNER_MESSAGES = {
     0x4C: ("admin_reply", {"status": "u", "total": "u"}),
     0x4D: ("chunk", {}),
     0x4E: ("late_reply", {"number": "u", "messages": "u"}),
+    0x4F: ("batch_wait", {}),
 }
 
 
@@ -83,9 +84,11 @@ def lookup(id, n, lease=60_000, fleet_wait=0, call_kind=0):
     return message(0x02, bytes.fromhex(key(n)) + optional(lease) + number(fleet_wait) + number(call_kind), id)
 
 
-def batch_lookup(id, numbers, fleet_wait=0, shareable=0):
-    head = number(fleet_wait) + number(shareable)
-    return message(0x03, head, id, b"".join(bytes.fromhex(key(n)) for n in numbers))
+def batch_lookup(id, numbers, fleet_wait=0, shareable=0, call_kind=0, lease_wait=0):
+    """`call_kind`: the kind of each of the first `shareable` calls."""
+    head = number(fleet_wait) + number(shareable) + number(lease_wait)
+    keys = b"".join(bytes.fromhex(key(n)) for n in numbers)
+    return message(0x03, head, id, keys + shareable * call_kind.to_bytes(4, "little"))
 
 
 def store(n, body, generation, id=0, fresh=3_600_000, age=0, method=None, block=None, epoch=0, height=None, **more):
@@ -245,10 +248,10 @@ class Session(Connection):
     def store(self, n, body=b"body", **fields):
         self.send(*store(n, body, fields.pop("generation", self.welcome.generation), next(self.ids), **fields))
 
-    def lookup_batch(self, numbers, fleet_wait=0, shareable=0):
+    def lookup_batch(self, numbers, **options):
         """The entries that were found, by key, and the end of the reply."""
         id, found = next(self.ids), {}
-        self.send(batch_lookup(id, numbers, fleet_wait, shareable))
+        self.send(batch_lookup(id, numbers, **options))
         while (reply := self.reply(id)).name != "batch_end":
             found[reply.key] = reply.body
         return found, reply
