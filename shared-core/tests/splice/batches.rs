@@ -253,7 +253,7 @@ fn batch_of_small_responses_is_as_short_as_of_an_encoder_of_the_whole() {
 fn batch_of_compressed_entries_alone_is_as_short_as_of_an_encoder_of_the_whole() {
     // level 4 is libdeflate's, which a sandbox has at all levels
     for (count, level) in [(10, 1), (10, 4), (16, 1), (16, 4)] {
-        let results: Vec<_> = (0..count).map(|n| transaction(n % 8, 1500)).collect();
+        let results: Vec<_> = (0..count).map(|n| transaction(n, 1500)).collect();
         let (entries, expected) = stored_batch_at_level(&results, level);
         assert!(entries.iter().all(|(entry, _)| entry.is_compressed()));
         let body = assemble_gzip_batch(&elements(&entries), GATE).unwrap();
