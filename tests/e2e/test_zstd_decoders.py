@@ -46,7 +46,7 @@ RESULTS = [
     json.dumps({"entries": [{"index": hex(n), "value": f"0x{n * 7919:064x}"} for n in range(3000)]}).encode(),
     b'"%b"' % (b"abcd" * 50000),
 ]
-IDS = [b"1", b"900719925474099100", b'"a"', b'"%b"' % (b"long" * 100), b"1.5e3"]
+IDS = [b"1", b"900719925474099100", b'"a"', b'"%b"' % (b"long" * 50), b"1.5e3"]
 
 
 def block(number, id=b"1"):
@@ -96,9 +96,8 @@ def test_decoders_read_responses_of_every_level(nginx, origin, zstd_decoder_proc
 
 def test_higher_levels_compress_better(nginx, origin):
     origin.answers(answer(bodies.json(100000)))
-    sizes = [len(nginx.get(f"/{level}", "zstd").body) for level in (1, 7, 19)]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] > sizes[2]
+    fastest, best = (len(nginx.get(f"/{level}", "zstd").body) for level in (1, 19))
+    assert best < fastest
 
 
 @pytest.mark.parametrize("level", range(1, 4))

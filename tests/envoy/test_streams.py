@@ -147,7 +147,7 @@ def test_buffered_body_is_complete_when_trailers_follow(envoy, origin):
 # No time limit ends a wait. A sandbox sends the leader's response to no follower after the end of its
 # send lease, which a busy machine renews too late.
 PATIENT = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s"}
-CACHED = {"cache": True, "cache_lock_timeout": "10m"}
+CACHED = {"cache": True, "cache_namespace": "all", "cache_lock_timeout": "10m"}
 
 
 def start_patient_envoy(start_envoy, workers):
