@@ -24,7 +24,7 @@ from stack import MODULE, NGINX, REPLAY_NODE, ROOT  # noqa: E402
 NOW, BEFORE = "now", "before"
 TITLES = {HIT: "hit in the owner's memory", MISS: "miss, which is stored"}
 SETUPS = {2: "2 workers, a core each", 4: "4 workers, two cores"}
-# Maximum ratio of the owner's CPU time per lookup to that of the other build.
+# Maximum ratio of the owner's CPU time per lookup to the other build's.
 MOST_RATIO = 0.5
 
 

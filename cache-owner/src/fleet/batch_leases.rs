@@ -6,8 +6,7 @@
 //! has taken this one meanwhile, it waits for all of them. So two batches never wait for each other,
 //! and one of equal batches fetches. After its wait a batch takes the leases that are free.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,8 +16,6 @@ use sszip_core::cache::owner::session_tasks::{
 };
 use sszip_core::cache::owner_protocol::call_kind::NO_CALL_KIND;
 use sszip_core::cache::CacheKey;
-use sszip_core::lock::lock_ignoring_poison;
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::leases::increment;
@@ -37,45 +34,6 @@ pub(crate) struct QueriedBatch {
     pub(crate) values: Vec<(CacheKey, ServableValue)>,
     /// The keys for which the batch waits, as other machines fetch them.
     pub(crate) awaited: Vec<CacheKey>,
-}
-
-/// The keys for which batches of this machine wait. One task polls the value of each.
-#[derive(Default)]
-pub(super) struct AwaitedKeys {
-    keys: Mutex<HashSet<CacheKey>>,
-    /// Notified when a key is removed.
-    ended: Notify,
-}
-
-impl AwaitedKeys {
-    /// Adds a key. Returns `false` if it is awaited already.
-    fn add(&self, key: &CacheKey) -> bool {
-        lock_ignoring_poison(&self.keys).insert(*key)
-    }
-
-    /// Whether any of the keys is awaited.
-    fn contains_any(&self, keys: &[CacheKey]) -> bool {
-        let awaited = lock_ignoring_poison(&self.keys);
-        keys.iter().any(|key| awaited.contains(key))
-    }
-
-    /// Removes a key whose wait has ended.
-    fn remove(&self, key: &CacheKey) {
-        lock_ignoring_poison(&self.keys).remove(key);
-        self.ended.notify_waiters();
-    }
-
-    /// Waits until none of the keys is awaited.
-    async fn wait_until_ended(&self, keys: &[CacheKey]) {
-        loop {
-            // created before the check, so that it notices an end after it
-            let ended = self.ended.notified();
-            if !self.contains_any(keys) {
-                return;
-            }
-            ended.await;
-        }
-    }
 }
 
 impl FleetTier {
@@ -204,37 +162,5 @@ impl FleetTier {
         let ended = self.leases.batch_waits.wait_until_ended(awaited);
         // the process fetches what has not come
         drop(timeout(limit, ended).await);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::AwaitedKeys;
-
-    #[tokio::test]
-    async fn batch_waits_until_the_last_of_its_keys_is_removed() {
-        let awaited = Arc::new(AwaitedKeys::default());
-        let key = |number| [number; 32];
-        assert!(awaited.add(&key(1)) && awaited.add(&key(2)) && awaited.add(&key(3)));
-        assert!(!awaited.add(&key(1)));
-        let batch = tokio::spawn({
-            let awaited = Arc::clone(&awaited);
-            async move { awaited.wait_until_ended(&[key(1), key(2)]).await }
-        });
-        awaited.remove(&key(1));
-        tokio::task::yield_now().await;
-        assert!(!batch.is_finished());
-        awaited.remove(&key(2));
-        batch.await.unwrap();
-        assert!(awaited.contains_any(&[key(2), key(3)]));
-        assert!(!awaited.contains_any(&[key(1), key(2)]));
-    }
-
-    #[tokio::test]
-    async fn batch_does_not_wait_for_keys_that_are_not_awaited() {
-        let awaited = AwaitedKeys::default();
-        awaited.wait_until_ended(&[[1; 32]]).await;
     }
 }

@@ -312,7 +312,7 @@ impl FleetClient {
         }
         let shared = &self.shared;
         let _permit = shared.permits.try_acquire().map_err(|_| FleetError::Busy)?;
-        let call = shared.lookups.begin_call()?.as_lookup();
+        let call = shared.lookups.begin_call()?.counted_as_lookup();
         let begun = Instant::now();
         let mut command = redis::cmd("GET");
         command.arg(name);

@@ -12,7 +12,7 @@ use sszip_core::cache::CacheKey;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::Semaphore;
 
-use super::batch_leases::AwaitedKeys;
+use super::awaited_keys::AwaitedKeys;
 use super::random_name;
 use crate::clock::read_clocks;
 

@@ -35,6 +35,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+mod awaited_keys;
 pub(crate) mod batch_leases;
 pub mod client;
 pub mod connect;

@@ -6,6 +6,7 @@ use sszip_core::exchange::HeadEdit;
 
 use super::support::gunzip;
 use super::unzstd::unzstd;
+use zstd::zstd_safe::get_frame_content_size;
 
 /// The headers of a message, in order.
 pub type Fields = Vec<(String, String)>;
@@ -94,7 +95,7 @@ pub fn decode_body(coding: Option<&str>, body: &[u8], is_sized: bool) -> Result<
         Some("zstd") => {
             let decoded = unzstd(body).map_err(|error| format!("not zstd: {error}"))?;
             if is_sized {
-                let size = zstd_safe::get_frame_content_size(body).ok().flatten();
+                let size = get_frame_content_size(body).ok().flatten();
                 check_equal("content size", size, Some(decoded.len() as u64))?;
             }
             Ok(decoded)

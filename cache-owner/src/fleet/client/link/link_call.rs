@@ -52,7 +52,7 @@ impl FleetLink {
 
 impl LinkCall<'_> {
     /// Counts an error of the server as the result of a lookup.
-    pub(in crate::fleet::client) fn as_lookup(mut self) -> Self {
+    pub(in crate::fleet::client) fn counted_as_lookup(mut self) -> Self {
         self.outcome_of_error = outcome_of_lookup_error;
         self
     }

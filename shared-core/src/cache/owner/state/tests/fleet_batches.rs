@@ -20,7 +20,7 @@ fn batch_queries_the_fleet_for_its_shareable_keys_only() {
     assert_eq!(take_batch_reply(&owner, &mut session, 1), [keys[1]]);
 }
 
-/// Looks three keys up, of which the first two may be shared. Returns the lookup in the fleet.
+/// Looks three keys up. The first two may be shared. Returns the lookup in the fleet.
 fn query_fleet_for_batch(owner: &Owner, session: &mut OwnerSession, id: u32) -> FleetBatchLookup {
     let message = ProcessMessage::BatchLookup {
         id,
