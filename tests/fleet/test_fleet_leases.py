@@ -209,7 +209,8 @@ def test_single_call_waits_for_the_batch_of_another_machine(new_fleet):
 
 
 def test_batch_fetches_when_the_holder_of_the_lease_is_killed(new_fleet):
-    fleet = new_fleet()
+    # the lease ends before the wait does
+    fleet = new_fleet(options={"lock_timeout": "2m"})
     a, b = fleet.machines
     calls, requests = [fleet.next_call(), fleet.next_call()], fleet.node_requests
     with fleet.delayed_responses():
