@@ -25,6 +25,10 @@ def fetch_keyed(machine, body):
     return response
 
 
+def count_entries(machine):
+    return machine.owner.status()["memory"]["entries"]
+
+
 def replace_processes(machine):
     """Starts another daemon over the disk, which the former one has completed at its end, and other
     workers, whose memory is empty."""
@@ -44,7 +48,10 @@ def test_entry_of_a_former_owner_is_shared_at_its_first_hit(world):
     calls = [receipts(chain.final - n) for n in range(4)]
     keyed = balance(chain.final, 77)
     names = share(a, redis, *calls)
+    entries = count_entries(a)
     fetch_keyed(a, keyed)
+    # a worker sends an entry to the owner after the response
+    a.wait_for(lambda: count_entries(a) > entries, "the entry to reach the owner")
     replace_processes(a)
     assert redis.execute("DEL", *names) == len(names)
     before = chain.count("eth_getBalance")
