@@ -1,12 +1,12 @@
 """A fleet in a Redis Cluster: values and the purge stream are on several nodes, and slots move between
 them."""
 
-import itertools
 import random
 import types
 
 import pytest
 from certificates import Certificates
+from cluster_sharing import assert_shared_with, wait_until_all_are_shared
 from documented_acl import documented_rules
 from fleet_load import FleetLoad
 from fleet_status import assert_confirmed
@@ -281,42 +281,7 @@ def assert_shared_after_a_fault(world, has_stream, begin_fault):
     wait_until_all_are_shared(fleet)
     calls = [balance(fleet.final, account) for account in range(10**6, 10**6 + 12)]
     share(fleet.a, cluster, *calls)
-    timeouts_before, hits_before = fleet.b.fleet.lookups("timeout"), fleet.b.fleet.hits
-    requested = fleet.b.requested(*calls)
-    # a busy machine may delay single replies for longer than the timeout, which a fault exceeds soon
-    late = fleet.b.fleet.lookups("timeout") - timeouts_before
-    assert late < len(calls) / 2
-    assert (requested, fleet.b.fleet.hits - hits_before) == (late, len(calls) - late)
-
-
-def wait_until_all_are_shared(fleet):
-    """Waits until entries of all nodes that each machine stores are hits on the other, twice in a row.
-
-    A connection that the fault has stalled is replaced some time after its first use, and may open the
-    breaker before. An entry is offered once, and is lost if the connection to its node is silent then.
-    So both machines store and look up: the connection of stores also has the purge stream, without
-    which no lookup is sent."""
-    accounts = itertools.count(2 * 10**6)
-    pairs = (fleet.a, fleet.b), (fleet.b, fleet.a)
-    stored = {}
-    rounds = 0
-
-    def are_shared():
-        nonlocal rounds
-        is_shared = True
-        for first, second in pairs:
-            # stored while the other machine has sent its calls
-            calls = stored.get(first, [])
-            hits_before = second.fleet.hits
-            if calls:
-                second.assert_right(*calls)
-            is_shared &= bool(calls) and second.fleet.hits == hits_before + len(calls)
-            stored[first] = [balance(fleet.final, next(accounts)) for _ in range(24)]
-            first.assert_right(*stored[first])
-        rounds = rounds + 1 if is_shared else 0
-        return rounds == 2
-
-    fleet.b.wait_for(are_shared, "the entries of all nodes to be shared")
+    assert_shared_with(fleet.b, calls)
 
 
 @pytest.mark.thorough("replies of one server are replaced in `make test`")
