@@ -221,11 +221,12 @@ def test_request_is_answered_when_two_if_blocks_match(start_nginx, origin):
 def test_reload_may_remove_and_add_the_module(start_nginx, origin):
     """The handlers of nginx's own modules that were wrapped stay wrapped, without effect."""
     origin.answers(answer(b'"x"', headers=[("Cache-Control", "max-age=60")]))
-    inner = "sszip on; sszip_cache on; sszip_cache_get all; location / { proxy_set_header X-A 1; proxy_pass http://@origin@; }"
+    own = "sszip on; sszip_cache on; sszip_cache_get all; sszip_cache_lock_timeout 60s;"
+    inner = f"{own} location / {{ proxy_set_header X-A 1; proxy_pass http://@origin@; }}"
     nginx = start_nginx(f"server {{ listen 127.0.0.1:@port@; {inner} }}")
     path = nginx.prefix / "nginx.conf"
     with_module = path.read_text()
-    lines = with_module.replace("sszip on; sszip_cache on; sszip_cache_get all;", "").splitlines()
+    lines = with_module.replace(own, "").splitlines()
     without = "\n".join(line for line in lines if "load_module" not in line)
     without = without.replace("$sszip_mode", "-").replace("$sszip_ratio", "-")
     for text, status in ((without, None), (with_module, "sszip; fwd=miss"), (without, None), (with_module, "sszip; fwd=miss")):
