@@ -3,7 +3,7 @@
 from statistics import median
 
 from bodies import GROUPS
-from report import MET, machine_text, mid, of, profile_text, quiet, table
+from report import MET, machine_text, mid, profile_text, quiet, rows_of, table
 from throughput import DEFAULT, REFERENCE, SATURATED
 
 # Minimum ratio of requests per second to gzip 6, and maximum ratio of bytes.
@@ -60,11 +60,11 @@ def equal_levels(levels):
 
 
 def ratio(summary, group, coder, goal, most_bytes):
-    rows = of(summary, group, coder)
+    rows = rows_of(summary, group, coder)
     rps, cpu, size = (mid(rows, k) for k in ("rps_ratio", "cpu_ratio", "bytes_ratio"))
     worst = max(r["bytes_ratio"] for r in rows)
     met = rps >= goal and size <= most_bytes
-    if mid(of(summary, group, REFERENCE.name), "utilisation") < SATURATED:
+    if mid(rows_of(summary, group, REFERENCE.name), "utilisation") < SATURATED:
         # gzip 6 was limited by another bottleneck, so every ratio to it is too high
         met = None
     elif not met and size <= most_bytes and mid(rows, "utilisation") < SATURATED:
@@ -123,7 +123,7 @@ def throughput_text(data):
     for group in data["groups"]:
         rows = []
         for coder in data["coders"]:
-            of_coder = of(data["summary"], group, coder)
+            of_coder = rows_of(data["summary"], group, coder)
             worker = mid(of_coder, "utilisation")
             rows.append(
                 (
