@@ -104,6 +104,8 @@ check: lint ## lint, WebAssembly, fuzz targets, dependencies' licences
 	cargo fmt --check --manifest-path loadtest/ssz-peers/Cargo.toml
 	cargo clippy --locked --manifest-path loadtest/ssz-peers/Cargo.toml \
 		--all-targets -- -D warnings
+	cargo fmt --check --manifest-path tests/clients/reqwest/Cargo.toml
+	cargo clippy --locked --manifest-path tests/clients/reqwest/Cargo.toml -- -D warnings
 	@scripts/check-wasm
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 

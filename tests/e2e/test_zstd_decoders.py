@@ -18,6 +18,8 @@ SIZES = [
 LEVELS = range(1, 20)
 CONFIG = (
     """
+log_format coding '$sszip_coding';
+access_log @prefix@/codings.log coding;
 sszip on;
 sszip_zstd on;
 proxy_http_version 1.1;
@@ -144,6 +146,28 @@ def test_curl_decodes_responses(nginx, origin, tmp_path, path, size):
     assert done.returncode == 0, done.stderr
     assert b"content-encoding: zstd" in (tmp_path / "head").read_bytes().lower()
     assert done.stdout == content
+
+
+def test_reqwest_decodes_misses_hits_batches_and_streams(nginx, stored, origin, cache_directory):
+    content = bodies.json(300000)
+    batch = b"[" + b",".join(block(number) for number in range(len(RESULTS))) + b"]"
+    wanted = [
+        ("/cached", block(1), expected(1)),
+        ("/cached", batch, b"[" + b",".join(expected(number) for number in range(len(RESULTS))) + b"]"),
+        ("/1", b"", content),
+        ("/stream/1", b"", content),
+    ]
+    origin.answers(answer(content), "/1")
+    origin.answers(answer(content, framing="chunked"), "/stream/1")
+    requests = [argument for path, body, _ in wanted for argument in (f"http://127.0.0.1:{nginx.port}{path}", body)]
+    done = subprocess.run([cache_directory / "reqwest-client", *requests], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"".join(b"%d\n%b" % (len(one), one) for _, _, one in wanted)
+    # nginx writes a line after the response
+    nginx.wait_for(
+        lambda: (nginx.prefix / "codings.log").read_text().split()[-len(wanted) :] == ["zstd"] * len(wanted),
+        "all responses in zstd",
+    )
 
 
 def test_frame_header_is_minimal(nginx, stored, origin):
