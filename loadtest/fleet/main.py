@@ -86,7 +86,7 @@ def machines_text(results, arguments):
         f"Two machines in network namespaces, {arguments.rate} requests/s each from {arguments.clients} clients of their own "
         f"(loadtest/day/traffic.py), slots of {arguments.slot_ms} ms, {arguments.seconds} s; the second machine starts "
         f"{machines.LEAD_SECONDS} s later. *Final calls* are `eth_chainId` and calls about old blocks; the others depend on the "
-        "head or on blocks that are not final when they are requested, and are not shared in this version.",
+        "head or on blocks that are not final when they are requested.",
         table(heads, rows),
         f"Node requests of the second machine, per request: {drop:.0%} fewer with the fleet; of final calls alone {final_drop:.0%} fewer. "
         f"Goal: {LEAST_SAVED:.0%} fewer: {verdict(drop >= LEAST_SAVED)}.",
