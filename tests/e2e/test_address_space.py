@@ -64,8 +64,7 @@ class Chain:
         self._results = {}
         self._lock = threading.Lock()
 
-    def result(self, params):
-        size, number = params[0]["size"], params[0]["number"]
+    def result(self, size, number):
         with self._lock:
             known = self._results.get((size, number))
         if known is None:
@@ -78,13 +77,14 @@ class Chain:
 
 CHAIN = Chain()
 # no newline: a response that was stored out of a batch has none either
-RESULTS = {"eth_getBlockByHash": CHAIN.result}
+RESULTS = {"eth_getBlockByHash": lambda params: CHAIN.result(int(params[0][2:34], 16), int(params[0][34:], 16))}
 NODE = Node(RESULTS, newline=b"")
 CHUNKED = Node(RESULTS, newline=b"", framing="chunked")
 
 
 def params(size, number):
-    return f'[{{"size":{size},"number":{number}}},"0x{number:064x}",true]'
+    """Returns a block hash that contains the length of the result and the number."""
+    return f'["0x{size:032x}{number:032x}",true]'
 
 
 def block(size, number, id):
@@ -98,7 +98,7 @@ def serve(origin):
 
     def beacon(request):
         number = int(re.search(r"=(\d+)", request.target)[1])
-        return answer(CHAIN.result([{"size": MIDDLE, "number": number}]), headers=[("Cache-Control", "max-age=60")])
+        return answer(CHAIN.result(MIDDLE, number), headers=[("Cache-Control", "max-age=60")])
 
     origin.answers(beacon, "/beacon")
 
@@ -125,7 +125,7 @@ class CheckedRequest:
         return request_bytes(self.path, method="POST", headers=headers, body=body)
 
     def verify(self, response):
-        results = [CHAIN.result([{"size": MIDDLE if self.path == "/beacon" else self.size, "number": n}]) for n in self.numbers]
+        results = [CHAIN.result(MIDDLE if self.path == "/beacon" else self.size, n) for n in self.numbers]
         if self.path == "/beacon":
             assert response.decoded == results[0]
         elif len(results) == 1:
@@ -219,6 +219,6 @@ def test_worker_survives_and_recovers_when_its_address_space_is_limited(nginx, o
 
     nginx.wait_for(lambda: fetch(1).coding == "gzip", "answers to be compressed again")
     nginx.wait_for(lambda: (fetch(2).header("Cache-Status") or "").startswith("sszip; hit"), "answers to be stored again")
-    assert fetch(3).decoded == b'{"jsonrpc":"2.0","id":3,"result":%b}' % CHAIN.result([{"size": MIDDLE, "number": number}])
+    assert fetch(3).decoded == b'{"jsonrpc":"2.0","id":3,"result":%b}' % CHAIN.result(MIDDLE, number)
     assert all(outcome == "whole" for outcome in load(nginx, "after", 3))
     assert nginx.workers() == [worker]
