@@ -24,7 +24,6 @@
 //! | [`status_client`]   | query of the status of a running daemon           |
 //! | [`follow`]          | the followed chains                               |
 //! | [`fleet`]           | entries that several machines share               |
-//! | [`tls`]             | TLS of connections to nodes and to the fleet      |
 //! | [`clock`]           | the clocks of the machine                         |
 
 pub mod clock;
@@ -42,7 +41,6 @@ mod fleet_config;
 pub mod follow;
 pub mod frames;
 mod head_config;
-mod host_resolver;
 pub mod log;
 pub mod open_gate;
 pub mod open_store;
@@ -59,4 +57,3 @@ pub mod status_client;
 mod stop;
 mod store_entry;
 mod timers;
-pub mod tls;

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CRATES = {
     "sszip_core": "shared-core/src",
+    "sszip_connect": "connect/src",
     "sszip_owner": "cache-owner/src",
     "sszip_envoy_carrier": "envoy-filter/carrier/src",
     "sszip_envoy": "envoy-filter/native/src",

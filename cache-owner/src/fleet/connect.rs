@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use sszip_connect::host_resolver::HostResolver;
+use sszip_connect::tls::{tls_config, ClientIdentity, TrustedAuthorities};
 use sszip_core::config::fleet::{FleetNode, FleetSettings};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
-
-use crate::host_resolver::HostResolver;
-use crate::tls::{tls_config, ClientIdentity, TrustedAuthorities};
 
 /// Time without traffic after which the system probes a connection, and the interval of the probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);

@@ -9,12 +9,11 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, ACCEPT, CONTENT_TYPE, HO
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use sszip_connect::connector::NodeConnector;
+use sszip_connect::error_text::format_error_causes;
 use sszip_core::config::endpoint::NodeEndpoint;
 use sszip_core::config::head_source::HeadSource;
 use tokio::time::timeout;
-
-use super::connect::NodeConnector;
-use super::format_error_causes;
 
 /// Maximum length of a response in bytes: a block's header comes with the hashes of its
 /// transactions.

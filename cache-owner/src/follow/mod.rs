@@ -13,7 +13,6 @@
 //!
 //! | module          | concern                                  |
 //! |-----------------|------------------------------------------|
-//! | [`connect`]     | TCP, TLS, Unix sockets                   |
 //! | [`http`]        | requests, within limits                  |
 //! | [`websocket`]   | calls and notifications over a WebSocket |
 //! | [`execution`]   | queries in JSON-RPC                      |
@@ -26,27 +25,8 @@
 pub mod apply_steps;
 pub mod beacon;
 pub mod chain;
-pub mod connect;
 pub mod execution;
 pub mod follower;
 pub mod http;
 pub mod node;
 pub mod websocket;
-
-use std::error::Error;
-use std::fmt::Write;
-
-/// Formats an error with its causes on one line.
-pub(crate) fn format_error_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            // a write to a String does not fail
-            let _ = write!(text, ": {more}");
-        }
-        cause = error.source();
-    }
-    text
-}

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
+use sszip_connect::connector::NodeConnector;
 use sszip_core::cache::owner::tracker::{BlockHash, NodeQuery, NodeResult};
 use sszip_core::config::endpoint::NodeEndpoint;
 use sszip_core::config::head_source::{HeadSource, NodeApi};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::connect::NodeConnector;
 use super::http::{node_request_headers, HttpNodeClient};
 use super::websocket::WebSocketNodeClient;
 use super::{beacon, execution};

@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use hyper::HeaderMap;
+use sszip_connect::connector::{NodeConnection, NodeConnector};
+use sszip_connect::error_text::format_error_causes;
 use sszip_core::lock::lock_ignoring_poison;
 use tokio::sync::{mpsc, oneshot, Notify};
 use tokio::time::{timeout, Instant};
@@ -16,9 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::WebSocketStream;
 
-use super::connect::{NodeConnection, NodeConnector};
 use super::execution::{self, RpcMessageKind as Kind};
-use super::format_error_causes;
 
 /// Maximum length of a message in bytes.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;

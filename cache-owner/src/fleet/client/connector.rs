@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, Value};
+use sszip_connect::error_text::format_error_causes;
 use sszip_core::cache::fleet::breaker::Outcome;
 use tokio::time::{sleep, timeout, Instant};
 
@@ -23,7 +24,6 @@ use super::link::{FleetConnection, FleetLink, LinkPhase, OpenConnection};
 use super::stream_opener::{LinkTarget, StreamOpener};
 use crate::fleet::reply_limit_stream::ReplyLimitStream;
 use crate::fleet::{random_name, random_number};
-use crate::follow::format_error_causes;
 
 /// The future that reads and writes the bytes of a connection, as long as it is open.
 type ConnectionDriver = Pin<Box<dyn Future<Output = ()> + Send>>;

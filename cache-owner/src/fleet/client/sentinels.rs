@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, Value};
+use sszip_connect::error_text::format_error_causes;
 use sszip_core::cache::fleet::reply_limit::ReplyLimits;
 use sszip_core::config::fleet::FleetNode;
 use tokio::time::timeout;
@@ -17,7 +18,6 @@ use tokio::time::timeout;
 use super::error::{connection_error, format_server_error};
 use crate::fleet::connect::{FleetByteStream, FleetConnector};
 use crate::fleet::reply_limit_stream::{FleetTraffic, ReplyLimitStream};
-use crate::follow::format_error_causes;
 
 /// Limits of the replies of a Sentinel: an address.
 const SENTINEL_LIMITS: ReplyLimits = ReplyLimits {

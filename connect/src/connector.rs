@@ -1,4 +1,4 @@
-//! Connections to nodes: TCP, TLS, Unix sockets.
+//! Connections to the endpoint of a URL: TCP, TLS, Unix sockets.
 
 use std::future::Future;
 use std::io;
@@ -28,7 +28,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for T {}
 /// An open connection to a node: TCP, TLS or a Unix socket.
 pub type NodeConnection = Box<dyn NodeStream>;
 
-/// The factory of connections to one followed node, over the transport that its URL selects.
+/// The factory of connections to one endpoint, over the transport that its URL selects.
 #[derive(Clone)]
 pub struct NodeConnector {
     transport: NodeSocketAddress,

@@ -1,4 +1,4 @@
-//! TLS of the connections that the owner opens: to nodes, and to the fleet.
+//! TLS of connections: to nodes, to proxies, and to the fleet.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::follow::format_error_causes;
+use crate::error_text::format_error_causes;
 
 /// The authorities whose certificates are accepted.
 #[derive(Clone, Copy, Debug)]
@@ -23,10 +23,10 @@ pub enum TrustedAuthorities<'a> {
     Pem(&'a str),
 }
 
-/// The certificate chain with which the owner identifies itself, and its private key, in PEM.
+/// The certificate chain with which the client identifies itself, and its private key, in PEM.
 #[derive(Clone, Copy)]
 pub struct ClientIdentity<'a> {
-    /// The certificates, the owner's own one first.
+    /// The certificates, the client's own one first.
     pub certificates: &'a [u8],
     /// The private key of the first certificate.
     pub key: &'a [u8],
