@@ -1,12 +1,14 @@
-"""Grafana's dashboard and Prometheus's alerts: each query has values in a real Prometheus
-that scrapes a real nginx."""
+"""Grafana's dashboard, and Prometheus's alerts and recording rules: each query has values in a real
+Prometheus that scrapes a real nginx."""
 
+import itertools
 import json
 import pathlib
 import re
 import time
 
 import pytest
+import yaml
 
 from harness.guards import GUARD_SECONDS
 from harness.prometheus import Prometheus, promtool
@@ -20,10 +22,15 @@ __all__ = ["cache_directory"]
 ROOT = pathlib.Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "configs/grafana/sszip.json").read_text())
 ALERTS = ROOT / "configs/prometheus/alerts.yml"
+RECORDING = ROOT / "configs/prometheus/recording.yml"
+ROLLOUT = ROOT / "docs/rollout.md"
 PAGE = ROOT / "docs/observability.md"
 FLEET_PAGE = ROOT / "docs/fleet.md"
 STATUS = "server { listen 127.0.0.1:@port_status@; location = /sszip { sszip_status on; } }"
 TURNS = 12
+# this nginx has no fleet, and neither derives nor splits logs; the core's tests compare the names of
+# the fleet's metrics with sszip's, and promtool's tests have values for the alerts
+ABSENT = ("sszip_fleet_", "sszip_derived_logs_", "sszip_log_splits_")
 
 pytestmark = pytest.mark.once("what Prometheus makes of metrics is not nginx's affair")
 
@@ -44,7 +51,11 @@ def grafana_query(expression):
 
 @pytest.fixture(scope="module")
 def prometheus(cache_directory):
-    with Stand(more=STATUS) as stand, Prometheus(cache_directory, stand.nginx.ports["port_status"], "/sszip") as it:
+    settings = {"verify": "100%"}
+    with (
+        Stand(more=STATUS, settings=settings) as stand,
+        Prometheus(cache_directory, stand.nginx.ports["port_status"], "/sszip", rules=[RECORDING]) as it,
+    ):
         blocks = [call("eth_getBlockByNumber", f'["0x{stand.chain.head - back:x}",true]') for back in range(3)]
         balance = call("eth_getBalance", '["0xdac17f958d2ee523a2206206994597c13d831ec7","latest"]', "2")
         for turn in range(TURNS):
@@ -65,8 +76,7 @@ def test_dashboard_queries_have_values(prometheus):
     missing, seen = [], 0
     until = time.monotonic() + GUARD_SECONDS
     for title, expression in queries():
-        # this nginx has no fleet; the core's tests compare the names with sszip's metrics
-        if "sszip_fleet_" in expression:
+        if any(name in expression for name in ABSENT):
             continue
         while not (values := prometheus.query(grafana_query(expression))) and time.monotonic() < until:
             time.sleep(0.25)
@@ -85,20 +95,57 @@ def test_panels_show_the_requests_that_were_sent(prometheus):
         titles.setdefault(title, expression)
     (ratio,) = prometheus.query(grafana_query(titles["Hit ratio"])).values()
     assert 0.5 < ratio < 1
-    (compressed,) = prometheus.query(grafana_query(titles["Compressed to"])).values()
+    (compressed,) = prometheus.query(grafana_query(titles["Compression ratio"])).values()
     assert 0 < compressed < 0.6
     calls = prometheus.query("sszip_rpc_calls_total")
     calls = {dict(labels)["method"]: value for labels, value in calls.items()}
     assert calls == {"eth_getBlockByNumber": 4 * TURNS, "eth_getBalance": 2 * TURNS, "eth_sendRawTransaction": TURNS}
 
 
+@pytest.mark.thorough("promtool's tests of the rules are in `make test`")
+def test_recording_rules_have_values(prometheus):
+    for rule in recording_rules():
+        until = time.monotonic() + GUARD_SECONDS
+        while not (values := prometheus.query(rule)) and time.monotonic() < until:
+            time.sleep(0.25)
+        assert values and all({"job", "instance"} <= dict(labels).keys() for labels in values), rule
+    # every query of the page is evaluated: most have no value for this nginx
+    queries = re.findall(r"^```promql\n(.*?)^```$", ROLLOUT.read_text(), flags=re.M | re.S)
+    assert len(queries) > 2
+    for query in queries:
+        prometheus.query(query)
+
+
+def recording_rules():
+    (group,) = yaml.safe_load(RECORDING.read_text())["groups"]
+    return [rule["record"] for rule in group["rules"]]
+
+
+def test_recording_rules_of_the_pages_exist():
+    rules = set(recording_rules())
+    named = set(re.findall(r"\bsszip:\w+:\w+", ROLLOUT.read_text()))
+    assert len(rules) == 8 and named and named <= rules
+
+
+def test_dashboard_panels_do_not_overlap():
+    cells = {}
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        for cell in itertools.product(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])):
+            other = cells.setdefault(cell, panel["title"])
+            assert other is panel["title"], f"{panel['title']} overlaps {other}"
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
 def test_metrics_of_dashboard_and_alerts_are_documented():
     """The pages document each metric of the files; test_status.py compares them with sszip."""
     page = PAGE.read_text() + FLEET_PAGE.read_text()
     used = set()
-    for text in [*(expression for _, expression in queries()), ALERTS.read_text()]:
+    for text in [*(expression for _, expression in queries()), ALERTS.read_text(), RECORDING.read_text()]:
         used |= set(re.findall(r"\bsszip_\w+", text))
-    used -= {"sszip_cache_head", "sszip_memory", "sszip_status"}
+    used -= {"sszip_cache_head", "sszip_logs_split", "sszip_memory", "sszip_status"}
     assert len(used) > 25
     known = {re.sub(r"_(bucket|count|sum)$", "", name) for name in used}
     assert not [
@@ -108,6 +155,15 @@ def test_metrics_of_dashboard_and_alerts_are_documented():
     ]
 
 
-def test_alert_rules_pass_their_promtool_tests(cache_directory):
-    assert "15 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
-    assert "SUCCESS" in promtool(cache_directory, "test", "rules", ROOT / "tests/prometheus/alerts.yml")
+@pytest.mark.parametrize(("rules", "count"), [(ALERTS, 22), (RECORDING, 8)], ids=["alerts", "recording"])
+def test_rules_pass_their_promtool_tests(cache_directory, rules, count):
+    assert f"{count} rules found" in promtool(cache_directory, "check", "rules", rules)
+    assert "SUCCESS" in promtool(cache_directory, "test", "rules", ROOT / "tests/prometheus" / rules.name)
+
+
+def test_alerts_are_listed_in_their_promtool_tests():
+    """promtool accepts an alert without a test."""
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    tests = yaml.safe_load((ROOT / "tests/prometheus/alerts.yml").read_text())["tests"]
+    fired = {one["alertname"] for test in tests for one in test["alert_rule_test"] if one.get("exp_alerts")}
+    assert {rule["alert"] for rule in group["rules"]} == fired

@@ -13,7 +13,8 @@ from .nginx import free_port
 from harness.guards import GUARD_SECONDS
 
 SCRAPED = """
-global: {{ scrape_interval: 250ms, scrape_timeout: 250ms }}
+global: {{ scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250ms }}
+rule_files: {rules}
 scrape_configs:
 - job_name: sszip
   metrics_path: {path}
@@ -31,14 +32,14 @@ def promtool(cache_directory, *arguments):
 
 
 class Prometheus:
-    """A context with a Prometheus that scrapes a port four times a second."""
+    """A context with a Prometheus that scrapes a port, and evaluates files of rules, four times a second."""
 
-    def __init__(self, cache_directory, port, path):
+    def __init__(self, cache_directory, port, path, rules=()):
         self.folder = tempfile.TemporaryDirectory(prefix="sszip-prometheus-")
         self.port = free_port()
         config = f"{self.folder.name}/prometheus.yml"
         with open(config, "w") as file:
-            file.write(SCRAPED.format(port=port, path=path))
+            file.write(SCRAPED.format(port=port, path=path, rules=json.dumps([str(rule) for rule in rules])))
         self._log = open(f"{self.folder.name}/log", "w+")
         options = {
             "config.file": config,
