@@ -21,6 +21,7 @@ mod inlined_payloads;
 mod limits;
 mod log_splits;
 mod max_answer;
+mod only_if_cached;
 mod policy;
 mod probes;
 mod query;

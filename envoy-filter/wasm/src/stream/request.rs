@@ -100,6 +100,11 @@ impl StreamExchange {
         match self.phase {
             StreamPhase::Reading => {}
             StreamPhase::Waiting | StreamPhase::Purging => return StreamAction::Stop,
+            // the response does not need the body, and the proxy would forward the request with it
+            StreamPhase::Delayed => {
+                abi::replace_buffer(REQUEST_BUFFER, b"");
+                return StreamAction::Stop;
+            }
             _ => {
                 if !self.pending_piece.is_empty() {
                     abi::prepend_to_buffer(

@@ -49,7 +49,7 @@ impl Exchange {
     }
 
     /// Reason why the request was not looked up.
-    fn bypass_reason(&self) -> Reason {
+    pub(in crate::exchange) fn bypass_reason(&self) -> Reason {
         let request = &self.request.cache;
         if matches!(
             request.kind,

@@ -11,6 +11,7 @@ use crate::cache::CacheKey;
 use crate::exchange::cache::hit_coding::is_payload_decoded_for;
 use crate::exchange::cache::lookup::request::LookupRequest;
 use crate::exchange::cache::lookup::result::LookupResult;
+use crate::exchange::cache::only_if_cached::append_key_parameter;
 use crate::exchange::machine::actions::HostMisuse;
 use crate::exchange::machine::message_head::{is_byte_dependent_header, HeadEdit};
 use crate::exchange::machine::phase::ExchangePhase;
@@ -178,6 +179,9 @@ impl Exchange {
             }
             if let Some(reason) = self.lookup_findings.unusable_reason.take() {
                 self.cache_reason = reason;
+            }
+            if self.answers_only_from_cache() {
+                return self.respond_not_cached().map(|_| ());
             }
             self.apply_transition(ExchangeEvent::Miss, |_| ExchangePhase::AwaitingHead)?;
             return self.forward_allowed_calls().map(|_| ());
@@ -364,6 +368,10 @@ impl Exchange {
         let mut cache_status = Vec::with_capacity(40);
         cache_status.extend_from_slice(b"sszip; hit; ttl=");
         cache_status.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
+        let key = self.lookup_findings.key.as_ref();
+        if let Some(key) = key.filter(|_| self.answers_only_from_cache()) {
+            append_key_parameter(&mut cache_status, key);
+        }
         self.head_edits
             .push(HeadEdit::set_header("Cache-Status", cache_status));
     }

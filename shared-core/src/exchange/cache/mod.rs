@@ -8,6 +8,7 @@
 //! | `waiting` | waiting for the owner and for other requests' fetches |
 //! | `hit`, `serve_stale` | responses from fresh and from stale entries |
 //! | `hit_coding` | the content coding of these responses |
+//! | `only_if_cached` | requests that the node must not receive |
 //! | `ssz_result` | the result of a call as SSZ |
 //! | `fetch`, `copy_response`, `store_plan` | fetches for the cache, and copies of responses |
 //! | `fill` | the fetch of a response that is to be stored |
@@ -31,6 +32,7 @@ mod invalidation;
 pub(super) mod logs;
 pub(super) mod lookup;
 pub(super) mod observed_blocks;
+mod only_if_cached;
 pub(super) mod purge_request;
 mod request_vary_key;
 mod serve_stale;

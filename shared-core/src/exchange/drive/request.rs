@@ -30,7 +30,7 @@ impl ExchangeDriver {
         let need = match self.seeking {
             LookupReadiness::Start => self
                 .available_exchange_mut()
-                .map(|exchange| exchange.required_body(length)),
+                .map(|exchange| exchange.body_required_before_response(length)),
             LookupReadiness::Body { .. } => Some(RequiredBody::LookUp),
             LookupReadiness::Done => None,
         };
@@ -168,6 +168,10 @@ impl ExchangeDriver {
     ) -> Result<HostStep, HostMisuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
         let exchange = self.exchange_or_misuse(ExchangeEvent::Miss)?;
+        if lookup.local {
+            // the host responds itself, and is no cache of a node
+            exchange.request.cache.only_if_cached = false;
+        }
         let (as_read, body) = (body, body.as_complete_body());
         if exchange.is_subject_to_policy() {
             let ruling =
@@ -242,16 +246,15 @@ impl ExchangeDriver {
             return Ok(self.step_for_lookup_action(found));
         }
         self.seeking = LookupReadiness::Done;
-        Ok(
-            match self
-                .exchange_or_misuse(ExchangeEvent::PartialHit)?
-                .forward_allowed_calls()?
-            {
-                true => HostStep::ForwardRewritten,
-                // the batch must not be forwarded unchanged
-                false => HostStep::Fail(ExchangeFailureReason::Judgement),
-            },
-        )
+        if let Some(step) = self.respond_instead_of_forwarding()? {
+            return Ok(step);
+        }
+        let exchange = self.exchange_or_misuse(ExchangeEvent::PartialHit)?;
+        Ok(match exchange.forward_allowed_calls()? {
+            true => HostStep::ForwardRewritten,
+            // the batch must not be forwarded unchanged
+            false => HostStep::Fail(ExchangeFailureReason::Judgement),
+        })
     }
 
     /// Returns the step of the host for the action that a lookup has returned.
@@ -281,6 +284,7 @@ impl ExchangeDriver {
             body: body.unwrap_or_default(),
             coding_allowed: lookup.coding_allowed && !filters.has_detected_filter(),
             whole: lookup.whole || lookup.filters && !filters.has_unchanged_bodies(),
+            no_background_update: lookup.no_background_update || exchange.answers_only_from_cache(),
             ..lookup
         };
         let found = match catch_panic(|| exchange.lookup_in_cache(lookup)) {
@@ -307,11 +311,25 @@ impl ExchangeDriver {
         Ok(found)
     }
 
+    /// Responds with 504 in place of a request that the node must not receive; `None` for all other
+    /// requests.
+    fn respond_instead_of_forwarding(&mut self) -> Result<Option<HostStep>, HostMisuse> {
+        let exchange = self.exchange_or_misuse(ExchangeEvent::Hit)?;
+        if !exchange.answers_only_from_cache() {
+            return Ok(None);
+        }
+        exchange.respond_not_cached()?;
+        Ok(Some(HostStep::Respond))
+    }
+
     /// Forwards the request unchanged, unless its compressed body must be decompressed first.
     fn forward_or_decompress_request(
         &mut self,
         body: Option<&[u8]>,
     ) -> Result<HostStep, HostMisuse> {
+        if let Some(step) = self.respond_instead_of_forwarding()? {
+            return Ok(step);
+        }
         match self
             .exchange_or_misuse(ExchangeEvent::Miss)?
             .is_decoded_off_loop()
@@ -323,6 +341,9 @@ impl ExchangeDriver {
 
     /// Rewrites the request's body to another format or without its coding.
     fn transcode_or_decode_request(&mut self, body: Option<&[u8]>) -> Result<HostStep, HostMisuse> {
+        if let Some(step) = self.respond_instead_of_forwarding()? {
+            return Ok(step);
+        }
         let is_too_long = self.is_too_long;
         let exchange = self.exchange_or_misuse(ExchangeEvent::Rewrite)?;
         match exchange.begin_request_body_rewrite(body, is_too_long)? {

@@ -137,6 +137,8 @@ pub(in crate::exchange) struct CacheRequestProperties {
     pub(in crate::exchange) credentials: bool,
     /// Whether the client forbids storing the response (RFC 9111, 5.2.1.5).
     pub(in crate::exchange) no_store: bool,
+    /// Whether the client accepts a stored response only (RFC 9111, 5.2.1.7).
+    pub(in crate::exchange) only_if_cached: bool,
     pub(in crate::exchange) target: Vec<u8>,
     pub(in crate::exchange) fields: RetainedRequestHeaders,
 }
@@ -268,8 +270,10 @@ impl CacheRequestProperties {
     ) {
         self.fields.push_header(name, value);
         if name.eq_ignore_ascii_case(b"cache-control") {
-            self.no_store |=
-                list_header_members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
+            for directive in list_header_members(value) {
+                self.no_store |= directive.eq_ignore_ascii_case(b"no-store");
+                self.only_if_cached |= directive.eq_ignore_ascii_case(b"only-if-cached");
+            }
         } else {
             self.credentials |= credentials.header_causes_bypass(name);
         }

@@ -102,6 +102,9 @@ impl Exchange {
         now: u64,
     ) -> Option<Self> {
         let (needs, name) = self.load_node_capabilities(url)?;
+        if self.answers_only_from_cache() {
+            return None;
+        }
         let endpoint = self.node_capabilities().take_due_probe(&name, needs, now)?;
         let mut probe_exchange = Self::new(Arc::clone(&self.route_config));
         let moved = probe_exchange

@@ -121,6 +121,10 @@ impl Exchange {
         ) {
             self.end_logs_searches();
         }
+        let needs_node = matches!(found, LookupResult::Miss | LookupResult::PartialHit(_));
+        if needs_node && self.answers_only_from_cache() {
+            return self.respond_not_cached();
+        }
         if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
             return Ok(LookupAction::ForwardRewritten);
         }
