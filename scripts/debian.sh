@@ -1,4 +1,5 @@
-# Another Debian in a folder, for try-readme and try-nginx; sourced, never run, after lib.sh.
+# Another Debian in a folder, for try-readme, try-nginx, build-deb and package-test; sourced, never
+# run, after lib.sh.
 # shellcheck shell=bash
 #
 # The machine's own settings for its registries (apt's, pip's, npm's, cargo's, Go's,
@@ -28,6 +29,23 @@ new_debian() {
         cp -aLT "$file" "$root$file"
     done
     echo 'APT::Get::Assume-Yes "true";' >"$root/etc/apt/apt.conf.d/90yes"
+}
+
+# clone_into_debian RELEASE FOLDER: HEAD, in a folder of a Debian in $SSZIP_CACHE/debian/RELEASE,
+# which is created if it is missing.
+clone_into_debian() {
+    local root=$SSZIP_CACHE/debian/$1 clone=$SSZIP_CACHE/debian/$1$2
+    [ "$(id -u)" = 0 ] || die "debootstrap and chroot require root; run this script as root"
+    [ -z "$(git -C "$SSZIP_ROOT" status --porcelain)" ] || die "the working tree has uncommitted changes, and this script uses a clone; commit them first"
+    if [ ! -d "$root" ]; then
+        mkdir -p "${root%/*}"
+        rm -rf --one-file-system "$root.new"
+        new_debian "$root.new" "$1"
+        mv "$root.new" "$root"
+    fi
+    [ -d "$clone" ] || git clone -q "$SSZIP_ROOT" "$clone"
+    git -C "$clone" fetch -q "$SSZIP_ROOT" HEAD
+    git -C "$clone" reset -q --hard FETCH_HEAD
 }
 
 # in_debian FOLDER COMMAND...: there, with its own processes and mounts.

@@ -12,6 +12,15 @@ export CARGO_NET_RETRY="${CARGO_NET_RETRY:-10}"
 # The library that the nginx module links; its `config` reads this name.
 export SSZIP_CORE_LIB="${SSZIP_CORE_LIB:-$CARGO_TARGET_DIR/release/libsszip_nginx.a}"
 
+# Folders of this machine that must not be part of what is shipped, as FROM=TO. Of several that match,
+# compilers use the last.
+path_maps() {
+    printf '%s\n' "$SSZIP_ROOT=/sszip" "${CARGO_HOME:-$HOME/.cargo}=/cargo" "$SSZIP_CACHE=/cache" \
+        "$CARGO_TARGET_DIR=/target"
+}
+c_path_maps() { path_maps | sed 's/^/-ffile-prefix-map=/' | paste -sd ' '; }
+rust_path_maps() { path_maps | sed 's/^/--remap-path-prefix=/' | paste -sd ' '; }
+
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { log "$*"; exit 1; }
 
