@@ -23,6 +23,10 @@ pub type OwnerResponse = Response<Full<Bytes>>;
 const FRESH_HEADER: HeaderName = HeaderName::from_static("sszip-fresh");
 const CLASS_HEADER: HeaderName = HeaderName::from_static("sszip-class");
 const GENERATION_HEADER: HeaderName = HeaderName::from_static("sszip-generation");
+const NAMESPACE_HEADER: HeaderName = HeaderName::from_static("sszip-namespace");
+const METHOD_HEADER: HeaderName = HeaderName::from_static("sszip-method");
+const BLOCK_HEADER: HeaderName = HeaderName::from_static("sszip-block");
+const TIER_HEADER: HeaderName = HeaderName::from_static("sszip-tier");
 
 /// Sets the header of every response of an owner, the purge generation, unless it has one.
 pub fn set_generation_header(fields: &mut HeaderMap, generation: u64) {
@@ -56,15 +60,34 @@ impl AsRef<[u8]> for BorrowedEntryBytes {
 /// Creates the response with a found entry.
 pub fn entry_response(found: OwnerHit, now: ClockReading) -> OwnerResponse {
     let entry = found.kept;
-    let (fresh, age) = (entry.remaining_ttl(now), entry.age_ms(now) / 1_000);
-    let class = entry.entry_store_attributes().class.name();
-    let body = Bytes::from_owner(BorrowedEntryBytes(entry));
+    let body = Bytes::from_owner(BorrowedEntryBytes(Arc::clone(&entry)));
     let mut response = response_with_type(StatusCode::OK, "application/vnd.sszip.entry", body);
-    let fields = response.headers_mut();
-    fields.insert(FRESH_HEADER, fresh.into());
-    fields.insert(AGE, age.into());
-    fields.insert(CLASS_HEADER, HeaderValue::from_static(class));
+    set_entry_headers(response.headers_mut(), &entry, now);
     response
+}
+
+/// Sets the headers that describe an entry: its lifetime, its attributes, and whether it is on disk.
+fn set_entry_headers(fields: &mut HeaderMap, entry: &OwnerMemoryEntry, now: ClockReading) {
+    let about = entry.entry_store_attributes();
+    let tier = match entry.is_on_disk() {
+        true => "disk",
+        false => "memory",
+    };
+    fields.insert(FRESH_HEADER, entry.remaining_ttl(now).into());
+    fields.insert(AGE, (entry.age_ms(now) / 1_000).into());
+    fields.insert(CLASS_HEADER, HeaderValue::from_static(about.class.name()));
+    fields.insert(TIER_HEADER, HeaderValue::from_static(tier));
+    let texts = [
+        (NAMESPACE_HEADER, Some(hex::encode(about.namespace))),
+        (METHOD_HEADER, about.method.as_deref().map(str::to_owned)),
+        (BLOCK_HEADER, about.block.map(|block| block.to_string())),
+    ];
+    for (name, text) in texts {
+        // names of methods are printable ASCII, as the protocol requires
+        if let Some(Ok(value)) = text.map(HeaderValue::try_from) {
+            fields.insert(name, value);
+        }
+    }
 }
 
 /// Creates the response to a lookup without an entry.

@@ -28,6 +28,20 @@ def test_entry_is_found_while_it_is_fresh(owner):
     assert owner.get(1).body == b""
 
 
+def test_headers_describe_the_entry_and_where_it_is(owner):
+    def described(number):
+        fields = owner.get(number).fields
+        return [fields.get(f"sszip-{name}") for name in ("namespace", "method", "block", "tier")]
+
+    assert owner.put(9, b"x", method="eth_getBlockReceipts", **{"class": "immutable"}).status == 201
+    # the second request of an entry, its first lookup, writes it to the store
+    assert described(9) == [NAMESPACE, "eth_getBlockReceipts", None, "disk"]
+    assert owner.put(10, b"x", **{"class": "tip"}).status == 201
+    for _ in range(3):
+        # entries that depend on the head are in memory only
+        assert described(10) == [NAMESPACE, None, None, "memory"]
+
+
 def test_newer_entry_replaces_the_older_one(owner):
     for body in (b"one", b"two", b"three"):
         assert owner.put(2, body).status == 201

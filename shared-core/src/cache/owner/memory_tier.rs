@@ -226,6 +226,11 @@ impl OwnerMemoryEntry {
             && !self.is_stored.swap(true, Ordering::Relaxed)
     }
 
+    /// Whether the store has the entry, or is writing it.
+    pub fn is_on_disk(&self) -> bool {
+        self.is_from_disk || self.is_stored.load(Ordering::Relaxed)
+    }
+
     /// Marks the entry as rejected by the store: it may be offered again.
     pub fn mark_store_rejected(&self) {
         self.is_stored.store(false, Ordering::Relaxed);
