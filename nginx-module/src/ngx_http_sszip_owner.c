@@ -16,6 +16,11 @@
  * restarts whenever it dies.  The owner library is loaded there, after the
  * fork, and nowhere else: a store does not survive a fork, and workers do not
  * need it.  Without a master, the only process is the owner.
+ *
+ * The master keeps the library's file open.  It runs the module that it has
+ * loaded also after a reload, when an upgrade has replaced both files: a new
+ * cache manager must load the library that fits this module.  The new binary
+ * of an upgrade on the fly (USR2) opens the new files.
  */
 
 
@@ -38,6 +43,7 @@ static void ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 static ngx_msec_t ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf);
 static ngx_int_t ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf);
+static void *ngx_http_sszip_owner_dlopen_fd(void);
 static void ngx_http_sszip_owner_log(sszip_owner_level severity,
     const char *line);
 static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
@@ -53,6 +59,10 @@ static uint64_t  (*ngx_http_sszip_owner_run_f)(
 static bool      (*ngx_http_sszip_owner_exit_f)(sszip_owner_log log);
 
 static ngx_http_sszip_main_conf_t  *ngx_http_sszip_owner_conf;
+
+/* the library's file, which is open from the first configuration on */
+
+static ngx_fd_t                     ngx_http_sszip_owner_fd = NGX_INVALID_FILE;
 
 
 /*
@@ -114,7 +124,8 @@ ngx_http_sszip_init_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 
 
 /*
- * Sets the path of the owner library, which is installed next to the module.
+ * Sets the path of the owner library, which is installed next to the module,
+ * and opens its file.
  */
 
 static ngx_int_t
@@ -150,6 +161,14 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
                       "\"sszip_cache_path\" needs the library \"%V\" next to "
                       "the module", lib);
         return NGX_ERROR;
+    }
+
+    if (ngx_http_sszip_owner_fd == NGX_INVALID_FILE) {
+
+        /* without a descriptor the library is loaded by its path */
+
+        ngx_http_sszip_owner_fd = open((char *) lib->data,
+                                       O_RDONLY|O_CLOEXEC);
     }
 
     return NGX_OK;
@@ -296,7 +315,11 @@ ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
         return NGX_OK;
     }
 
-    dl = dlopen((char *) smcf->library.data, RTLD_NOW|RTLD_LOCAL);
+    dl = ngx_http_sszip_owner_dlopen_fd();
+
+    if (dl == NULL) {
+        dl = dlopen((char *) smcf->library.data, RTLD_NOW|RTLD_LOCAL);
+    }
 
     if (dl == NULL) {
         goto failed;
@@ -346,6 +369,42 @@ failed:
                   dlerror());
 
     return NGX_ERROR;
+}
+
+
+/*
+ * Loads the owner library from the file that the master has opened.  Returns
+ * NULL if the file is not accessible, or is of another version than the
+ * module: the library at the path may have been replaced by one that fits.
+ */
+
+static void *
+ngx_http_sszip_owner_dlopen_fd(void)
+{
+    void                        *dl;
+    ngx_http_sszip_owner_abi_pt  abi_f;
+    u_char                       name[sizeof("/proc/self/fd/")
+                                      + NGX_INT_T_LEN];
+
+    if (ngx_http_sszip_owner_fd == NGX_INVALID_FILE) {
+        return NULL;
+    }
+
+    ngx_sprintf(name, "/proc/self/fd/%d%Z", ngx_http_sszip_owner_fd);
+
+    dl = dlopen((char *) name, RTLD_NOW|RTLD_LOCAL);
+
+    if (dl == NULL) {
+        return NULL;
+    }
+
+    *(void **) &abi_f = dlsym(dl, "sszip_owner_abi");
+
+    if (abi_f == NULL || abi_f() != SSZIP_OWNER_ABI) {
+        return NULL;
+    }
+
+    return dl;
 }
 
 
