@@ -1,0 +1,91 @@
+//! `sszip check`: a linter of the configurations of nginx and Envoy (docs/checking.md).
+
+mod envoy_document;
+mod envoy_filters;
+mod envoy_rules;
+mod findings;
+mod nginx_include;
+mod nginx_routes;
+mod nginx_rules;
+mod nginx_scope;
+mod nginx_syntax;
+mod text_file;
+
+use std::fmt::Write;
+use std::path::Path;
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use self::findings::{Finding, FindingLevel};
+use crate::args::check::{CheckArguments, ConfigFormat};
+use crate::output::print_text;
+use crate::CommandError;
+
+/// Runs `sszip check`.
+///
+/// # Errors
+/// A file can't be read or parsed, or a finding is an error; with `--strict`, any finding.
+pub fn run_check(arguments: &CheckArguments) -> Result<(), CommandError> {
+    let mut findings = Vec::new();
+    for path in &arguments.files {
+        findings.extend(check_file(path, arguments.format)?);
+    }
+    remove_repeated(&mut findings);
+    print_text(&match arguments.json {
+        true => {
+            let all: Value = findings.iter().map(Finding::to_json).collect();
+            format!("{all:#}\n")
+        }
+        false => findings.iter().fold(String::new(), |mut text, finding| {
+            // writes to a String do not fail
+            let _ = writeln!(text, "{finding}");
+            text
+        }),
+    })?;
+    let is_error = |finding: &&Finding| finding.level == FindingLevel::Error;
+    let errors = findings.iter().filter(is_error).count();
+    let warnings = findings.len() - errors;
+    eprintln!("sszip: errors: {errors}, warnings: {warnings}");
+    match errors > 0 || arguments.strict && warnings > 0 {
+        true => Err(CommandError::Findings),
+        false => Ok(()),
+    }
+}
+
+fn check_file(path: &Path, format: Option<ConfigFormat>) -> Result<Vec<Finding>, CommandError> {
+    let extension = path.extension().and_then(|it| it.to_str());
+    let format = match (format, extension) {
+        (None, Some("toml")) => {
+            return Err(CommandError::Usage(format!(
+                "{} is a configuration of sszip-cached; check it with sszip-cached --check {0}",
+                path.display()
+            )));
+        }
+        (None, Some("yaml" | "yml" | "json")) => ConfigFormat::Envoy,
+        (None, _) => ConfigFormat::Nginx,
+        (Some(format), _) => format,
+    };
+    let is_standard_input = path == Path::new("-");
+    Ok(match format {
+        ConfigFormat::Envoy => {
+            let text = text_file::read_text_file(path)?;
+            let file = Rc::from(path.display().to_string());
+            let documents = envoy_document::parse_yaml(&file, &text)?;
+            envoy_rules::check_envoy_documents(&file, &documents)
+        }
+        ConfigFormat::Nginx if is_standard_input => {
+            let text = text_file::read_text_file(path)?;
+            nginx_rules::check_nginx_config(nginx_include::load_nginx_dump(&text)?)
+        }
+        ConfigFormat::Nginx => {
+            nginx_rules::check_nginx_config(nginx_include::load_nginx_file(path)?)
+        }
+    })
+}
+
+/// Removes findings that an alias of YAML, or a file that is included twice, repeats.
+fn remove_repeated(findings: &mut Vec<Finding>) {
+    let mut known = std::collections::HashSet::new();
+    findings.retain(|finding| known.insert(finding.to_string()));
+}

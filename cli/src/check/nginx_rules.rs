@@ -1,0 +1,354 @@
+//! Rules for nginx configurations.
+
+use std::collections::HashMap;
+
+use sszip_core::config::validated::{HostRouteDeclaration, ValidatedConfig};
+
+use super::findings::Finding;
+use super::nginx_include::NginxConfig;
+use super::nginx_routes::{routes, validate_settings, Route};
+use super::nginx_scope::{parse_size, variable_names, HttpScope};
+use super::nginx_syntax::Directive;
+
+/// Default of `client_body_buffer_size`: two memory pages.
+const DEFAULT_BODY_BUFFER: u64 = 8 << 10;
+
+/// Maximum number of maps between a variable and its source.
+const MAX_MAPS: usize = 8;
+
+const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+
+/// An nginx configuration, as the rules read it.
+struct NginxView<'c> {
+    scope: HttpScope<'c>,
+    routes: Vec<Route<'c>>,
+    validated: ValidatedConfig,
+}
+
+/// A rule, which returns its findings.
+type Rule = fn(&NginxView<'_>) -> Vec<Finding>;
+
+const RULES: [Rule; 9] = [
+    check_routes_by_core,
+    check_store,
+    check_administrative_locations,
+    check_cors_headers,
+    check_compression_behind_proxies,
+    check_keepalive,
+    check_namespaces_of_upstreams,
+    check_other_caches,
+    check_buffering,
+];
+
+/// Returns the findings of a configuration.
+pub fn check_nginx_config(config: NginxConfig) -> Vec<Finding> {
+    let mut findings = config.findings;
+    let validated = validate_settings(&config.directives, &mut findings);
+    let scope = HttpScope::of_configuration(&config.directives);
+    let view = NginxView {
+        routes: routes(&scope),
+        scope,
+        validated,
+    };
+    findings.extend(RULES.iter().flat_map(|rule| rule(&view)));
+    findings
+}
+
+impl<'c> NginxView<'c> {
+    fn cached_routes<'v>(&'v self) -> impl Iterator<Item = &'v Route<'c>> + 'v {
+        self.routes.iter().filter(|route| route.is_cached())
+    }
+}
+
+/// Rules `settings`, `no-effect`, `body-buffer`, `http-1.0` and `head`: what the core reports about
+/// locations, in the words of `nginx -t`.
+fn check_routes_by_core(view: &NginxView<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut validated = view.validated.clone();
+    for route in &view.routes {
+        let at = route.location.at;
+        let declared = route.declaration();
+        if let Err(text) = validated.validate_and_add_route(&route.config, declared) {
+            findings.push(Finding::error("settings", at, text, ""));
+        }
+        let properties = match route.is_cached() {
+            true => vec![
+                (
+                    "body-buffer",
+                    HostRouteDeclaration {
+                        body_buffer: Some(body_buffer(route)),
+                        ..declared
+                    },
+                ),
+                (
+                    "http-1.0",
+                    HostRouteDeclaration {
+                        is_http_1_0: uses_http_1_0(route),
+                        ..declared
+                    },
+                ),
+            ],
+            false => vec![("no-effect", declared)],
+        };
+        for (rule, declared) in properties {
+            let mut alone = ValidatedConfig::default();
+            // errors have been reported above
+            let warning = alone.validate_and_add_route(&route.config, declared);
+            if let Some(text) = warning.ok().flatten() {
+                findings.push(Finding::warning(rule, at, text, ""));
+            }
+        }
+    }
+    for text in validated.cross_route_warnings() {
+        let mut named = view.routes.iter();
+        if let Some(route) = named.find(|route| text.starts_with(&route.location.name)) {
+            findings.push(Finding::warning("head", route.location.at, text, ""));
+        }
+    }
+    findings.extend(missing_store(view, &validated));
+    findings
+}
+
+/// Returns the error of a configuration that needs a store and has none.
+fn missing_store(view: &NginxView<'_>, validated: &ValidatedConfig) -> Option<Finding> {
+    let text = validated.check_across_routes().err()?;
+    let names = ["sszip_cache_purge", "sszip_cache_head"];
+    let mut using = view.routes.iter().filter_map(|route| {
+        let mut effective = names
+            .iter()
+            .filter_map(|name| route.location.effective(name));
+        effective.next()
+    });
+    let at = &using.next()?.at;
+    view.scope
+        .is_whole
+        .then(|| Finding::error("no-store", at, text, ""))
+}
+
+fn body_buffer(route: &Route<'_>) -> u64 {
+    let size = route.location.effective_word("client_body_buffer_size");
+    parse_size(size).unwrap_or(DEFAULT_BODY_BUFFER)
+}
+
+fn uses_http_1_0(route: &Route<'_>) -> bool {
+    let version = route.location.effective_word("proxy_http_version");
+    route.location.own("proxy_pass").is_some() && matches!(version, "" | "1.0")
+}
+
+/// Rule `no-store`.
+fn check_store(view: &NginxView<'_>) -> Vec<Finding> {
+    let has_store = !view.scope.is_whole || view.validated.owner_socket().is_some();
+    let first = view.cached_routes().next().filter(|_| !has_store);
+    let finding = first.map(|route| {
+        Finding::warning(
+            "no-store",
+            route.location.at,
+            "the cache has no store: each worker has entries of its own, which a restart loses",
+            "set \"sszip_cache_path\" or \"sszip_cache_owner\" in http",
+        )
+    });
+    finding.into_iter().collect()
+}
+
+/// Rules `open-purge` and `open-status`.
+fn check_administrative_locations(view: &NginxView<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for route in &view.routes {
+        let (location, name) = (&route.location, &route.location.name);
+        if location.is_restricted() {
+            continue;
+        }
+        let remedy = "add \"allow\" and \"deny all\", or let the server listen on 127.0.0.1 only";
+        if route.purges() {
+            let text = format!("all clients can purge the cache at {name}");
+            findings.push(Finding::error("open-purge", location.at, text, remedy));
+        }
+        if route.reports_status() {
+            let text = format!("all clients can read the status page at {name}");
+            findings.push(Finding::warning("open-status", location.at, text, remedy));
+        }
+    }
+    findings
+}
+
+/// Whether one of the directives has this header as its first argument.
+fn names_header(directives: &[&Directive], header: &str) -> bool {
+    let mut names = directives.iter().map(|it| it.first_word());
+    names.any(|name| name.eq_ignore_ascii_case(header))
+}
+
+/// Rule `cors-twice`.
+fn check_cors_headers(view: &NginxView<'_>) -> Vec<Finding> {
+    let routes = view.routes.iter().filter(|route| route.is_enabled());
+    let twice = routes.filter(|route| {
+        let location = &route.location;
+        names_header(&location.effective_all("add_header"), ALLOW_ORIGIN)
+            && !names_header(&location.effective_all("proxy_hide_header"), ALLOW_ORIGIN)
+    });
+    let findings = twice.map(|route| {
+        Finding::warning(
+            "cors-twice",
+            route.location.at,
+            format!(
+                "\"add_header {ALLOW_ORIGIN}\" adds to the node's: browsers reject two of them"
+            ),
+            "add \"proxy_hide_header Access-Control-Allow-Origin\"",
+        )
+    });
+    findings.collect()
+}
+
+/// Rule `via`.
+fn check_compression_behind_proxies(view: &NginxView<'_>) -> Vec<Finding> {
+    let routes = view.routes.iter().filter(|route| route.is_enabled());
+    let behind = routes.filter(|route| {
+        let location = &route.location;
+        location.effective("set_real_ip_from").is_some()
+            && matches!(location.effective_word("gzip_proxied"), "" | "off")
+    });
+    let findings = behind.map(|route| {
+        Finding::warning(
+            "via",
+            route.location.at,
+            "requests come through a proxy (\"set_real_ip_from\"), and responses to requests with \
+             a Via header are not compressed",
+            "add \"gzip_proxied any\"",
+        )
+    });
+    findings.collect()
+}
+
+/// Rule `no-keepalive`.
+fn check_keepalive(view: &NginxView<'_>) -> Vec<Finding> {
+    let upstreams: HashMap<_, _> = view
+        .scope
+        .directives_named("upstream")
+        .map(|upstream| (upstream.first_word(), upstream))
+        .collect();
+    let mut findings = Vec::new();
+    for route in view.cached_routes() {
+        let Some(pass) = route.location.own("proxy_pass") else {
+            continue;
+        };
+        let target = pass.first_word();
+        // with variables the upstream is unknown, and over Unix sockets connections are cheap
+        if target.contains('$') || target.contains("://unix:") {
+            continue;
+        }
+        let host = target.split_once("://").map_or(target, |(_, host)| host);
+        let host = host.split('/').next().unwrap_or_default();
+        let has_pool = match upstreams.get(host) {
+            Some(upstream) => upstream.inner().iter().any(|it| it.name == "keepalive"),
+            // the upstreams of a part of a configuration may be elsewhere
+            None => !view.scope.is_whole,
+        };
+        let headers = route.location.effective_all("proxy_set_header");
+        let clears_connection = headers.iter().any(|header| {
+            header.first_word().eq_ignore_ascii_case("Connection")
+                && header.words.get(1).is_some_and(String::is_empty)
+        });
+        let problem = match (has_pool, clears_connection) {
+            (true, true) => continue,
+            (true, false) => {
+                "each request closes its connection to the node: nginx sends \"Connection: close\""
+            }
+            (false, _) => "each request opens a connection to the node",
+        };
+        findings.push(Finding::warning(
+            "no-keepalive",
+            &pass.at,
+            problem,
+            "use an \"upstream\" with \"keepalive 32\", \"proxy_http_version 1.1\" and \
+             \"proxy_set_header Connection ''\"",
+        ));
+    }
+    findings
+}
+
+/// Rule `namespace`.
+fn check_namespaces_of_upstreams(view: &NginxView<'_>) -> Vec<Finding> {
+    let maps: HashMap<_, _> = view
+        .scope
+        .directives_named("map")
+        .filter_map(|map| {
+            let [source, variable] = &map.words[..] else {
+                return None;
+            };
+            Some((variable.strip_prefix('$')?, source.as_str()))
+        })
+        .collect();
+    let mut findings = Vec::new();
+    for route in view.cached_routes() {
+        let location = &route.location;
+        let (Some(pass), Some(namespace)) = (
+            location.own("proxy_pass"),
+            location.effective("sszip_cache_namespace"),
+        ) else {
+            continue;
+        };
+        let known = client_variables(namespace.first_word(), &maps, 0);
+        let choosing = client_variables(pass.first_word(), &maps, 0);
+        if let Some(missing) = choosing.iter().find(|name| !known.contains(name)) {
+            findings.push(Finding::warning(
+                "namespace",
+                &pass.at,
+                format!(
+                    "clients choose the node by \"${missing}\", and all nodes share the entries of \
+                     one namespace: a client may receive the response of another chain"
+                ),
+                "if the nodes are of several chains, use the variable in \"sszip_cache_namespace\"",
+            ));
+        }
+    }
+    findings
+}
+
+/// Returns the variables with text of the client in a value, through maps.
+fn client_variables(text: &str, maps: &HashMap<&str, &str>, depth: usize) -> Vec<String> {
+    let names = variable_names(text).into_iter();
+    let sources = names.flat_map(|name| match maps.get(name) {
+        Some(source) if depth < MAX_MAPS => client_variables(source, maps, depth + 1),
+        _ => {
+            let mut prefixes = ["http_", "arg_", "cookie_"].into_iter();
+            let is_clients = prefixes.any(|prefix| name.starts_with(prefix));
+            is_clients.then(|| name.to_owned()).into_iter().collect()
+        }
+    });
+    sources.collect()
+}
+
+/// Rule `other-cache`.
+fn check_other_caches(view: &NginxView<'_>) -> Vec<Finding> {
+    let beside = view.cached_routes().filter(|route| {
+        let location = &route.location;
+        !matches!(location.effective_word("proxy_cache"), "" | "off")
+            && location.effective("sszip_no_cache").is_none()
+    });
+    let findings = beside.map(|route| {
+        Finding::warning(
+            "other-cache",
+            route.location.at,
+            "\"proxy_cache\" and \"sszip_cache\" are both on: nginx sends its entries without their \
+             age, so that sszip stores stale responses as fresh",
+            "remove one of the two; docs/proxy-cache.md has the settings of both",
+        )
+    });
+    findings.collect()
+}
+
+/// Rule `buffering`.
+fn check_buffering(view: &NginxView<'_>) -> Vec<Finding> {
+    let unbuffered = view
+        .cached_routes()
+        .filter(|route| route.location.effective_word("proxy_buffering") == "off");
+    let findings = unbuffered.map(|route| {
+        Finding::warning(
+            "buffering",
+            route.location.at,
+            "with \"proxy_buffering off\" responses are streamed without a length, and the request \
+             to the node ends with its client",
+            "remove \"proxy_buffering off\" where calls are cached",
+        )
+    });
+    findings.collect()
+}

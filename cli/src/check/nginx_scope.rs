@@ -1,0 +1,255 @@
+//! The locations of an nginx configuration, and the directives that are in effect there.
+
+use super::findings::Position;
+use super::nginx_syntax::Directive;
+
+/// Directives whose presence makes a location handle its requests itself.
+const HANDLERS: [&str; 6] = [
+    "proxy_pass",
+    "grpc_pass",
+    "fastcgi_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "content_by_lua_block",
+];
+
+/// The context `http` of a configuration.
+#[derive(Debug)]
+pub struct HttpScope<'c> {
+    /// The directives in `http`; of a file that is included in `http`, all.
+    pub directives: Vec<&'c [Directive]>,
+    /// Whether the configuration has `http`. If it has not, settings of `http` are unknown.
+    pub is_whole: bool,
+}
+
+/// A location, with the blocks around it.
+#[derive(Debug)]
+pub struct Location<'c> {
+    /// Its name in messages: `location "/" of server "example.org"`.
+    pub name: String,
+    /// Its position.
+    pub at: &'c Position,
+    /// The blocks `http`, `server` and `location`, the outermost first.
+    pub blocks: Vec<&'c [Directive]>,
+    /// The block `server`; empty if the file is included in one.
+    server: &'c [Directive],
+}
+
+impl<'c> HttpScope<'c> {
+    /// Returns the context `http` of a configuration.
+    pub fn of_configuration(directives: &'c [Directive]) -> Self {
+        let blocks = directives.iter().filter(|it| it.name == "http");
+        let whole: Vec<_> = blocks.map(Directive::inner).collect();
+        match whole.is_empty() {
+            true => Self {
+                directives: vec![directives],
+                is_whole: false,
+            },
+            false => Self {
+                directives: whole,
+                is_whole: true,
+            },
+        }
+    }
+
+    /// Returns all locations, the outer ones before those in them.
+    pub fn locations(&self) -> Vec<Location<'c>> {
+        let mut found = Vec::new();
+        for &http in &self.directives {
+            for server in http.iter().filter(|it| it.name == "server") {
+                collect_locations(&[http, server.inner()], server.inner(), &mut found);
+            }
+            if !self.is_whole {
+                collect_locations(&[http], &[], &mut found);
+            }
+        }
+        found
+    }
+
+    /// Returns the directives of `http` with this name.
+    pub fn directives_named<'n>(
+        &'n self,
+        name: &'n str,
+    ) -> impl Iterator<Item = &'c Directive> + 'n {
+        let all = self.directives.iter().flat_map(|http| http.iter());
+        all.filter(move |directive| directive.name == name)
+    }
+}
+
+fn collect_locations<'c>(
+    blocks: &[&'c [Directive]],
+    server: &'c [Directive],
+    found: &mut Vec<Location<'c>>,
+) {
+    let inner: &'c [Directive] = blocks.last().copied().unwrap_or_default();
+    for location in inner.iter().filter(|it| it.name == "location") {
+        let mut all = blocks.to_vec();
+        all.push(location.inner());
+        let path = location.words.last().map_or("", String::as_str);
+        let mut names = server.iter().filter(|it| it.name == "server_name");
+        let name = match names.next() {
+            Some(server) => format!("location \"{path}\" of server \"{}\"", server.first_word()),
+            None => format!("location \"{path}\""),
+        };
+        found.push(Location {
+            name,
+            at: &location.at,
+            blocks: all.clone(),
+            server,
+        });
+        collect_locations(&all, server, found);
+    }
+}
+
+impl<'c> Location<'c> {
+    /// Returns the directives with this name that are in effect: those of the innermost block that
+    /// has one, as nginx inherits `add_header`, `allow` and the like.
+    pub fn effective_all(&self, name: &str) -> Vec<&'c Directive> {
+        let mut blocks = self.blocks.iter().rev();
+        let found = blocks.find_map(|block| {
+            let of_name: Vec<_> = block.iter().filter(|it| it.name == name).collect();
+            (!of_name.is_empty()).then_some(of_name)
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Returns the directive with this name that is in effect.
+    pub fn effective(&self, name: &str) -> Option<&'c Directive> {
+        self.effective_all(name).pop()
+    }
+
+    /// Returns the first argument of the directive with this name that is in effect, or an empty
+    /// text.
+    pub fn effective_word(&self, name: &str) -> &'c str {
+        self.effective(name).map_or("", Directive::first_word)
+    }
+
+    /// Returns the directive with this name in the location's own block.
+    pub fn own(&self, name: &str) -> Option<&'c Directive> {
+        let own: &'c [Directive] = self.blocks.last().copied().unwrap_or_default();
+        own.iter().rev().find(|it| it.name == name)
+    }
+
+    /// Whether the location passes its requests to an upstream or a script.
+    pub fn handles_requests(&self) -> bool {
+        HANDLERS.iter().any(|name| self.own(name).is_some())
+    }
+
+    /// Whether only some clients can reach the location: by their address or credentials, or
+    /// because the server listens on this machine only.
+    pub fn is_restricted(&self) -> bool {
+        let denies = self.effective_all("deny");
+        let is_set = |name: &str| !matches!(self.effective_word(name), "" | "off");
+        denies.iter().any(|it| it.first_word() == "all")
+            || ["auth_basic", "auth_request", "ssl_verify_client"]
+                .into_iter()
+                .any(is_set)
+            || self.own("internal").is_some()
+            || ["access_by_lua_block", "access_by_lua_file"]
+                .into_iter()
+                .any(|name| self.effective(name).is_some())
+            || self.listens_locally()
+    }
+
+    fn listens_locally(&self) -> bool {
+        let mut listens = self.server.iter().filter(|it| it.name == "listen");
+        let is_local = |it: &Directive| {
+            let address = it.first_word();
+            ["127.", "[::1]", "localhost", "unix:"]
+                .into_iter()
+                .any(|start| address.starts_with(start))
+        };
+        // without a `listen` the port is 80 of all addresses; of a part of a server it is unknown
+        match listens.next() {
+            None => self.server.is_empty(),
+            Some(first) => is_local(first) && listens.all(is_local),
+        }
+    }
+}
+
+/// Parses a size of nginx: `128k`.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let (digits, unit) = match text.char_indices().next_back()? {
+        (at, 'k') => (&text[..at], 1 << 10),
+        (at, 'm') => (&text[..at], 1 << 20),
+        (at, 'g') => (&text[..at], 1 << 30),
+        _ => (&*text, 1),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Returns the names of the variables in a text: `$name`, `${name}`.
+pub fn variable_names(text: &str) -> Vec<&str> {
+    let parts = text.split('$').skip(1);
+    let names = parts.map(|part| {
+        let part = part.strip_prefix('{').unwrap_or(part);
+        let is_end = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+        part.split(is_end).next().unwrap_or_default()
+    });
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_size, variable_names, HttpScope};
+    use crate::check::nginx_syntax::parse_nginx_text;
+
+    #[test]
+    fn directives_are_inherited_from_the_innermost_block_that_has_one() {
+        let text = "http { a 1; b 1; server { b 2; b 3; server_name n; \
+                    location /x { b 4; location = /y { c 5; } } } }";
+        let directives = parse_nginx_text(&"f".into(), text).ok().unwrap();
+        let scope = HttpScope::of_configuration(&directives);
+        let locations = scope.locations();
+        let names: Vec<_> = locations.iter().map(|it| &*it.name).collect();
+        assert_eq!(
+            names,
+            [
+                "location \"/x\" of server \"n\"",
+                "location \"/y\" of server \"n\""
+            ]
+        );
+        let inner = &locations[1];
+        assert_eq!(inner.effective_word("a"), "1");
+        assert_eq!(inner.effective_word("b"), "4");
+        assert_eq!(inner.effective_word("d"), "");
+        assert!(inner.own("b").is_none() && inner.own("c").is_some());
+    }
+
+    #[test]
+    fn locations_are_restricted_by_addresses_credentials_and_listeners() {
+        for (server, location, expected) in [
+            ("", "", false),
+            ("listen 80;", "allow 127.0.0.1; deny all;", true),
+            ("listen 80;", "deny 192.0.2.1;", false),
+            ("listen 80;", "auth_basic node;", true),
+            ("auth_basic node;", "auth_basic off;", false),
+            ("listen 80;", "internal;", true),
+            ("listen 127.0.0.1:80; listen unix:/s;", "", true),
+            ("listen 127.0.0.1:80; listen 8080;", "", false),
+            ("listen 80;", "access_by_lua_block { x() }", true),
+        ] {
+            let text = format!("http {{ server {{ {server} location / {{ {location} }} }} }}");
+            let directives = parse_nginx_text(&"f".into(), &text).ok().unwrap();
+            let scope = HttpScope::of_configuration(&directives);
+            let is_restricted = scope.locations()[0].is_restricted();
+            assert_eq!(is_restricted, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_variables_are_parsed() {
+        for (text, size) in [
+            ("128k", Some(131_072)),
+            ("1M", Some(1 << 20)),
+            ("7", Some(7)),
+            ("k", None),
+            ("", None),
+            ("99999999999999999999g", None),
+        ] {
+            assert_eq!(parse_size(text), size, "{text}");
+        }
+        assert_eq!(variable_names("http://$a_1:${b}c/$"), ["a_1", "b"]);
+    }
+}
