@@ -46,7 +46,8 @@ all = $(if $(findstring tests/,$(ARGS)),,$(1))
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
 .PHONY: help setup build run quick test test-all lint check unit ssz e2e fuzz races bench compare scale clean \
-	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker docker-test \
+	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker e2e-packages docker-test \
+	deb deb-test release \
 	tested tested-crates ssz-peers rows row rows-shipped e2e-shipped \
 	nginx-tests nginx-tests-there
 
@@ -60,19 +61,7 @@ setup: ## installs the prerequisites of `make test` (other targets install their
 build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build
 	@scripts/claim-target
-	cargo build --release --package sszip-nginx
-	cargo build --release --package sszip-owner
-	cargo build --release --package sszip-cli
-	cargo build --release --package replay-node
-	cargo build --release --package sszip-envoy
-	@scripts/build-nginx-module debian
-	@install -C -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox)" \
-		build/envoy/sszip_envoy.wasm
-	@install -C -D -t build/envoy "$(CARGO_TARGET_DIR)/release/libsszip_envoy.so" \
-		"$(CARGO_TARGET_DIR)/release/libsszip_owner.so"
-	@install -C -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
-		"$(CARGO_TARGET_DIR)/release/sszip-cached" \
-		"$(CARGO_TARGET_DIR)/release/sszip"
+	@scripts/build-shipped
 
 run: build ## nginx (8545) and Envoy (8546) with sszip before a replay node; Ctrl-C stops
 	@scripts/setup run
@@ -193,6 +182,25 @@ e2e-docker: setup build ## ... the stack in Docker only, of build/; where an eng
 docker-test: ## builds the images of docker/ from source, runs the stack, kills and upgrades it
 	@scripts/setup docker
 	@scripts/docker-test
+
+# The machine's own Debian packs what `make build` has made; another one compiles in a chroot.
+deb: $(if $(RELEASE),,build) ## Debian packages in build/deb/, of RELEASE=trixie in a chroot
+	@scripts/setup deb
+	@scripts/build-deb --lint $(addprefix --release ,$(RELEASE))
+
+e2e-packages: setup build ## ... the packages only, in Debians of their own; where those can be created
+	@scripts/setup deb
+	@scripts/package-test --if-possible
+
+deb-test: setup build ## tests the packages, of RELEASE=trixie too
+	@scripts/setup deb
+	@scripts/package-test $(addprefix --release ,$(RELEASE))
+
+release: ## packages, modules, Wasm, SBOMs and checksums of the tagged version in build/release/
+	@scripts/release --check
+	@$(MAKE) --no-print-directory deb RELEASE=
+	@scripts/setup release
+	@scripts/release
 
 # Not of `make test`: the suite has no release that a set-up could install.
 NGINX := /usr/sbin/nginx
