@@ -61,7 +61,7 @@ class NginxSite:
             self.system.path(name).unlink()
 
     def use_daemon(self, socket_path):
-        """Replaces the store of nginx by that of a daemon."""
+        """Configures a daemon's store in place of nginx's."""
         name = "/etc/nginx/conf.d/sszip.conf"
         text, count = re.subn(r"^sszip_cache_path .*;$", f"sszip_cache_owner unix:{socket_path};", self.files[name], flags=re.M)
         assert count == 1

@@ -11,7 +11,7 @@ def installed_version(system):
 
 
 def replace_under_load(system, site, build, *options):
-    """Installs another build while clients send requests, and then loads it as its message says."""
+    """Installs another build while clients send requests, and then loads it with the commands of its message."""
     with site.under_load():
         output = system.install(build, MODULE, options=options)
         assert "systemctl restart nginx" in output
