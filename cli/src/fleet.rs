@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use sszip_core::cache::link::purge_request;
 use sszip_core::log::escape_log_text;
 
 use crate::args::FleetCommand;
-use crate::output::CommandOutputWriter;
+use crate::output::print_text;
 use crate::owner_http::{send_owner_request, OwnerRequest};
+use crate::purge_scope::{check_fleet_purge, scope_body, scope_query};
 use crate::CommandError;
 
 /// Timeout of a status request. The owner has all values in memory.
@@ -189,12 +189,7 @@ fn format_ping_report(report: &Value, bytes: u32) -> String {
 }
 
 fn purge_fleet(socket: &Path, scope: &[String]) -> Result<(), CommandError> {
-    if scope.iter().any(|part| part.starts_with("wrong-chain")) {
-        let text = "wrong-chain is no scope of the fleet: another chain is one machine's";
-        return Err(CommandError::Usage(text.into()));
-    }
-    let query: Vec<_> = scope.iter().map(|part| encode_parameter(part)).collect();
-    let body = purge_request(query.join("&").as_bytes(), None).map_err(CommandError::Usage)?;
+    let body = scope_body(&scope_query(scope)?)?;
     let request = OwnerRequest {
         line: "POST /v1/purges",
         body: &body,
@@ -202,55 +197,7 @@ fn purge_fleet(socket: &Path, scope: &[String]) -> Result<(), CommandError> {
     };
     let report = send_owner_request(socket, &request)?;
     print_text(&format!("{report}\n"))?;
-    check_purge_report(&report)
-}
-
-/// Encodes a parameter `NAME=VALUE` of a query (`application/x-www-form-urlencoded`).
-fn encode_parameter(parameter: &str) -> String {
-    let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-    let encode = |text: &str| {
-        text.bytes().fold(String::new(), |mut encoded, byte| {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                    encoded.push(char::from(byte));
-                }
-                _ => {
-                    // writes to a String do not fail
-                    let _ = write!(encoded, "%{byte:02X}");
-                }
-            }
-            encoded
-        })
-    };
-    format!("{}={}", encode(name), encode(value))
-}
-
-/// Checks that a purge is in effect at all owners of the fleet.
-fn check_purge_report(report: &Value) -> Result<(), CommandError> {
-    let fleet = &report["fleet"];
-    let failure = match (fleet.as_object(), fleet["error"].as_str()) {
-        (None, _) => "the owner has no fleet: the purge is in effect on this machine only".into(),
-        (_, Some(error)) => format!(
-            "the fleet is not available: {}; the purge is in effect on this machine, and is \
-             published before the owner uses the fleet again",
-            escape_log_text(error)
-        ),
-        _ => {
-            let count = |member| fleet[member].as_u64().unwrap_or(0);
-            let (confirmed, owners) = (count("confirmed"), count("owners"));
-            if confirmed >= owners {
-                return Ok(());
-            }
-            format!("{confirmed} of {owners} owners have confirmed the purge; repeat it later")
-        }
-    };
-    Err(CommandError::Data(failure))
-}
-
-fn print_text(text: &str) -> Result<(), CommandError> {
-    let mut output = CommandOutputWriter::open_output(None)?;
-    output.write(text.as_bytes())?;
-    output.flush_and_commit_output()
+    check_fleet_purge(&report["fleet"])
 }
 
 #[cfg(test)]
@@ -258,29 +205,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn purge_report_is_accepted_when_all_owners_have_confirmed() {
-        let check = |fleet: Value| match check_purge_report(&json!({ "fleet": fleet })) {
-            Err(CommandError::Data(text)) => text,
-            _ => String::new(),
-        };
-        assert_eq!(check(json!({"owners": 3, "confirmed": 3, "silent": 0})), "");
-        let part = check(json!({"owners": 3, "confirmed": 2, "silent": 1}));
-        assert!(part.starts_with("2 of 3 owners"), "{part}");
-        let pending = check(json!({"error": "unreachable", "pending": true}));
-        assert!(pending.contains("not available: unreachable;"), "{pending}");
-        assert!(check(Value::Null).contains("no fleet"));
-    }
-
-    #[test]
-    fn parameters_are_encoded_for_the_query() {
-        assert_eq!(encode_parameter("everything"), "everything=");
-        assert_eq!(
-            encode_parameter("namespace=a b&c=d"),
-            "namespace=a%20b%26c%3Dd"
-        );
-    }
 
     #[test]
     fn status_table_has_a_row_for_each_known_member() {

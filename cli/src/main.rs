@@ -1,17 +1,28 @@
-//! `sszip`: SSZ and JSON on the command line, and the fleet tier of a cache.
+//! `sszip`: the state and purges of proxies and caches, and SSZ and JSON, on the command line.
 
 mod args;
+mod command_error;
 mod fleet;
+mod http_client;
 mod input;
 mod input_hints;
+mod json_reply;
+mod manuals;
 mod output;
 mod owner_http;
+mod purge;
+mod purge_scope;
 mod resolve_type;
+mod server_text;
+mod signals;
+mod status;
 mod stdout_state;
+mod target;
 mod to_ssz;
 mod types;
 mod updates;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -21,29 +32,18 @@ use crate::args::{CliArguments, CliCommand};
 use crate::input::{InputFileReader, READ_BYTES};
 use crate::output::CommandOutputWriter;
 
-/// The reason why a command stops before its end, which determines the exit code.
-enum CommandError {
-    /// An error in the data or the files, or of the owner; exit code 1.
-    Data(String),
-    /// An error in the arguments; exit code 2.
-    Usage(String),
-    /// The reader of the output has closed it.
-    Pipe,
-}
+pub use command_error::CommandError;
 
 fn main() -> ExitCode {
     let arguments = CliArguments::parse();
-    match run_command(arguments.command) {
-        Ok(()) | Err(CommandError::Pipe) => ExitCode::SUCCESS,
-        Err(CommandError::Data(why)) => {
-            eprintln!("sszip: {why}");
-            ExitCode::from(1)
-        }
-        Err(CommandError::Usage(why)) => {
-            eprintln!("sszip: {why}");
-            ExitCode::from(2)
-        }
+    let Err(error) = run_command(arguments.command) else {
+        return ExitCode::SUCCESS;
+    };
+    if let Some(message) = error.message() {
+        // a closed standard error does not change the exit code
+        let _ = writeln!(io::stderr(), "sszip: {message}");
     }
+    ExitCode::from(error.exit_code())
 }
 
 fn run_command(command: CliCommand) -> Result<(), CommandError> {
@@ -107,7 +107,7 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             output.write(if envelope { b"}\n" } else { b"\n" })?;
             output.flush_and_commit_output()
         }
-        CliCommand::Check {
+        CliCommand::CheckSsz {
             type_arguments,
             input,
         } => {
@@ -161,5 +161,10 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
             output.flush_and_commit_output()
         }
         CliCommand::Fleet { command } => fleet::run_fleet_command(&command),
+        CliCommand::Status(arguments) => status::run_status(&arguments),
+        CliCommand::Top(arguments) => status::run_top(&arguments),
+        CliCommand::Purge(arguments) => purge::run_purge(&arguments),
+        CliCommand::Completions { shell } => manuals::print_completions(shell),
+        CliCommand::GenerateMan { folder } => manuals::write_man_pages(&folder),
     }
 }

@@ -72,6 +72,16 @@ impl CommandOutputWriter {
     }
 }
 
+/// Writes a report to standard output.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print_text(text: &str) -> Result<(), CommandError> {
+    let mut output = CommandOutputWriter::open_output(None)?;
+    output.write(text.as_bytes())?;
+    output.flush_and_commit_output()
+}
+
 fn open_output_file(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
     let place = match fs::metadata(path) {
         // a pipe or a device is written in place

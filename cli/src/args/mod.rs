@@ -1,13 +1,24 @@
 //! The arguments of the command line.
 
+pub mod connection;
+mod purge;
+mod status;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use sszip_core::ssz::{Fork, JsonEnvelopeForm, Preset};
 
-/// Converts the JSON of Ethereum APIs to SSZ and back, checks SSZ, and computes its root; manages
-/// the fleet tier of a cache. Exits with 1 if the data is invalid or a request to an owner fails,
-/// with 2 if the usage is invalid.
+pub use self::purge::PurgeArguments;
+pub use self::status::{MethodSort, StatusArguments, TopArguments};
+
+/// Shows the state of sszip's proxies and caches, and purges entries; converts the JSON of Ethereum
+/// APIs to SSZ and back, checks SSZ, and computes its root.
+///
+/// Exit codes: 0 success, 1 failed, 2 invalid arguments, 3 problems found, 4 stopped and resumable,
+/// 128 and the number of a signal. Each error is reported on standard error with its cause and a
+/// remedy.
 #[derive(Debug, Parser)]
 #[command(name = "sszip", version)]
 pub struct CliArguments {
@@ -19,6 +30,18 @@ pub struct CliArguments {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
+    /// Show the state of a proxy, or of the owner of a cache
+    ///
+    /// In a terminal the view is updated until q is pressed; ? shows the other keys. Otherwise, and
+    /// with --once, one report is printed.
+    Status(StatusArguments),
+    /// Show the most frequent methods or keys
+    Top(TopArguments),
+    /// Remove entries of a cache
+    ///
+    /// The command ends when no process can send these entries any more. After an error the purge
+    /// may be in effect or not: repeat it.
+    Purge(PurgeArguments),
     /// Convert JSON to SSZ: a value, or an API's response with one
     Json2ssz {
         #[command(flatten)]
@@ -47,7 +70,7 @@ pub enum CliCommand {
         rlp_keys: bool,
     },
     /// Check that SSZ is a valid value of its type
-    Check {
+    CheckSsz {
         #[command(flatten)]
         type_arguments: SszTypeOptions,
         #[command(flatten)]
@@ -79,6 +102,19 @@ pub enum CliCommand {
     Fleet {
         #[command(subcommand)]
         command: FleetCommand,
+    },
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write the man pages of all commands to a folder
+    #[command(hide = true)]
+    GenerateMan {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
 }
 
