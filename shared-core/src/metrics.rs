@@ -8,6 +8,7 @@ use crate::cache::process::upstream_errors::{UpstreamErrorKind, ERROR_KINDS};
 use crate::cache::process::{ProcessCacheState, ProcessResources};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
+use crate::cache::CacheKey;
 use crate::jsonrpc::methods;
 use crate::request_coding::SupportedContentCoding;
 use crate::response_mode::ResponseMode;
@@ -83,11 +84,15 @@ const FIRST_UPSTREAM_ERROR: usize = FIRST_UPSTREAM_STATUS + STATUS_CLASSES.len()
 /// Number of counters.
 pub const COUNTER_COUNT: usize = FIRST_UPSTREAM_ERROR + ERROR_KINDS;
 
+/// Number of the counter of all requests.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) const REQUESTS_COUNTER: usize = UnlabelledCounter::Requests as usize;
+
 /// Numbers of the counters in the history of a metrics board: requests, requests that the node has
 /// answered, hits by cache status, and misses by cache status.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) const HISTORY_COUNTERS: [usize; 7] = [
-    UnlabelledCounter::Requests as usize,
+    REQUESTS_COUNTER,
     UnlabelledCounter::NodeRequests as usize,
     FIRST_STATUS_COUNTER + CacheStatus::Hit as usize,
     FIRST_STATUS_COUNTER + CacheStatus::Updating as usize,
@@ -220,6 +225,8 @@ pub(crate) struct ExchangeMetrics<'a> {
     pub(crate) elapsed: Option<u64>,
     /// Age of the entry in milliseconds.
     pub(crate) age: Option<u64>,
+    /// Key of a single response that may be stored.
+    pub(crate) key: Option<&'a CacheKey>,
 }
 
 impl ExchangeMetrics<'_> {
@@ -233,6 +240,18 @@ impl ExchangeMetrics<'_> {
         use CacheStatus::{Hit, Stale, Updating};
         matches!(self.status, Hit | Stale | Updating)
     }
+}
+
+/// A request for one response that may be stored: its key, its method and its outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySample {
+    /// Key of the response.
+    pub key: CacheKey,
+    /// Position of the call's method in the method table; the next number for all other methods, and
+    /// the one after it for a GET.
+    pub method: u16,
+    /// Whether the cache had the response.
+    pub is_hit: bool,
 }
 
 /// The method of one call of a batch, and whether the cache had its response.
@@ -283,6 +302,7 @@ pub struct ExchangeMetricsTally {
     length: Option<u64>,
     response_latency: Option<(HitOrMissLatency, u64)>,
     hit_age: Option<u64>,
+    key_sample: Option<KeySample>,
 }
 
 /// The kind of a response whose latency is recorded: from the cache, or from the node.
@@ -391,8 +411,14 @@ impl ExchangeMetricsTally {
                 self.add_total_counter(UnlabelledCounter::CallsSaved, is_saved.into());
             }
         }
-        if !answered.method.is_empty() {
-            let row = method_index(answered.method);
+        let row = (!answered.method.is_empty()).then(|| method_index(answered.method));
+        let single_key = answered.key.filter(|_| answered.calls.is_none());
+        self.key_sample = single_key.map(|key| KeySample {
+            key: *key,
+            method: row.unwrap_or(methods::METHOD_COUNT + 1) as u16,
+            is_hit: answered.is_hit() && !answered.is_forwarded,
+        });
+        if let Some(row) = row {
             self.add_counter(FIRST_METHOD_COUNTER + row, 1);
             if answered.is_forwarded {
                 if let (Some(elapsed), true) = (answered.node_elapsed, answered.has_node_answered())
@@ -487,6 +513,11 @@ impl ExchangeMetricsTally {
     /// Age of the entry of a hit, in tenths of a second.
     pub fn hit_age_tenths(&self) -> Option<u64> {
         self.hit_age
+    }
+
+    /// The key, method and outcome of a request for one response that may be stored.
+    pub fn key_sample(&self) -> Option<&KeySample> {
+        self.key_sample.as_ref()
     }
 
     /// Values that the exchange adds to each of [`HISTOGRAMS`], if it has one.

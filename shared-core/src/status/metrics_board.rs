@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::histogram::{bucket_index, BUCKET_COUNT};
 use super::history::StatusMetricsHistory;
+use super::key_samples::{count_top_keys, is_sampled, KeySampleRing, SampledKeys};
 use crate::cache::process::ProcessResources;
 use crate::metrics::{
     self, all_counter_names, ExchangeMetricsTally, HitOrMissLatency, COUNTER_COUNT, GAUGES,
@@ -38,6 +39,10 @@ const HEAD_LENGTH: usize = 8;
 /// Number of values in a sample of the history: some counters, and the histograms of latencies.
 const SAMPLE: usize = metrics::HISTORY_COUNTERS.len() + AGE_HISTOGRAM - FIRST_HISTOGRAM;
 const HISTORY: usize = HEAD_LENGTH + BOARD_PARTS * PART_LENGTH;
+const KEY_SAMPLES: usize = HISTORY + StatusMetricsHistory::<SAMPLE>::LENGTH;
+
+/// Number of keys in a report.
+const MAX_TOP_KEYS: usize = 50;
 
 /// The shared memory with the metrics of a host's process, or of several, as an array of counters.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +89,7 @@ pub struct DurationHistogram {
 
 impl MetricsBoard {
     /// Number of values in the memory of a board.
-    pub const LENGTH: usize = HISTORY + StatusMetricsHistory::<SAMPLE>::LENGTH;
+    pub const LENGTH: usize = KEY_SAMPLES + KeySampleRing::LENGTH;
 
     /// Initializes a board in memory of [`LENGTH`](Self::LENGTH) values, by the first process that
     /// maps it. Present counts are kept, unless another version has written them. `wall` is in
@@ -123,6 +128,12 @@ impl MetricsBoard {
             false => self.add_to_part(worker, tally, |number, by| {
                 number.fetch_add(by, Ordering::Relaxed);
             }),
+        }
+        if let Some(sample) = tally.key_sample() {
+            let requests = &self.worker_part(worker)[metrics::REQUESTS_COUNTER];
+            if is_sampled(requests.load(Ordering::Relaxed)) {
+                self.key_sample_ring().record(sample);
+            }
         }
     }
 
@@ -203,6 +214,15 @@ impl MetricsBoard {
         increments.into_iter().map(|it| it.map(interval)).collect()
     }
 
+    /// Returns the most frequent keys of the last sampled requests.
+    pub fn sampled_keys(self) -> SampledKeys {
+        let samples = self.key_sample_ring().read();
+        SampledKeys {
+            samples: samples.len(),
+            top: count_top_keys(&samples, MAX_TOP_KEYS),
+        }
+    }
+
     /// Computes the sums of the values in a sample over the parts of all workers.
     fn sum_history_sample(self) -> [u64; SAMPLE] {
         let mut sample = [0; SAMPLE];
@@ -218,7 +238,11 @@ impl MetricsBoard {
     }
 
     fn sample_history(self) -> StatusMetricsHistory<SAMPLE> {
-        StatusMetricsHistory::attach_history_memory(&self.0[HISTORY..])
+        StatusMetricsHistory::attach_history_memory(&self.0[HISTORY..KEY_SAMPLES])
+    }
+
+    fn key_sample_ring(self) -> KeySampleRing {
+        KeySampleRing::attach_ring_memory(&self.0[KEY_SAMPLES..Self::LENGTH])
     }
 
     fn worker_parts(self) -> impl Iterator<Item = &'static [AtomicU64]> {

@@ -5,6 +5,7 @@
 //! | `board`         | counters of several workers in shared memory |
 //! | `histogram`     | histograms of durations                      |
 //! | `history`       | samples of counters over the last 15 minutes |
+//! | `key_samples`   | samples of the keys that clients request     |
 //! | `report`        | the report as JSON                           |
 //! | `openmetrics`   | the report as OpenMetrics, for Prometheus    |
 //! | `fleet_metrics` | the fleet tier as OpenMetrics                |
@@ -13,6 +14,7 @@
 mod fleet_metrics;
 pub mod histogram;
 mod history;
+pub mod key_samples;
 mod metric_writers;
 pub mod metrics_board;
 mod openmetrics;

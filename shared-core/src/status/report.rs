@@ -3,6 +3,7 @@
 use serde_json::{json, Map, Value};
 
 use super::histogram::estimate_quantile;
+use super::key_samples::{SampledKeys, SAMPLE_INTERVAL};
 use super::metrics_board::{DurationHistogram, IntervalMetrics, MetricsTotals};
 use crate::metrics::{all_counter_names, HitOrMissLatency, GAUGES, OTHER_METHODS_NAME};
 use crate::time_constants::history_interval;
@@ -18,6 +19,8 @@ pub struct StatusPageReport {
     pub sums: MetricsTotals,
     /// Metrics of all workers by interval, the oldest first. `None`: they are unknown.
     pub history: Vec<Option<IntervalMetrics>>,
+    /// The most frequent keys.
+    pub keys: SampledKeys,
     /// The report of the store's owner, or `None` if there is no owner or it does not respond.
     pub owner: Option<Value>,
     /// Whether there is an owner.
@@ -136,7 +139,7 @@ impl StatusPageReport {
             .zip(&self.sums.times)
             .map(|(time, times)| (time.metrics_name().into(), latency_histogram_json(times)))
             .collect();
-        let report = json!({
+        let mut report = json!({
             "software": SOFTWARE_VERSION,
             "host": self.host,
             "encoder": oneshot_library_name(),
@@ -191,10 +194,28 @@ impl StatusPageReport {
                 (None, false) => Value::Null,
             },
         });
+        report["keys"] = sampled_keys_json(&self.keys);
         let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
         text.push('\n');
         text
     }
+}
+
+/// Returns the most frequent keys, and the number of samples.
+fn sampled_keys_json(keys: &SampledKeys) -> Value {
+    let top = keys.top.iter().map(|top| {
+        json!({
+            "key": const_hex::encode(top.key),
+            "method": top.method,
+            "samples": top.samples,
+            "hits": top.hits,
+        })
+    });
+    json!({
+        "sampled": SAMPLE_INTERVAL,
+        "samples": keys.samples,
+        "top": top.collect::<Vec<_>>(),
+    })
 }
 
 /// Returns the series of the history, which have a member for each interval; null: it is unknown.

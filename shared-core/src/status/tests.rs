@@ -50,6 +50,7 @@ fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> 
         is_cut: false,
         elapsed: Some(if is_forwarded { 4000 } else { 40 }),
         age: (!is_forwarded).then_some(30_000),
+        key: None,
     }
 }
 
@@ -59,6 +60,7 @@ fn report(board: MetricsBoard, owner: Option<Value>) -> StatusPageReport {
         now: 10,
         sums: board.sum_over_workers(),
         history: board.interval_history(NOW),
+        keys: board.sampled_keys(),
         has_owner: owner.is_some(),
         owner,
     }
@@ -199,6 +201,47 @@ fn history_has_the_rates_hit_ratio_and_latency_of_all_workers_by_interval() {
     // an hour later
     let written = history(NOW + 3_600_000);
     assert_eq!(written["requests"], json!(vec![0; 60]));
+}
+
+#[test]
+fn report_has_the_most_frequent_keys_of_single_requests() {
+    let board = new_test_board();
+    let keys = [[1; 32], [2; 32], [3; 32]];
+    for number in 0..8_000 {
+        let (key, method, status): (_, &[u8], _) = match number % 8 {
+            0 => (&keys[1], b"", CacheStatus::Miss),
+            _ => (&keys[0], b"eth_call", CacheStatus::Hit),
+        };
+        let single = ExchangeMetrics {
+            key: Some(key),
+            ..answered_exchange(method, status)
+        };
+        // a batch, and a request whose response is never stored
+        let batch = ExchangeMetrics {
+            key: Some(&keys[2]),
+            calls: Some(2),
+            ..answered_exchange(b"", CacheStatus::Miss)
+        };
+        let others = answered_exchange(b"eth_syncing", CacheStatus::Miss);
+        for answered in [single, batch, others] {
+            let tally = ExchangeMetricsTally::from_exchange(&answered);
+            board.add_exchange(number % 2, &tally, NOW);
+        }
+    }
+    let written: Value = serde_json::from_str(&report(board, None).to_json()).unwrap();
+    let written = &written["keys"];
+    assert_eq!(written["sampled"], 16);
+    let top = written["top"].as_array().unwrap();
+    let known: Vec<_> = top.iter().map(|it| (&it["key"], &it["method"])).collect();
+    let [first, second] = [1, 2].map(|byte| json!(const_hex::encode([byte; 32])));
+    let (call, get) = (json!("eth_call"), json!("GET"));
+    assert_eq!(known, [(&first, &call), (&second, &get)]);
+    let counts = |name: &str| [0, 1].map(|at| top[at][name].as_u64().unwrap());
+    let [calls, gets] = counts("samples");
+    assert_eq!(written["samples"], calls + gets);
+    assert!((350..650).contains(&(calls + gets)), "{calls} {gets}");
+    assert!((5 * gets..9 * gets).contains(&calls), "{calls} {gets}");
+    assert_eq!(counts("hits"), [calls, 0]);
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl Exchange {
             now: request.wall,
             sums: request.board.sum_over_workers(),
             history: request.board.interval_history(request.now),
+            keys: request.board.sampled_keys(),
             owner: reply.and_then(|(_, json)| serde_json::from_slice(&json).ok()),
             has_owner: owner.is_some(),
         });

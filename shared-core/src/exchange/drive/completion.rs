@@ -59,6 +59,7 @@ impl ExchangeDriver {
             is_cut: exchange.is_truncated_by_upstream(),
             elapsed,
             age: exchange.lookup_findings.age,
+            key: exchange.cache_key(),
         });
         let shared = &exchange.route_config().process.shared;
         tally.add_counts_outside_exchanges(shared);
