@@ -52,6 +52,7 @@ class DebianSystem:
     def __enter__(self):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="system-", dir=BASE.parent))
         subprocess.run(["cp", "-a", "--reflink=auto", f"{BASE}/.", self.root], check=True)
+        self.root.chmod(0o755)
         shutil.copytree(PACKAGES, self.root / "packages")
         options = ["--mount", "--pid", "--fork", "--kill-child"]
         self._holder = subprocess.Popen(

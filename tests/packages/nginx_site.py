@@ -38,6 +38,23 @@ BLOCK = call("eth_getBlockByNumber", ["latest", True])
 CALLS = [BLOCK, call("eth_chainId", []), call("eth_getBlockByNumber", ["latest", False])]
 
 
+def master_of(system):
+    """The PID of nginx, or an empty text."""
+    path = system.path("/run/nginx.pid")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def start_nginx(system):
+    # by its path, as its unit does: the master executes that name again when it is replaced
+    system.run("/usr/sbin/nginx")
+    wait_for("nginx runs", lambda: master_of(system))
+
+
+def stop_nginx(system):
+    system.run("/usr/sbin/nginx", "-s", "quit")
+    wait_for("nginx has stopped", lambda: not master_of(system))
+
+
 class NginxSite:
     """nginx of a Debian with the package's settings and one location."""
 
@@ -74,24 +91,17 @@ class NginxSite:
         return json.loads(response.decoded)
 
     def start(self):
-        self.system.run("nginx", "-t")
-        self.system.run("nginx")
-        wait_for("nginx has workers", self.master)
+        start_nginx(self.system)
         wait_for("the store is open", self.has_store)
 
     def master(self):
-        path = self.system.path("/run/nginx.pid")
-        return path.exists() and path.read_text().strip()
-
-    def stop(self):
-        self.system.run("nginx", "-s", "quit")
-        wait_for("nginx has stopped", lambda: not self.system.path("/run/nginx.pid").exists())
+        return master_of(self.system)
 
     def upgrade_binary(self):
         """Replaces the master as docs/install.md describes."""
         old = self.master()
         self.system.run("bash", "-c", f"kill -USR2 {old}")
-        wait_for("a new master runs", lambda: self.master() not in (old, "", False))
+        wait_for("a new master runs", lambda: self.master() not in (old, ""))
         self.system.run("bash", "-c", f"kill -QUIT {old}")
         wait_for("the old master has stopped", lambda: not self.system.path("/run/nginx.pid.oldbin").exists())
 
@@ -121,7 +131,7 @@ class NginxSite:
 
         def fetch():
             response = self.fetch()
-            return response if "; hit" in response.header("Cache-Status") else None
+            return response if "; hit" in (response.header("Cache-Status") or "") else None
 
         return wait_for("a hit", fetch)
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from chroot import ALL, MODULE, package_file, wait_for
-from nginx_site import NginxSite
+from nginx_site import NginxSite, start_nginx, stop_nginx
 
 ENABLED = "/etc/nginx/modules-enabled/70-mod-http-sszip.conf"
 
@@ -79,9 +79,8 @@ def test_nginx_continues_when_the_module_is_removed_before_its_configuration(sys
     site = NginxSite(system, node)
     site.start()
     output = system.apt("remove", MODULE)
-    for name in site.files:
-        assert name.removeprefix("/etc/nginx/") in output
-    assert "nginx.conf" not in output.split("these files in /etc/nginx:")[1].split("Processing")[0]
+    listed = re.findall(r"^  ((?:nginx\.conf|conf\.d/|sites-enabled/|snippets/).*)$", output, flags=re.M)
+    assert sorted(f"/etc/nginx/{name}" for name in listed) == sorted(site.files)
     site.fetch()
     site.remove_configuration()
     system.run("nginx", "-t")
@@ -98,15 +97,14 @@ def test_module_is_loaded_again_after_its_removal(system):
 
 def test_purge_leaves_no_file_of_the_packages(system, node):
     # with the folders that nginx creates at its first start
-    system.run("nginx")
-    system.run("nginx", "-s", "quit")
-    wait_for("nginx has stopped", lambda: not system.path("/run/nginx.pid").exists())
+    start_nginx(system)
+    stop_nginx(system)
     before = system.files()
     system.install("first", *ALL)
     site = NginxSite(system, node)
     site.start()
     site.fetch_hit()
-    site.stop()
+    stop_nginx(system)
     assert any(system.path("/var/cache/nginx/sszip").iterdir())
     site.remove_configuration()
     system.apt("purge", *ALL)
