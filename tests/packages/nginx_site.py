@@ -25,9 +25,11 @@ server {{
 HEADERS = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
+def free_ports():
+    """Two ports that no program uses."""
+    address = ("127.0.0.1", 0)
+    with socket.create_server(address) as first, socket.create_server(address) as second:
+        return first.getsockname()[1], second.getsockname()[1]
 
 
 def call(method, params):
@@ -40,8 +42,9 @@ CALLS = [BLOCK, call("eth_chainId", []), call("eth_getBlockByNumber", ["latest",
 
 def master_of(system):
     """The PID of nginx, or an empty text."""
-    path = system.path("/run/nginx.pid")
-    return path.read_text().strip() if path.exists() else ""
+    with contextlib.suppress(FileNotFoundError):
+        return system.read("/run/nginx.pid").strip()
+    return ""
 
 
 def start_nginx(system):
@@ -60,8 +63,7 @@ class NginxSite:
 
     def __init__(self, system, node):
         self.system = system
-        self.port = free_port()
-        self.status_port = free_port()
+        self.port, self.status_port = free_ports()
         self._responses = {one: self._result(node.port, one) for one in CALLS}
         settings = system.read(f"{EXAMPLES}/conf.d/sszip.conf")
         assert ":8580;" in settings
