@@ -30,6 +30,11 @@ def test_installed_packages_are_complete_and_configure_nothing(system):
     for page in ("man1/sszip.1.gz", "man8/sszip-cached.8.gz"):
         assert system.path(f"/usr/share/man/{page}").exists()
     assert "sszip" in system.read("/usr/share/bash-completion/completions/sszip")
+    scripts = [one for name in ALL for one in system.path("/var/lib/dpkg/info").glob(f"{name}.p*")]
+    assert len(scripts) >= 7
+    for line in (line for script in scripts for line in script.read_text().splitlines()):
+        # what the operator has to do is printed
+        assert "restart" not in line or line.lstrip().startswith("echo "), line
 
 
 def test_copied_examples_make_nginx_a_cache(system, node):
