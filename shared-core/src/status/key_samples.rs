@@ -12,7 +12,7 @@ use crate::hash_keys::HashMap;
 use crate::jsonrpc::methods;
 use crate::metrics::{KeySample, OTHER_METHODS_NAME};
 
-/// One of so many single requests is sampled.
+/// Number of single requests for each sample.
 pub const SAMPLE_INTERVAL: u64 = 16;
 
 /// Number of samples in the ring.
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_sixteen_requests_is_sampled_at_any_distance() {
+    fn requests_at_any_distance_are_sampled_alike() {
         let share = |numbers: &mut dyn Iterator<Item = u64>| {
             let (mut all, mut sampled) = (0_u64, 0_u64);
             for number in numbers {
