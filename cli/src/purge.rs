@@ -81,30 +81,22 @@ fn confirm_purge_of_everything(target: &Target) -> Result<(), CommandError> {
 /// Returns the report of a purge, from its response.
 fn purge_report(target: &Target, reply: &HttpReply) -> Result<Value, CommandError> {
     let status = reply.status;
-    let remedy = match status.as_u16() {
-        404 | 405 => {
-            "HTTP STATUS: no purges at this path; --url is that of a location with \
+    if matches!(status.as_u16(), 404 | 405) {
+        return Err(CommandError::Data(format!(
+            "{target}: HTTP {status}: no purges at this path; --url is that of a location with \
              sszip_cache_purge, or of a route with cache_purge"
-        }
-        503 => "HTTP STATUS: the owner is not available",
-        504 => "HTTP STATUS: the owner has not responded in time",
-        507 => "HTTP STATUS: the disk does not accept the purge, which ends with the owner",
-        _ => {
-            let report = json_reply(target, reply).map_err(add_purge_remedy)?;
-            return match report["generation"].is_u64() {
-                true => Ok(report),
-                false => Err(CommandError::Data(format!(
-                    "{target} does not respond as the purges of sszip; check the path of the URL"
-                ))),
-            };
-        }
-    };
-    let text = remedy.replace("STATUS", status.as_str());
-    let error = CommandError::Data(format!("{target}: {text}"));
-    Err(match status.as_u16() {
-        404 | 405 => error,
-        _ => add_purge_remedy(error),
-    })
+        )));
+    }
+    let report = json_reply(target, reply).map_err(|error| match status.is_server_error() {
+        true => add_purge_remedy(error),
+        false => error,
+    })?;
+    match report["generation"].is_u64() {
+        true => Ok(report),
+        false => Err(CommandError::Data(format!(
+            "{target} does not respond as the purges of sszip; check the path of the URL"
+        ))),
+    }
 }
 
 /// Adds to an error that the purge must be repeated.

@@ -10,7 +10,7 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
     let short = &checkpoint()[..39];
     let data: [(Vec<&str>, &[u8], &str); 6] = [
         (
-            append_arguments("check", &[]),
+            append_arguments("check-ssz", &[]),
             short,
             "sszip: byte 0: 39 bytes, not 40\n",
         ),
@@ -47,16 +47,16 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
             "{arguments:?}"
         );
     }
-    let (code, why) = failed_output(&append_arguments("check", &["/does/not/exist"]), b"");
+    let (code, why) = failed_output(&append_arguments("check-ssz", &["/does/not/exist"]), b"");
     assert_eq!(code, 1);
     assert!(why.contains("/does/not/exist: No such file"), "{why}");
     for arguments in [
-        &["check"][..],
-        &["check", "--type", "BeaconBlock"],
-        &["check", "--type", "Nonsense", "--fork", "deneb"],
-        &["check", "--type", "Checkpoint", "--fork", "atlantis"],
+        &["check-ssz"][..],
+        &["check-ssz", "--type", "BeaconBlock"],
+        &["check-ssz", "--type", "Nonsense", "--fork", "deneb"],
+        &["check-ssz", "--type", "Checkpoint", "--fork", "atlantis"],
         &[
-            "check",
+            "check-ssz",
             "--type",
             "Checkpoint",
             "--fork",
@@ -65,14 +65,14 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
             "moon",
         ],
         &[
-            "check",
+            "check-ssz",
             "--type",
             "ExecutionWitness",
             "--limit",
             "NOTHING=1",
         ],
         &[
-            "check",
+            "check-ssz",
             "--type",
             "ExecutionWitness",
             "--limit",
@@ -136,12 +136,12 @@ fn error_describes_the_input_that_was_found() {
         ),
         (b"", "; the input is empty"),
     ] {
-        for command in ["json2ssz", "ssz2json", "check", "root"] {
+        for command in ["json2ssz", "ssz2json", "check-ssz", "root"] {
             let message = error_message(&append_arguments(command, &[]), input);
             assert!(message.ends_with(why), "{message}");
         }
     }
-    let json = error_message(&append_arguments("check", &[]), CHECKPOINT.as_bytes());
+    let json = error_message(&append_arguments("check-ssz", &[]), CHECKPOINT.as_bytes());
     assert!(
         json.ends_with("; the input is JSON; use json2ssz"),
         "{json}"
@@ -161,7 +161,7 @@ fn error_describes_the_input_that_was_found() {
     for fork in ["capella", "electra"] {
         let json = error_message(&of("json2ssz", fork), update.as_bytes());
         assert!(json.ends_with(others), "{json}");
-        let check = error_message(&of("check", fork), &ssz);
+        let check = error_message(&of("check-ssz", fork), &ssz);
         assert!(check.ends_with(others), "{check}");
     }
     let answer = format!("{{\"data\":{update},\"version\":\"bellatrix\"}}");
@@ -198,7 +198,7 @@ fn error_describes_the_input_that_was_found() {
             "{json}"
         );
     }
-    let mainnet = ["check", "--type", OPTIMISTIC[1], "--fork", "altair"];
+    let mainnet = ["check-ssz", "--type", OPTIMISTIC[1], "--fork", "altair"];
     let preset = error_message(&mainnet, &ssz);
     assert!(
         preset.ends_with("; the input is valid in preset minimal"),
@@ -229,12 +229,12 @@ fn error_describes_the_input_that_was_found() {
 fn misspelt_type_is_answered_with_a_suggestion() {
     for (arguments, why) in [
         (
-            &["check", "--fork", "electra", "--type", "BeconState"][..],
+            &["check-ssz", "--fork", "electra", "--type", "BeconState"][..],
             "electra, mainnet: unknown type BeconState; did you mean BeaconState?",
         ),
         (
             &[
-                "check",
+                "check-ssz",
                 "--fork",
                 "gloas",
                 "--type",
@@ -243,12 +243,18 @@ fn misspelt_type_is_answered_with_a_suggestion() {
             "gloas, mainnet: unknown type SignedBlindedBeaconBlock; bellatrix to fulu have it",
         ),
         (
-            &["check", "--fork", "phase0", "--type", "List[Withdrawl, 16]"],
+            &[
+                "check-ssz",
+                "--fork",
+                "phase0",
+                "--type",
+                "List[Withdrawl, 16]",
+            ],
             "phase0, mainnet: unknown type Withdrawl",
         ),
         (
             &[
-                "check",
+                "check-ssz",
                 "--fork",
                 "capella",
                 "--type",

@@ -129,7 +129,7 @@ fn replaced_file_keeps_its_link_and_its_mode() {
 fn dash_is_standard_input_and_output() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
-        "printf '%s' '{CHECKPOINT}' | \"$1\" json2ssz {} - - | \"$1\" check {} -",
+        "printf '%s' '{CHECKPOINT}' | \"$1\" json2ssz {} - - | \"$1\" check-ssz {} -",
         TYPE.join(" "),
         TYPE.join(" ")
     );
@@ -158,7 +158,7 @@ fn closed_or_full_standard_output_is_an_error() {
     // a command that writes nothing, or a file, needs no standard output
     std::fs::write(folder.path().join("in.ssz"), checkpoint()).unwrap();
     let script = format!(
-        "\"$1\" check {kind} in.ssz >&- && \"$1\" ssz2json {kind} in.ssz out.json >&- && \"$1\" types >/dev/null",
+        "\"$1\" check-ssz {kind} in.ssz >&- && \"$1\" ssz2json {kind} in.ssz out.json >&- && \"$1\" types >/dev/null",
         kind = TYPE.join(" ")
     );
     let output = shell(&script, folder.path());

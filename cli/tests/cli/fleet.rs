@@ -1,57 +1,19 @@
 //! `sszip fleet` with a scripted owner.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixListener;
 use std::process::Output;
-use std::thread;
 
-use crate::support::run_sszip;
+use crate::support::{run_sszip, standard_error, standard_output, start_owner};
 
 const IN_USE: &str = r#"{"fleet":{"endpoint":"redis://fleet:6379","up":true,"lookups":{"hit":5}}}"#;
 
 /// Runs `sszip fleet` with a scripted owner. Returns the output and the request that the owner has
 /// received.
-fn run_with_owner(arguments: &[&str], status: &str, body: &str) -> (Output, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("owner.sock");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let response = format!(
-        "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let owner = thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        let (mut request, mut room) = (String::new(), [0; 4096]);
-        while !is_complete(&request) {
-            let length = client.read(&mut room).unwrap();
-            assert!(length > 0, "the request ends early: {request}");
-            request += std::str::from_utf8(&room[..length]).unwrap();
-        }
-        client.write_all(response.as_bytes()).unwrap();
-        request
-    });
+fn run_with_owner(arguments: &[&str], status: &'static str, body: &str) -> (Output, String) {
+    let (_folder, socket, owner) = start_owner(vec![(status, body.into())]);
     let (command, more) = arguments.split_first().unwrap();
-    let socket = socket.to_str().unwrap();
-    let all = [&["fleet", *command, "--socket", socket][..], more].concat();
+    let all = [&["fleet", *command, "--socket", &socket][..], more].concat();
     let output = run_sszip(&all, b"");
-    (output, owner.join().unwrap())
-}
-
-/// Whether a request has its whole body.
-fn is_complete(request: &str) -> bool {
-    let Some((head, body)) = request.split_once("\r\n\r\n") else {
-        return false;
-    };
-    let length = head.split("Content-Length: ").nth(1).unwrap();
-    body.len() >= length.lines().next().unwrap().parse().unwrap()
-}
-
-fn standard_output(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn standard_error(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
+    (output, owner.join().unwrap().remove(0))
 }
 
 #[test]

@@ -5,6 +5,9 @@
 mod errors;
 mod files;
 mod fleet;
+mod manuals;
+mod purge;
+mod status;
 mod support;
 mod updates;
 mod values;

@@ -67,7 +67,7 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
         successful_output(&with("ssz2json", &[]), &octets),
         json.as_bytes()
     );
-    assert_eq!(successful_output(&with("check", &[]), &octets), b"");
+    assert_eq!(successful_output(&with("check-ssz", &[]), &octets), b"");
     assert_eq!(successful_output(&with("json2ssz", &[]), b"[]"), b"");
     assert_eq!(successful_output(&with("ssz2json", &[]), b""), b"[]\n");
     // one update
@@ -91,26 +91,26 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
     let mut other = octets.clone();
     other[11] = 9;
     bad(
-        "check",
+        "check-ssz",
         &[],
         &other,
         "[0], byte 0: the fork digest 0x01020309 is unknown",
     );
-    bad("check", &[], &octets[..octets.len() - 1], "[1], byte ");
+    bad("check-ssz", &[], &octets[..octets.len() - 1], "[1], byte ");
     bad(
-        "check",
+        "check-ssz",
         &[],
         &octets[..5],
         "[0], byte 0: 5 bytes in place of a length of 8",
     );
     bad(
-        "check",
+        "check-ssz",
         &[],
         &[3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3],
         "3 bytes have no fork digest",
     );
     bad(
-        "check",
+        "check-ssz",
         &[],
         &[0xff; 20],
         "18446744073709551615 bytes are announced, and 12 remain",
@@ -149,12 +149,12 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
     );
     for (arguments, why) in [
         (
-            &["check", "--type", "LightClientUpdates"][..],
+            &["check-ssz", "--type", "LightClientUpdates"][..],
             "--network or --fork-digest is missing",
         ),
         (
             &[
-                "check",
+                "check-ssz",
                 "--type",
                 "Checkpoint",
                 "--fork",
@@ -165,16 +165,16 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
             "are allowed with",
         ),
         (
-            &with("check", &["--fork", "altair"]),
+            &with("check-ssz", &["--fork", "altair"]),
             "--fork is not allowed here",
         ),
         (
-            &with("check", &["--network", "mainnet"]),
+            &with("check-ssz", &["--network", "mainnet"]),
             "needs --preset mainnet",
         ),
         (&with("root", &[]), "no root"),
         (
-            &with("check", &["--fork-digest", "altair=1"]),
+            &with("check-ssz", &["--fork-digest", "altair=1"]),
             "not a digest of four bytes",
         ),
     ] {

@@ -17,7 +17,7 @@ fn value_is_converted_both_ways_checked_and_hashed() {
         line.as_bytes()
     );
     assert_eq!(
-        successful_output(&append_arguments("check", &[]), &checkpoint()),
+        successful_output(&append_arguments("check-ssz", &[]), &checkpoint()),
         b""
     );
     // sha256 of the epoch's chunk and the root
@@ -138,7 +138,7 @@ fn limits_and_presets_change_the_type() {
         (code, &*why),
         (1, "sszip: headers, byte 41: more than 1 elements\n")
     );
-    let (code, why) = failed_output(&[&["check"], &small[..]].concat(), &ssz);
+    let (code, why) = failed_output(&[&["check-ssz"], &small[..]].concat(), &ssz);
     assert_eq!(
         (code, &*why),
         (1, "sszip: headers, byte 12: 2 elements are more than 1\n")
@@ -160,7 +160,13 @@ fn limits_and_presets_change_the_type() {
         one("mainnet")
     );
     assert!(one("minimal").starts_with("SyncCommittee: 1584 bytes\n"));
-    let written = ["check", "--type", "List[Checkpoint, 2]", "--fork", "phase0"];
+    let written = [
+        "check-ssz",
+        "--type",
+        "List[Checkpoint, 2]",
+        "--fork",
+        "phase0",
+    ];
     successful_output(&written, &[checkpoint(), checkpoint()].concat());
 }
 
