@@ -9,6 +9,7 @@ use hyper::{Method, StatusCode};
 
 use super::MAX_RESPONSE_BYTES;
 use crate::http_client::{connection_error, ConnectionOptions, HttpClient, HttpError, HttpReply};
+use crate::owner_http::owner_target;
 use crate::server_text::printable;
 use crate::target::Target;
 use crate::CommandError;
@@ -69,13 +70,7 @@ impl OwnerEntries {
         timeout: Duration,
         connections: usize,
     ) -> Result<Self, CommandError> {
-        let absolute = std::path::absolute(socket).map_err(|error| {
-            CommandError::Usage(format!("invalid --socket {}: {error}", socket.display()))
-        })?;
-        let target = absolute.to_string_lossy().parse::<Target>();
-        let target = target.map_err(|reason| {
-            CommandError::Usage(format!("invalid --socket {}: {reason}", socket.display()))
-        })?;
+        let target = owner_target(socket);
         // the headers of the user are the proxy's
         let options = ConnectionOptions {
             ca: None,

@@ -1,0 +1,353 @@
+//! The steps of one request of `warm`: the cache is queried, then the node through the proxy, then
+//! the cache again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::StatusCode;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::disk_writes::DiskWrites;
+use super::item::WarmRequest;
+use super::outcome::{ItemResult, Outcome};
+use super::rate_limit::RateLimiter;
+use crate::http_client::{connection_error, HttpClient, HttpError, HttpReply};
+use crate::inspect::cache_status::{
+    only_if_cached, parse_sszip_member, CacheAnswer, CacheStatusMember,
+};
+use crate::inspect::{forwarded_error, no_cache_error, request_headers};
+use crate::server_text::printable;
+use crate::target::Target;
+use crate::CommandError;
+
+/// Times before the repetitions of a failed request.
+const RETRY_WAITS: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+];
+
+/// Longest time of a `Retry-After` that is observed.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// Times before the queries of the cache after a response: another worker receives the entry from
+/// the owner, to which it is sent after the response.
+const QUERY_WAITS: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+];
+
+/// Maximum length of a response that is searched for an error of JSON-RPC.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// Sends requests to a route, so that their responses are cached.
+pub struct Warmer {
+    proxy: HttpClient,
+    url: Target,
+    writes: Option<DiskWrites>,
+    limiter: Option<RateLimiter>,
+    /// The requests are of clients: their errors are not the node's.
+    is_of_clients: bool,
+    has_responded: AtomicBool,
+}
+
+/// The failure of an attempt.
+enum Failure {
+    /// No request can succeed.
+    Fatal(CommandError),
+    /// The request may succeed after a time.
+    Temporary { cause: String, wait: Duration },
+    /// The request fails at each attempt.
+    Permanent(String),
+}
+
+impl Warmer {
+    /// Warms the route at `url`.
+    pub fn new(
+        proxy: HttpClient,
+        url: Target,
+        writes: Option<DiskWrites>,
+        limiter: Option<RateLimiter>,
+        is_of_clients: bool,
+    ) -> Self {
+        Self {
+            proxy,
+            url,
+            writes,
+            limiter,
+            is_of_clients,
+            has_responded: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the requests to the owner, if there are any.
+    pub fn writes(&self) -> Option<&DiskWrites> {
+        self.writes.as_ref()
+    }
+
+    /// Sends a request until its response is cached, or can't be.
+    ///
+    /// # Errors
+    /// No request can succeed.
+    pub async fn warm(&self, request: &WarmRequest) -> Result<ItemResult, CommandError> {
+        let mut node_time = None;
+        let mut waits = RETRY_WAITS.iter();
+        let outcome = loop {
+            match self.try_to_warm(request, &mut node_time).await {
+                Ok(outcome) => break outcome,
+                Err(Failure::Fatal(error)) => return Err(error),
+                Err(Failure::Permanent(cause)) => break Outcome::Failed(cause),
+                Err(Failure::Temporary { cause, wait }) => match waits.next() {
+                    Some(least) => sleep(wait.max(*least)).await,
+                    None => break Outcome::Failed(cause),
+                },
+            }
+        };
+        Ok(ItemResult { outcome, node_time })
+    }
+
+    async fn try_to_warm(
+        &self,
+        request: &WarmRequest,
+        node_time: &mut Option<Duration>,
+    ) -> Result<Outcome, Failure> {
+        match self.query_cache(request).await? {
+            CacheAnswer::Hit(member) => {
+                self.write_to_disk(&member).await?;
+                return Ok(Outcome::AlreadyCached);
+            }
+            // its response is not cached either: the node is not needed
+            CacheAnswer::NotCached(member) if !member.is_looked_up() => {
+                return Ok(Outcome::NotStored(member.reason().into()));
+            }
+            CacheAnswer::NotCached(_) => {}
+            CacheAnswer::Forwarded(reason) => {
+                let target = self.target(request);
+                return Err(Failure::Fatal(forwarded_error(&target, &reason)));
+            }
+            CacheAnswer::NoCache(status) => return self.outcome_without_cache(request, status),
+        }
+        if let Some(limiter) = &self.limiter {
+            limiter.wait().await;
+        }
+        let reply = self.send(request, None).await?;
+        *node_time = Some(reply.elapsed);
+        if let Some(reason) = self.check_reply(request, &reply)? {
+            return Ok(Outcome::NotStored(reason));
+        }
+        for wait in QUERY_WAITS {
+            sleep(wait).await;
+            if let CacheAnswer::Hit(member) = self.query_cache(request).await? {
+                self.write_to_disk(&member).await?;
+                return Ok(Outcome::Stored);
+            }
+        }
+        Ok(Outcome::NotStored("miss".into()))
+    }
+
+    /// Returns the URL of a request.
+    fn target(&self, request: &WarmRequest) -> Target {
+        match &request.path {
+            Some(path) => self.url.with_path(path),
+            None => self.url.clone(),
+        }
+    }
+
+    async fn query_cache(&self, request: &WarmRequest) -> Result<CacheAnswer, Failure> {
+        let reply = self.send(request, Some(only_if_cached())).await?;
+        let answer = CacheAnswer::from_head(reply.status, &reply.headers);
+        if !matches!(answer, CacheAnswer::NoCache(_)) {
+            self.has_responded.store(true, Ordering::Relaxed);
+        }
+        Ok(answer)
+    }
+
+    async fn send(
+        &self,
+        request: &WarmRequest,
+        header: Option<(HeaderName, HeaderValue)>,
+    ) -> Result<HttpReply, Failure> {
+        let method = request.http_method();
+        let mut headers = request_headers(&method);
+        headers.extend(header);
+        let (path, body) = (request.path.as_deref(), request.body.clone());
+        let sent = self.proxy.send(method, path, &headers, body).await;
+        sent.map_err(|error| match error {
+            HttpError::Connect(_) if !self.has_responded.load(Ordering::Relaxed) => {
+                Failure::Fatal(connection_error(&self.url, &error))
+            }
+            HttpError::TooLong(_) => Failure::Permanent(error.to_string()),
+            error => temporary(printable(&error.to_string())),
+        })
+    }
+
+    /// Returns the outcome at a route that is no cached one.
+    fn outcome_without_cache(
+        &self,
+        request: &WarmRequest,
+        status: StatusCode,
+    ) -> Result<Outcome, Failure> {
+        let is_refused = matches!(status.as_u16(), 401 | 403 | 404 | 405);
+        if is_temporary(status) {
+            return Err(temporary(http_text(status)));
+        }
+        // a log has requests of other routes, too
+        if self.is_of_clients && request.path.is_some() {
+            return Ok(Outcome::NotStored("no cache at its route".into()));
+        }
+        let has_responded = self.has_responded.load(Ordering::Relaxed);
+        match status.is_success() || is_refused && !has_responded {
+            true => Err(Failure::Fatal(no_cache_error(
+                &self.target(request),
+                status,
+            ))),
+            false => Err(Failure::Permanent(http_text(status))),
+        }
+    }
+
+    /// Returns the reason for which a response of the node is not cached, as far as it shows.
+    fn check_reply(
+        &self,
+        request: &WarmRequest,
+        reply: &HttpReply,
+    ) -> Result<Option<String>, Failure> {
+        let status = reply.status;
+        if is_temporary(status) {
+            let wait = retry_after(reply).unwrap_or_default();
+            let cause = http_text(status);
+            return Err(Failure::Temporary { cause, wait });
+        }
+        if status.is_client_error() {
+            // slots without a block are not found
+            let is_absent = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+            return match is_absent || self.is_of_clients {
+                true => Ok(Some("status".into())),
+                false => Err(Failure::Permanent(http_text(status))),
+            };
+        }
+        match find_rpc_problem(request, &reply.body) {
+            Some(RpcProblem::Error(text)) if !self.is_of_clients => Err(Failure::Permanent(text)),
+            Some(RpcProblem::Error(_)) => Ok(Some("error".into())),
+            Some(RpcProblem::Null) => Ok(Some("result".into())),
+            None => Ok(parse_sszip_member(&reply.headers).and_then(|member| member.detail)),
+        }
+    }
+
+    async fn write_to_disk(&self, member: &CacheStatusMember) -> Result<(), Failure> {
+        let (Some(writes), Some(key)) = (&self.writes, &member.key) else {
+            return Ok(());
+        };
+        let written = writes.write(key).await;
+        written.map_err(|failure| temporary(format!("the owner: {}", printable(&failure.cause()))))
+    }
+}
+
+fn temporary(cause: String) -> Failure {
+    let wait = Duration::ZERO;
+    Failure::Temporary { cause, wait }
+}
+
+fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+        )
+}
+
+fn http_text(status: StatusCode) -> String {
+    format!("HTTP {}", status.as_u16())
+}
+
+/// Returns the time of `Retry-After` in seconds; dates are not read.
+fn retry_after(reply: &HttpReply) -> Option<Duration> {
+    let seconds = reply.headers.get(RETRY_AFTER)?.to_str().ok()?;
+    Some(Duration::from_secs(seconds.parse().ok()?).min(MAX_RETRY_AFTER))
+}
+
+/// A response of JSON-RPC that is not cached.
+#[derive(Debug, PartialEq, Eq)]
+enum RpcProblem {
+    Error(String),
+    Null,
+}
+
+/// Returns the error, or the absent result, of the response to a JSON-RPC request. Long responses
+/// have a result.
+fn find_rpc_problem(request: &WarmRequest, body: &[u8]) -> Option<RpcProblem> {
+    if request.path.is_some() || body.len() > MAX_ERROR_BYTES {
+        return None;
+    }
+    let json: Value = serde_json::from_slice(body).ok()?;
+    match json.get("error") {
+        None | Some(Value::Null) => {
+            (json.get("result") == Some(&Value::Null)).then_some(RpcProblem::Null)
+        }
+        Some(error) => {
+            let code = error["code"].as_i64().unwrap_or_default();
+            let message = error["message"].as_str().unwrap_or_default();
+            let message = printable(message);
+            Some(RpcProblem::Error(format!(
+                "JSON-RPC error {code}: {message}"
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::body::Bytes;
+    use hyper::HeaderMap;
+
+    use super::*;
+
+    #[test]
+    fn errors_and_null_of_json_rpc_are_found() {
+        let call = WarmRequest::call("{}", b"eth_call");
+        let long = format!(
+            "{{\"result\":null,\"x\":\"{}\"}}",
+            "x".repeat(MAX_ERROR_BYTES)
+        );
+        for (body, expected) in [
+            (r#"{"result":null}"#, Some(RpcProblem::Null)),
+            (r#"{"error":null,"result":1}"#, None),
+            (
+                r#"{"error":{"code":-32601,"message":"no \u001b method"}}"#,
+                Some(RpcProblem::Error(
+                    "JSON-RPC error -32601: no \\u{1b} method".into(),
+                )),
+            ),
+            (
+                r#"{"error":"x"}"#,
+                Some(RpcProblem::Error("JSON-RPC error 0: ".into())),
+            ),
+            (long.as_str(), None),
+            ("[]", None),
+            ("<html>", None),
+        ] {
+            assert_eq!(
+                find_rpc_problem(&call, body.as_bytes()),
+                expected,
+                "{body:.60}"
+            );
+        }
+        let get = WarmRequest::get("/".into());
+        assert_eq!(find_rpc_problem(&get, b"{\"result\":null}"), None);
+    }
+
+    #[test]
+    fn time_of_retry_after_is_limited() {
+        let reply = |value: &'static str| HttpReply {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            headers: HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]),
+            body: Bytes::new(),
+            elapsed: Duration::ZERO,
+        };
+        assert_eq!(retry_after(&reply("3")), Some(Duration::from_secs(3)));
+        assert_eq!(retry_after(&reply("100000")), Some(MAX_RETRY_AFTER));
+        assert_eq!(retry_after(&reply("Sun, 29 Nov 2026 00:00:00 GMT")), None);
+    }
+}
