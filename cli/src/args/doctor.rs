@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::connection::ConnectionArguments;
+use super::connection::ConnectionArguments;
 use crate::target::Target;
 
 /// The parts of a deployment that `sszip doctor` examines.

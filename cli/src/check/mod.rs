@@ -11,14 +11,15 @@ mod nginx_scope;
 mod nginx_syntax;
 mod text_file;
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::rc::Rc;
 
 use serde_json::Value;
 
 use self::findings::{Finding, FindingLevel};
-use crate::args::check::{CheckArguments, ConfigFormat};
+use crate::args::{CheckArguments, ConfigFormat};
 use crate::output::print_text;
 use crate::CommandError;
 
@@ -46,7 +47,9 @@ pub fn run_check(arguments: &CheckArguments) -> Result<(), CommandError> {
     let is_error = |finding: &&Finding| finding.level == FindingLevel::Error;
     let errors = findings.iter().filter(is_error).count();
     let warnings = findings.len() - errors;
-    eprintln!("sszip: errors: {errors}, warnings: {warnings}");
+    let summary = format!("sszip: errors: {errors}, warnings: {warnings}");
+    // a closed standard error does not change the exit code
+    let _ = writeln!(io::stderr(), "{summary}");
     match errors > 0 || arguments.strict && warnings > 0 {
         true => Err(CommandError::Findings),
         false => Ok(()),

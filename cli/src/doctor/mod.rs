@@ -17,7 +17,7 @@ use hyper::Method;
 use serde_json::Value;
 
 use self::report::{Row, RowStatus};
-use crate::args::doctor::DoctorArguments;
+use crate::args::DoctorArguments;
 use crate::http_client::{connection_error, run_blocking, HttpClient, HttpReply};
 use crate::json_reply::json_reply;
 use crate::output::print_text;

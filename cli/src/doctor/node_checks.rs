@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::report::Row;
 use super::{Context, Fetched};
-use crate::args::doctor::DoctorArguments;
+use crate::args::DoctorArguments;
 
 /// Ages of a head in seconds from which the node is late, and from which it stands still.
 const HEAD_AGES: [f64; 2] = [60.0, 300.0];

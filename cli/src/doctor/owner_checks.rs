@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::report::Row;
 use super::Context;
-use crate::args::doctor::DoctorArguments;
+use crate::args::DoctorArguments;
 
 /// Number of block times without a new head from which a chain stands still.
 const MAX_BLOCK_TIMES: f64 = 4.0;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::report::Row;
 use super::{Context, SOFTWARE};
-use crate::args::doctor::DoctorArguments;
+use crate::args::DoctorArguments;
 
 /// Minimum number of requests from which shares are examined.
 const MIN_REQUESTS: u64 = 100;

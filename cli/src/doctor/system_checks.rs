@@ -11,7 +11,7 @@ use rustix::fs::{statvfs, StatVfsMountFlags};
 use super::program::run_program;
 use super::report::Row;
 use super::Context;
-use crate::args::doctor::DoctorArguments;
+use crate::args::DoctorArguments;
 
 /// Programs that load files of sszip, or are one.
 const PROGRAMS: [&str; 3] = ["nginx", "envoy", "sszip-cached"];
