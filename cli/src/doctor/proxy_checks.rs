@@ -90,7 +90,10 @@ pub fn check_reasons(context: &Context, _: &DoctorArguments) -> Vec<Row> {
     });
     let mut rows: Vec<_> = rows.collect();
     if rows.is_empty() {
-        rows.push(Row::ok("reasons", format!("of {requests} requests")));
+        rows.push(Row::ok(
+            "reasons",
+            format!("no avoidable one is frequent among {requests} requests"),
+        ));
     }
     rows
 }
