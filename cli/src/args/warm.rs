@@ -23,14 +23,17 @@ pub struct WarmArguments {
     pub blocks: Option<BlockRange>,
     /// A method for each block; may be repeated [default: eth_getBlockByNumber and
     /// eth_getBlockReceipts, unless there is --call or --get]
-    #[arg(long = "method", value_name = "NAME", requires = "blocks")]
+    #[arg(long = "method", value_name = "NAME",
+          conflicts_with_all = ["requests", "log"])]
     pub methods: Vec<String>,
     /// A call for each block, with $BLOCK (hexadecimal) or $NUMBER (decimal); may be repeated:
     /// 'debug_traceBlockByNumber ["$BLOCK",{"tracer":"prestateTracer"}]'
-    #[arg(long = "call", value_name = "METHOD PARAMS", requires = "blocks")]
+    #[arg(long = "call", value_name = "METHOD PARAMS",
+          conflicts_with_all = ["requests", "log"])]
     pub calls: Vec<String>,
     /// A GET for each block or slot; may be repeated: '/eth/v2/beacon/blocks/$NUMBER'
-    #[arg(long = "get", value_name = "PATH", requires = "blocks")]
+    #[arg(long = "get", value_name = "PATH",
+          conflicts_with_all = ["requests", "log"])]
     pub paths: Vec<String>,
     /// The requests in a file, or - for standard input: a line is JSON-RPC, or GET /PATH
     #[arg(long, value_name = "FILE", conflicts_with = "log")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{interval, sleep_until, Instant, MissedTickBehavior};
+use tokio::time::{interval, interval_at, sleep_until, Instant, MissedTickBehavior};
 
 use super::block_range::BlockNumbers;
 use super::fetch::Warmer;
@@ -101,7 +101,9 @@ impl<'a> WarmRun<'a> {
         let begun = Instant::now();
         let mut signals = StopSignals::listen()
             .map_err(|error| CommandError::Data(format!("cannot listen to signals: {error}")))?;
-        let mut saves = interval(SAVE_INTERVAL);
+        // a file that cannot be written is reported before the first request
+        self.save(false)?;
+        let mut saves = interval_at(begun + SAVE_INTERVAL, SAVE_INTERVAL);
         let mut updates = interval(UPDATE_INTERVAL);
         saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
         updates.set_missed_tick_behavior(MissedTickBehavior::Delay);
