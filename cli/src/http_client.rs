@@ -26,7 +26,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The limits of a client, and the headers of all its requests.
 pub struct ConnectionOptions {
-    /// A file with the certificates of trusted authorities; `None`: those of the system.
+    /// A file with the certificates of trusted authorities; `None`: the system's.
     pub ca: Option<PathBuf>,
     /// Headers of all requests. Their values are never printed.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -147,7 +147,7 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request, and returns its complete response. `headers` replace those of the client;
+    /// Sends a request, and returns its complete response. `headers` replace the client's headers;
     /// `path`, a path and query, replaces the target's.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ pub fn connection_error(target: &Target, error: &HttpError) -> CommandError {
 /// Runs a future to its end, on this thread.
 ///
 /// # Errors
-/// Those of the future, or the system cannot create a runtime.
+/// The error of the future, or the system cannot create a runtime.
 pub fn run_blocking<T>(
     future: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {

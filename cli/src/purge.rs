@@ -60,7 +60,7 @@ pub fn run_purge(arguments: &PurgeArguments) -> Result<(), CommandError> {
     }
 }
 
-/// Asks on the terminal whether everything is to be purged.
+/// Requests a confirmation of a purge of everything, on the terminal.
 fn confirm_purge_of_everything(target: &Target) -> Result<(), CommandError> {
     if !io::stdin().is_terminal() {
         let text = "a purge of everything needs --yes where no terminal can confirm it";

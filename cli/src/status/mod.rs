@@ -9,7 +9,7 @@
 //! | [`json_members`]   | members of JSON                                 |
 //! | [`rates`]          | values per second                               |
 //! | [`views`]          | the contents of the views as lines              |
-//! | [`owner_views`]    | those of owners: chains, store, fleet           |
+//! | [`owner_views`]    | the views of owners: chains, store, fleet       |
 //! | [`table`]          | tables of text                                  |
 //! | [`units`]          | numbers with units                              |
 //! | [`view_state`]     | the state of the live view                      |

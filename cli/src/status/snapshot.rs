@@ -59,7 +59,7 @@ pub struct StatusSnapshot {
     pub owner_error: Option<String>,
 }
 
-/// Counters of all requests; of an owner, those of lookups.
+/// Counters of all requests; of all lookups, if the source is an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Requests that were looked up or whose responses were processed.
@@ -92,7 +92,7 @@ pub struct LatencyQuantiles {
 pub struct MethodRow {
     /// The name, or `other`.
     pub name: String,
-    /// Calls, including those of batches.
+    /// Calls, including calls of batches.
     pub calls: u64,
     /// Hits; `None`: the source has no hits by method.
     pub hits: Option<u64>,
@@ -103,7 +103,7 @@ pub struct MethodRow {
 /// The most frequent keys of a sample of the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledKeys {
-    /// One of this number of requests is in the sample.
+    /// Number of requests of which the sample has one.
     pub interval: u64,
     /// Number of requests in the sample.
     pub samples: u64,

@@ -68,7 +68,7 @@ pub fn format_counts(counts: &[(String, u64)]) -> String {
     }
 }
 
-/// Returns a value in the largest unit of which it has at least one, with three digits.
+/// Returns a value in the largest unit that it reaches, with three digits.
 fn format_scaled(value: f64, units: &[&str; 7]) -> String {
     let (mut scaled, mut unit) = (value, 0);
     while scaled >= 1000.0 && unit + 1 < units.len() {
