@@ -103,7 +103,7 @@ pub struct MethodRow {
 /// The most frequent keys of a sample of the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledKeys {
-    /// Number of requests of which the sample has one.
+    /// The sample has one request of this number.
     pub interval: u64,
     /// Number of requests in the sample.
     pub samples: u64,
