@@ -3,10 +3,12 @@
 import contextlib
 import json
 import signal
+import subprocess
 
 import pytest
 
-from harness.live_view import LiveView, run_sszip
+from harness.guards import GUARD_SECONDS
+from harness.live_view import SSZIP, LiveView, run_sszip
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.rpc import Node, call
 
@@ -120,6 +122,21 @@ def test_signals_end_the_live_view(server, node, view, number, code):
     live.wait_for("Requests/s")
     live.process.send_signal(number)
     assert live.end() == code
+
+
+@pytest.mark.hosts("nginx")
+def test_ignored_signal_does_not_end_a_command(server, node, status):
+    command = ["nohup", SSZIP, "status", status, "--json", "--interval", "500ms"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert json.loads(process.stdout.readline())
+            process.send_signal(signal.SIGHUP)
+            for _ in range(2):
+                assert json.loads(process.stdout.readline())
+            process.terminate()
+            assert process.wait(GUARD_SECONDS) == 143
+        finally:
+            process.kill()
 
 
 @pytest.mark.hosts("nginx")
