@@ -1,11 +1,14 @@
 //! `sszip`: the state and purges of proxies and caches, and SSZ and JSON, on the command line.
 
 mod args;
+mod check;
 mod command_error;
+mod doctor;
 mod fleet;
 mod http_client;
 mod input;
 mod input_hints;
+mod inspect;
 mod json_reply;
 mod manuals;
 mod output;
@@ -21,6 +24,7 @@ mod target;
 mod to_ssz;
 mod types;
 mod updates;
+mod warm;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -164,6 +168,10 @@ fn run_command(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Status(arguments) => status::run_status(&arguments),
         CliCommand::Top(arguments) => status::run_top(&arguments),
         CliCommand::Purge(arguments) => purge::run_purge(&arguments),
+        CliCommand::Inspect(arguments) => inspect::run_inspect(&arguments),
+        CliCommand::Warm(arguments) => warm::run_warm(&arguments),
+        CliCommand::Check(arguments) => check::run_check(&arguments),
+        CliCommand::Doctor(arguments) => doctor::run_doctor(&arguments),
         CliCommand::Completions { shell } => manuals::print_completions(shell),
         CliCommand::GenerateMan { folder } => manuals::write_man_pages(&folder),
     }

@@ -1,8 +1,12 @@
 //! The arguments of the command line.
 
+mod check;
 pub mod connection;
+mod doctor;
+mod inspect;
 mod purge;
 mod status;
+mod warm;
 
 use std::path::PathBuf;
 
@@ -10,8 +14,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sszip_core::ssz::{Fork, JsonEnvelopeForm, Preset};
 
+pub use self::check::{CheckArguments, ConfigFormat};
+pub use self::doctor::DoctorArguments;
+pub use self::inspect::InspectArguments;
 pub use self::purge::PurgeArguments;
 pub use self::status::{MethodSort, StatusArguments, TopArguments};
+pub use self::warm::WarmArguments;
 
 /// Shows the state of sszip's proxies and caches, and purges entries; converts the JSON of Ethereum
 /// APIs to SSZ and back, checks SSZ, and computes its root.
@@ -42,6 +50,14 @@ pub enum CliCommand {
     /// The command ends when no process can send these entries any more. After an error the purge
     /// may be in effect or not: repeat it.
     Purge(PurgeArguments),
+    /// Show what the cache has for a request or a key, and why
+    Inspect(InspectArguments),
+    /// Fill the cache of a route from a range of blocks, a file or an access log
+    Warm(WarmArguments),
+    /// Check configurations of nginx and Envoy
+    Check(CheckArguments),
+    /// Examine a running deployment
+    Doctor(DoctorArguments),
     /// Convert JSON to SSZ: a value, or an API's response with one
     Json2ssz {
         #[command(flatten)]

@@ -2,12 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod check;
+mod check_rules;
+mod doctor;
 mod errors;
 mod files;
 mod fleet;
+mod inspect;
 mod manuals;
 mod purge;
+mod scripted_proxy;
 mod status;
 mod support;
 mod updates;
 mod values;
+mod warm;
+mod warm_resume;
