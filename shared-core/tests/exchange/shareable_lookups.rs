@@ -16,6 +16,8 @@ use crate::setup::{config_of_process, JSON};
 
 const NAMESPACE: &str = "cache_namespace mainnet";
 
+const ONLY_IF_CACHED: Header<'static> = (b"Cache-Control", b"only-if-cached");
+
 const BLOCK: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["TAG",false]}"#;
 
@@ -79,6 +81,7 @@ impl TestRequest<'_> {
         // the owner's reply to a batch is awaited
         let expected = match self.body.starts_with('[') {
             true => LookupAction::Wait,
+            false if self.fields.contains(&ONLY_IF_CACHED) => LookupAction::Respond,
             false => LookupAction::Forward,
         };
         assert_eq!(found.unwrap(), expected);
@@ -91,7 +94,7 @@ impl TestRequest<'_> {
     fn is_shareable(self) -> Option<bool> {
         match &self.look_up()[..] {
             [] => None,
-            [RecordedLookup::Single(_, is_shareable)] => Some(*is_shareable),
+            [RecordedLookup::Single(_, options)] => Some(options.is_shareable),
             other => panic!("{other:?}"),
         }
     }
@@ -288,12 +291,34 @@ fn batch_waits_for_other_machines_unless_it_has_a_call_that_is_not_cached() {
 }
 
 #[test]
+fn only_if_cached_takes_no_lease_of_the_fleet() {
+    let body = BLOCK.replace("TAG", "0x5");
+    let kind = call_kind(b"eth_getBlockByNumber");
+    for (fields, expected) in [(&[JSON][..], kind), (&[JSON, ONLY_IF_CACHED], NO_CALL_KIND)] {
+        let request = TestRequest {
+            fields,
+            body: &body,
+            ..TestRequest::default()
+        };
+        match request.look_up()[..] {
+            [RecordedLookup::Single(_, options)] => {
+                assert!(options.is_shareable, "{fields:?}");
+                assert_eq!(options.call_kind, expected, "{fields:?}");
+            }
+            ref other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn calls_of_a_batch_have_no_leases_if_they_are_not_coalesced_or_not_stored() {
     let latest = BLOCK.replace("TAG", "latest");
     let no_store = (&b"Cache-Control"[..], &b"no-store"[..]);
     for (lock, fields) in [
         ("cache_lock off", &[JSON][..]),
         ("cache_lock on", &[JSON, no_store]),
+        // it fetches nothing, and a lease of the fleet can't be returned
+        ("cache_lock on", &[JSON, ONLY_IF_CACHED]),
     ] {
         let directives = ["cache on", NAMESPACE, lock];
         let expected = BatchLookupOptions {

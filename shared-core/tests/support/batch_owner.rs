@@ -17,8 +17,8 @@ use sszip_core::cache::CacheKey;
 /// A lookup that the owner has received.
 #[derive(Debug, PartialEq)]
 pub enum RecordedLookup {
-    /// The key, and whether the response may be shared between machines.
-    Single(CacheKey, bool),
+    /// The key and the conditions of the lookup.
+    Single(CacheKey, OwnerLookupOptions),
     /// The keys, and the kinds of the first ones, whose responses may be shared.
     Batch(Vec<CacheKey>, BatchLookupOptions),
 }
@@ -59,7 +59,7 @@ impl OwnerClient for BatchOwner {
         options: OwnerLookupOptions,
         _: u64,
     ) -> OwnerLookup {
-        let lookup = RecordedLookup::Single(*token.flight_key(), options.is_shareable);
+        let lookup = RecordedLookup::Single(*token.flight_key(), options);
         self.lookups.lock().unwrap().push(lookup);
         OwnerLookup::Missing(token)
     }

@@ -36,6 +36,7 @@ impl Exchange {
         let is_shareable = |place: &CallKeyAndLifetime| shares && place.prospect.may_be_immutable();
         let takes_leases = self.route_config.cache.lock
             && !self.request.cache.no_store
+            && !self.answers_only_from_cache()
             && shared.may_coalesce(lookup.now);
         let mut options = BatchLookupOptions::default();
         options.call_kinds.try_reserve(missing().count()).ok()?;
