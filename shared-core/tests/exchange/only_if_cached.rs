@@ -9,12 +9,13 @@ use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{
     BodyLength, ExchangeDriver, HostStep, RequestBodyAvailability, RequiredBody,
 };
-use sszip_core::exchange::{Header, LookupRequest, RequestHead};
+use sszip_core::exchange::{Header, LookupAction, LookupRequest, RequestHead};
+use sszip_core::response_mode::ResponseMode;
 
 use crate::driver_host::{body_to_send, client_body, run_job, store_sent_response, BodyEnd};
 use crate::log_splits::Host as SplittingHost;
 use crate::setup::{
-    config, config_and_queue, config_of_process, request_head, response_head, JSON,
+    config, config_and_queue, config_of_process, posted, request_head, response_head, JSON,
 };
 
 const ONLY_IF_CACHED: Header<'static> = (b"Cache-Control", b"max-age=5, Only-If-Cached");
@@ -38,7 +39,7 @@ impl Client<'_> {
     /// Sends a POST, and looks it up.
     fn send(&self, fields: &[Header<'_>], body: &str) -> (ExchangeDriver, HostStep) {
         let mut driver = ExchangeDriver::new(Arc::clone(self.config));
-        let fields = [&[JSON], fields].concat();
+        let fields = [&[JSON][..], fields].concat();
         driver
             .handle_request_head(request_head(b"POST", &fields))
             .unwrap();
@@ -315,24 +316,51 @@ fn denied_calls_stay_denied_and_the_allowed_ones_are_not_forwarded() {
     check_hit(&driver, &step, &format!("[{error},{CHAIN_ID_RESPONSE}]"));
 }
 
-/// A long response is stored before its strict check, which a job makes at the first hit.
-#[test]
-fn entry_that_a_job_finds_damaged_is_not_fetched_again() {
+/// Returns the configuration of a process that has stored a long response with these further members,
+/// and its call. The response is stored before its strict check, which a job makes at the first hit.
+fn config_with_long_response(members: &str) -> (Arc<RouteConfig>, String) {
     let process = ProcessResources::default();
     process.shared.start_hot_tier(32 << 20, 32 << 20, 1);
     let config = config_of_process(process, &["cache on"]);
-    let client = client(&config);
     let call = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x{}",true]}}"#,
         "ab".repeat(32)
     );
     let result = "\"9e3779b97f4a7c15\",".repeat(21_000);
-    let response = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{result}{{}}],"extra":"x"}}"#);
-    client.fetch(&call, &response);
+    let response = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{result}{{}}]{members}}}"#);
+    client(&config).fetch(&call, &response);
+    (config, call)
+}
+
+#[test]
+fn entry_that_a_job_finds_damaged_is_not_fetched_again() {
+    let (config, call) = config_with_long_response(r#","extra":"x""#);
+    let client = client(&config);
     let (driver, step) = client.send(&[ONLY_IF_CACHED], &call);
     check_not_cached(driver, &step, "malformed");
     let (_, step) = client.send(&[], &call);
     assert!(matches!(step, HostStep::Forward), "{step:?}");
+}
+
+#[test]
+fn entry_whose_job_panics_is_not_fetched_again() {
+    let (config, call) = config_with_long_response("");
+    for (field, expected) in [(ONLY_IF_CACHED, 504), (JSON, 0)] {
+        let mut exchange = posted(&config, &[JSON, field]);
+        let lookup = LookupRequest {
+            body: call.as_bytes(),
+            now: 1,
+            coding_allowed: true,
+            ..LookupRequest::default()
+        };
+        let found = exchange.lookup_in_cache(lookup).unwrap();
+        assert_eq!(found, LookupAction::RespondOffLoop);
+        // as after a panic
+        exchange
+            .send_original_response(ResponseMode::Failed)
+            .unwrap();
+        assert_eq!(exchange.stored_response_status(), expected);
+    }
 }
 
 #[test]

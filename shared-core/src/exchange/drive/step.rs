@@ -177,11 +177,7 @@ impl OffLoopJob {
 pub(in crate::exchange) fn run_pending_exchange_work(exchange: &mut Exchange) {
     let coded = catch_panic(|| exchange.run_pending_stages());
     // the state allows the compression, or sending the original
-    let _ = coded.unwrap_or_else(|| match exchange.answers_only_from_cache() {
-        // the stored response could not be decoded
-        true => exchange.respond_not_cached().map(|_| ()),
-        false => exchange.send_original_response(ResponseMode::Failed),
-    });
+    let _ = coded.unwrap_or_else(|| exchange.send_original_response(ResponseMode::Failed));
 }
 
 /// The changes that the host's other filters make to the body of a response.

@@ -153,6 +153,9 @@ impl Exchange {
         match &mut self.phase {
             ExchangePhase::Decoding(_) => {
                 self.reset_failed_lookup();
+                if self.answers_only_from_cache() {
+                    return self.respond_not_cached().map(|_| ());
+                }
                 self.apply_transition(ExchangeEvent::SendOriginal, |_| {
                     ExchangePhase::AwaitingHead
                 })?;
