@@ -60,7 +60,7 @@ static bool      (*ngx_http_sszip_owner_exit_f)(sszip_owner_log log);
 
 static ngx_http_sszip_main_conf_t  *ngx_http_sszip_owner_conf;
 
-/* the library's file, which is open from the first configuration on */
+/* the library's file, which is open from the first store's configuration on */
 
 static ngx_fd_t                     ngx_http_sszip_owner_fd = NGX_INVALID_FILE;
 
@@ -342,7 +342,7 @@ ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
                       "sszip: cannot start the owner of the store: \"%V\" is "
                       "from another build than the module, %s (interface %ui), "
                       "and the module is %*s (interface %ui); install both "
-                      "files of one build",
+                      "files of one build, and restart nginx",
                       &smcf->library, version, (ngx_uint_t) abi_f(),
                       module_version.len, module_version.data,
                       (ngx_uint_t) SSZIP_OWNER_ABI);
