@@ -1,9 +1,12 @@
 //! The arguments of commands that send requests.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command};
 use hyper::header::{HeaderName, HeaderValue};
 
 use crate::http_client::ConnectionOptions;
@@ -18,7 +21,7 @@ pub struct ConnectionArguments {
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// A header of all requests, such as "Authorization: Bearer ..."; may be repeated
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = HeaderParser)]
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Timeout of a request
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
@@ -38,8 +41,28 @@ impl ConnectionArguments {
     }
 }
 
-/// Parses a header. Its value is in no message and no debug output.
-pub fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+/// The parser of `--header`. Its errors do not contain the argument, which may be a secret.
+#[derive(Clone)]
+struct HeaderParser;
+
+impl TypedValueParser for HeaderParser {
+    type Value = (HeaderName, HeaderValue);
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        parse_header(&value.to_string_lossy()).map_err(|reason| {
+            let text = format!("invalid value for '--header <NAME: VALUE>': {reason}");
+            command.clone().error(ErrorKind::ValueValidation, text)
+        })
+    }
+}
+
+/// Parses a header. Its value is in no error and no debug output.
+fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
     let name = HeaderName::from_bytes(name.trim().as_bytes())
         .map_err(|_| "the name must be a token (RFC 9110, 5.6.2)")?;

@@ -184,7 +184,7 @@ fn invalid_arguments_are_rejected() {
     for (arguments, expected) in [
         (&["status", "localhost:8580"][..], "expected http://"),
         (&["status", "--interval", "100ms"], "500ms to 60s"),
-        (&["status", "--header", "key"], "NAME: VALUE"),
+        (&["status", "--header", "secret"], "NAME: VALUE"),
         (&["top", "--count", "0"], "0 is not in 1.."),
         (&["top", "--keys", "--sort", "hits"], "cannot be used with"),
     ] {
@@ -192,5 +192,6 @@ fn invalid_arguments_are_rejected() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let error = standard_error(&output);
         assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("secret"), "{error}");
     }
 }
