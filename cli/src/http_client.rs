@@ -78,13 +78,11 @@ pub struct ConnectFailure {
 pub enum ConnectFailureKind {
     /// No process listens at the address or the socket.
     Refused,
-    /// The socket does not exist.
-    NoSuchSocket,
     /// The user must not open the socket.
     Permission,
     /// The server does not use TLS, or its certificate is not accepted.
     Tls,
-    /// Another error: the host is unknown or unreachable.
+    /// Another error: the host is unknown or unreachable, or the socket does not exist.
     Other,
 }
 
@@ -204,7 +202,6 @@ fn client_error(error: &ClientError) -> HttpError {
     let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
     let kind = match kind {
         Some(io::ErrorKind::ConnectionRefused) => ConnectFailureKind::Refused,
-        Some(io::ErrorKind::NotFound) => ConnectFailureKind::NoSuchSocket,
         Some(io::ErrorKind::PermissionDenied) => ConnectFailureKind::Permission,
         // the TLS library reports its errors as invalid data, or as an early end of the handshake
         Some(io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => ConnectFailureKind::Tls,
@@ -218,14 +215,11 @@ fn client_error(error: &ClientError) -> HttpError {
 pub fn connection_error(target: &Target, error: &HttpError) -> CommandError {
     let remedy = match error {
         HttpError::Connect(failure) => match failure.kind {
-            ConnectFailureKind::Refused if target.is_socket() => {
+            ConnectFailureKind::Permission => "run the command as the user of the socket",
+            _ if target.is_socket() => {
                 "check that sszip-cached, nginx or Envoy runs, and the path of its socket"
             }
             ConnectFailureKind::Refused => "check that the proxy runs, and its port",
-            ConnectFailureKind::NoSuchSocket => {
-                "check that sszip-cached, nginx or Envoy runs, and the path of its socket"
-            }
-            ConnectFailureKind::Permission => "run the command as the user of the socket",
             ConnectFailureKind::Tls => {
                 "check that the port is one of HTTPS; --ca FILE names trusted certificates"
             }
@@ -235,7 +229,11 @@ pub fn connection_error(target: &Target, error: &HttpError) -> CommandError {
         HttpError::Cut(_) => "check that the port is one of HTTP, and the server's log",
         HttpError::TooLong(_) => "check the path of the URL",
     };
-    CommandError::Data(format!("cannot reach {target}: {error}; {remedy}"))
+    let failed = match error {
+        HttpError::Connect(_) | HttpError::Timeout(_) => "cannot reach",
+        HttpError::Cut(_) | HttpError::TooLong(_) => "unusable response of",
+    };
+    CommandError::Data(format!("{failed} {target}: {error}; {remedy}"))
 }
 
 /// Runs a future to its end, on this thread.
