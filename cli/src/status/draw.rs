@@ -14,7 +14,7 @@ use super::view_state::ViewState;
 use super::views::{summary_lines, title_line, View};
 
 /// Minimum size of the terminal.
-const MIN_WIDTH: u16 = 60;
+const MIN_WIDTH: u16 = 80;
 const MIN_HEIGHT: u16 = 16;
 
 /// Height of the sparkline with its label.

@@ -329,15 +329,15 @@ fn methods_are_sorted_and_scrolled() {
 #[test]
 fn small_and_large_terminals_are_drawn() {
     let mut state = state();
-    let small = screen(&mut state, 59, 24);
+    let small = screen(&mut state, 79, 24);
     assert_eq!(
         small[0],
-        "the terminal is too small (59x24); at least 60x16"
+        "the terminal is too small (79x24); at least 80x16"
     );
     assert_eq!(screen(&mut state, 20, 5)[0], "the terminal is too");
     for view in View::ALL {
         state.view = view;
-        for (width, height) in [(60, 16), (200, 50)] {
+        for (width, height) in [(80, 16), (200, 50)] {
             let lines = screen(&mut state, width, height);
             assert!(lines[usize::from(height) - 1].starts_with("q quit"));
         }
