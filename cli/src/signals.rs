@@ -22,7 +22,7 @@ impl StopSignals {
     pub fn listen() -> io::Result<Self> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = ignored_signals(&status);
-        let listen = |number: i32| match ignored >> (number - 1) & 1 {
+        let listen = |number: i32| match (ignored >> (number - 1)) & 1 {
             0 => signal(SignalKind::from_raw(number)).map(Some),
             _ => Ok(None),
         };
@@ -69,7 +69,7 @@ mod tests {
         let status = "Name:\tsszip\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000000\n";
         let ignored = ignored_signals(status);
         assert_eq!(ignored & 1, 1);
-        assert_eq!(ignored >> (libc::SIGINT - 1) & 1, 0);
+        assert_eq!((ignored >> (libc::SIGINT - 1)) & 1, 0);
         assert_eq!(ignored_signals("Name:\tsszip\n"), 0);
     }
 
@@ -81,9 +81,9 @@ mod tests {
             .unwrap();
         let number = runtime.block_on(async {
             let mut signals = StopSignals::listen().unwrap();
-            let process = std::process::id().to_string();
-            let kill = std::process::Command::new("kill")
-                .args(["-TERM", &process])
+            let kill = format!("kill -TERM {}", std::process::id());
+            let kill = std::process::Command::new("sh")
+                .args(["-c", &kill])
                 .status();
             assert!(kill.unwrap().success());
             signals.next().await

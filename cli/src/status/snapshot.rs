@@ -171,7 +171,11 @@ pub fn parse_status(
 }
 
 fn parse_proxy(at: Instant, source: StatusSource, json: &Value) -> StatusSnapshot {
-    let number = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let number = |pointer: &str| json.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let sum = |pointers: &[&str]| {
+        let numbers = pointers.iter().map(|pointer| number(pointer));
+        numbers.fold(0, u64::saturating_add)
+    };
     let errors = parse_counts(&json["node"]["errors"]);
     let latency = |kind: &str| {
         let times = &json["microseconds"][kind];
@@ -190,10 +194,12 @@ fn parse_proxy(at: Instant, source: StatusSource, json: &Value) -> StatusSnapsho
             .map(|(now, since)| now.saturating_sub(since)),
         totals: Totals {
             requests: number("/requests"),
-            hits: number("/cache/hit") + number("/cache/updating") + number("/cache/stale"),
-            misses: number("/cache/miss") + number("/cache/revalidated"),
+            hits: sum(&["/cache/hit", "/cache/updating", "/cache/stale"]),
+            misses: sum(&["/cache/miss", "/cache/revalidated"]),
             node_requests: number("/node/requests"),
-            node_errors: errors.iter().map(|(_, count)| count).sum(),
+            node_errors: errors
+                .iter()
+                .fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)),
             hit_bytes: number("/bytes/hits"),
             calls_saved: number("/node/calls_saved"),
         },
