@@ -47,7 +47,7 @@ fn render_man_pages() -> Vec<(String, Vec<u8>)> {
 }
 
 fn add_man_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {
-    let man = Man::new(command.clone());
+    let man = Man::new(command.clone()).source(concat!("sszip ", env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
     // writes to memory do not fail
     let _ = man.render(&mut page);

@@ -21,8 +21,7 @@ pub use self::purge::PurgeArguments;
 pub use self::status::{MethodSort, StatusArguments, TopArguments};
 pub use self::warm::WarmArguments;
 
-/// Shows the state of sszip's proxies and caches, and purges entries; converts the JSON of Ethereum
-/// APIs to SSZ and back, checks SSZ, and computes its root.
+/// Operates sszip's proxies and caches, and converts the JSON of Ethereum APIs to SSZ and back
 ///
 /// Exit codes: 0 success, 1 failed, 2 invalid arguments, 3 problems found, 4 stopped and resumable,
 /// 128 and the number of a signal. Each error is reported on standard error with its cause and a
