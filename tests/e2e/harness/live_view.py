@@ -28,7 +28,8 @@ class LiveView:
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
         self.process = subprocess.Popen(
-            [SSZIP, *arguments],
+            # the tests may run under nohup, or in the background: a command inherits ignored signals
+            ["env", "--default-signal=HUP,INT", SSZIP, *arguments],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
