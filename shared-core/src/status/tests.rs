@@ -233,7 +233,7 @@ fn report_has_the_most_frequent_keys_of_single_requests() {
     assert_eq!(written["sampled"], 16);
     let top = written["top"].as_array().unwrap();
     let known: Vec<_> = top.iter().map(|it| (&it["key"], &it["method"])).collect();
-    let [first, second] = [1, 2].map(|byte| json!(const_hex::encode([byte; 32])));
+    let [first, second] = [1_u8, 2].map(|byte| json!(const_hex::encode([byte; 32])));
     let (call, get) = (json!("eth_call"), json!("GET"));
     assert_eq!(known, [(&first, &call), (&second, &get)]);
     let counts = |name: &str| [0, 1].map(|at| top[at][name].as_u64().unwrap());
