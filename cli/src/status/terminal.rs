@@ -2,10 +2,13 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::execute;
 
 use super::draw::draw;
 use super::poll::PollEvent;
@@ -27,6 +30,7 @@ struct TerminalGuard;
 impl Drop for TerminalGuard {
     fn drop(&mut self) {
         // a terminal that is gone needs no restoration
+        let _ = execute!(io::stdout(), Show);
         let _ = ratatui::try_restore();
     }
 }
@@ -45,7 +49,8 @@ pub fn run_live_view(
             "cannot use the terminal: {error}; --once prints a report"
         ))
     };
-    let mut terminal = ratatui::try_init().map_err(broken)?;
+    // when the terminal is gone, the destructor of ratatui's object panics: it prints an error there
+    let mut terminal = ManuallyDrop::new(ratatui::try_init().map_err(broken)?);
     loop {
         for event in events.try_iter() {
             state.apply_event(event)?;
