@@ -1,6 +1,6 @@
 //! YAML and JSON documents of Envoy, with the line of each node.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -13,7 +13,7 @@ use crate::CommandError;
 /// Maximum nesting of lists and mappings.
 const MAX_DEPTH: usize = 128;
 
-/// Maximum number of nodes, each alias counted with all nodes that it repeats.
+/// Maximum number of nodes. Those with an anchor count twice, and each alias as what it repeats.
 const MAX_NODES: usize = 200_000;
 
 /// A node of a document.
@@ -36,7 +36,9 @@ enum NodeContent {
 struct OpenNode {
     node: Node,
     anchor: usize,
-    /// The key of a mapping whose value is next.
+    /// The keys of a mapping that have been read.
+    keys: HashSet<String>,
+    /// The key whose value is next.
     key: Option<String>,
 }
 
@@ -68,7 +70,7 @@ pub fn parse_yaml(file: &Rc<str>, text: &str) -> Result<Vec<Node>, CommandError>
             line,
         };
         return Err(CommandError::Data(format!(
-            "{at}: {}; correct it, envoy --mode validate rejects it too",
+            "{at}: {}; correct the file",
             escape_log_text(&problem)
         )));
     }
@@ -123,6 +125,7 @@ impl DocumentBuilder {
         self.open.push(OpenNode {
             node: Node { line, content },
             anchor,
+            keys: HashSet::new(),
             key: None,
         });
         Ok(())
@@ -132,12 +135,16 @@ impl DocumentBuilder {
     /// mapping.
     fn add_node(&mut self, node: Node, anchor: usize, count: usize) -> Result<(), String> {
         self.nodes += count;
+        let repeated = match anchor {
+            0 => 0,
+            _ => node.count_nodes(),
+        };
+        self.nodes += repeated;
         if self.nodes > MAX_NODES {
             return Err(format!("the file has more than {MAX_NODES} nodes"));
         }
         if anchor > 0 {
-            let count = node.count_nodes();
-            self.anchors.insert(anchor, (node.clone(), count));
+            self.anchors.insert(anchor, (node.clone(), repeated));
         }
         let Some(outer) = self.open.last_mut() else {
             self.documents.push(node);
@@ -146,9 +153,9 @@ impl DocumentBuilder {
         match (&mut outer.node.content, outer.key.take()) {
             (NodeContent::List(items), _) => items.push(node),
             (NodeContent::Mapping(members), Some(key)) => members.push((key, node)),
-            (NodeContent::Mapping(members), None) => {
+            (NodeContent::Mapping(_), None) => {
                 let key = node.scalar_text().ok_or("a key must be a text")?;
-                if members.iter().any(|(name, _)| *name == key) {
+                if !outer.keys.insert(key.clone()) {
                     return Err(format!("the key \"{key}\" occurs twice"));
                 }
                 outer.key = Some(key);

@@ -2,9 +2,11 @@
 
 use sszip_core::cache::process::ProcessResources;
 use sszip_core::config::head_sources::NamespaceSource;
-use sszip_core::config::setting_error::describe_setting_error;
+use sszip_core::config::setting_error::{
+    describe_setting_error, replace_setting_names_by_directives,
+};
 use sszip_core::config::validated::{HostRouteDeclaration, ValidatedConfig};
-use sszip_core::config::{DirectiveLocation, RouteConfig, RouteConfigBlock};
+use sszip_core::config::{DirectiveError, DirectiveLocation, RouteConfig, RouteConfigBlock};
 
 use super::findings::Finding;
 use super::nginx_scope::{HttpScope, Location};
@@ -42,12 +44,18 @@ impl Route<'_> {
 
     /// Whether requests to the location purge.
     pub fn purges(&self) -> bool {
-        self.location.effective_word("sszip_cache_purge") == "on"
+        self.is_on("sszip_cache_purge")
     }
 
     /// Whether the location is a status page.
     pub fn reports_status(&self) -> bool {
-        self.location.effective_word("sszip_status") == "on"
+        self.is_on("sszip_status")
+    }
+
+    /// Whether the location's own block has a directive with the value `on`.
+    fn is_on(&self, name: &str) -> bool {
+        let own = self.location.own(name);
+        own.is_some_and(|it| it.first_word().eq_ignore_ascii_case("on"))
     }
 
     /// Describes the location for the validation of the core, without the properties of nginx.
@@ -72,6 +80,8 @@ impl Route<'_> {
 fn core_setting(directive: &Directive) -> Option<&str> {
     let setting = match &*directive.name {
         "sszip" => "enable",
+        // not a directive of nginx
+        "sszip_enable" => "sszip_enable",
         name => name.strip_prefix("sszip_")?,
     };
     (!HOST_SETTINGS.contains(&setting)).then_some(setting)
@@ -102,14 +112,31 @@ fn validate_block(
             .set_global_directive_at(setting, &values, "/", source)
             .unwrap_or_else(|| block.set_directive_with_location(setting, &values, source));
         if let Err(error) = set {
-            let text = describe_setting_error(setting, &error);
+            let text = describe_directive_error(directive, setting, &error);
             findings.push(Finding::error("settings", &directive.at, text, ""));
         }
         if let Some(warning) = block.take_directive_warning() {
-            let text = format!("\"{setting}\" {warning}");
+            let warning = replace_setting_names_by_directives(&warning);
+            let text = format!("\"{}\" {warning}", directive.name);
             findings.push(Finding::warning("settings", &directive.at, text, ""));
         }
     }
+}
+
+/// Describes an error with the names of nginx's directives.
+fn describe_directive_error(
+    directive: &Directive,
+    setting: &str,
+    error: &DirectiveError,
+) -> String {
+    let text = describe_setting_error(setting, error);
+    let quoted = format!("\"{setting}\"");
+    let problem = text.strip_prefix(quoted.as_str()).unwrap_or(&text);
+    let problem = problem
+        .replace("did you mean \"", "did you mean \"sszip_")
+        .replace("\"sszip_enable\"", "\"sszip\"");
+    let problem = replace_setting_names_by_directives(&problem);
+    format!("\"{}\"{problem}", directive.name)
 }
 
 /// Returns the locations with their settings. In a file without `http`, sszip is enabled unless the
@@ -144,4 +171,31 @@ pub fn routes<'c>(scope: &HttpScope<'c>) -> Vec<Route<'c>> {
         }
     });
     routes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::validate_settings;
+    use crate::check::nginx_syntax::parse_nginx_text;
+
+    #[test]
+    fn errors_have_the_names_of_directives() {
+        for (text, expected) in [
+            (
+                "sszip_cach on;",
+                "\"sszip_cach\" is an unknown setting; did you mean \"sszip_cache\"?",
+            ),
+            ("sszip_enable on;", "\"sszip_enable\" is an unknown setting"),
+            (
+                "sszip_memory x;",
+                "\"sszip_memory\" has an invalid value \"x\"",
+            ),
+            ("sszip maybe;", "\"sszip\" has an invalid value \"maybe\""),
+        ] {
+            let directives = parse_nginx_text(&"f".into(), text).unwrap();
+            let mut findings = Vec::new();
+            validate_settings(&directives, &mut findings);
+            assert!(findings[0].text.starts_with(expected), "{findings:?}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use sszip_core::config::setting_error::replace_setting_names_by_directives;
 use sszip_core::config::validated::{HostRouteDeclaration, ValidatedConfig};
 
 use super::findings::Finding;
@@ -69,6 +70,7 @@ fn check_routes_by_core(view: &NginxView<'_>) -> Vec<Finding> {
         let at = route.location.at;
         let declared = route.declaration();
         if let Err(text) = validated.validate_and_add_route(&route.config, declared) {
+            let text = replace_setting_names_by_directives(&text);
             findings.push(Finding::error("settings", at, text, ""));
         }
         let properties = match route.is_cached() {
@@ -95,13 +97,17 @@ fn check_routes_by_core(view: &NginxView<'_>) -> Vec<Finding> {
             // errors have been reported above
             let warning = alone.validate_and_add_route(&route.config, declared);
             if let Some(text) = warning.ok().flatten() {
+                let text = replace_setting_names_by_directives(&text);
                 findings.push(Finding::warning(rule, at, text, ""));
             }
         }
     }
     for text in validated.cross_route_warnings() {
-        let mut named = view.routes.iter();
-        if let Some(route) = named.find(|route| text.starts_with(&route.location.name)) {
+        // the name of a location may begin with that of another
+        let named = view.routes.iter();
+        let named = named.filter(|route| text.starts_with(&route.location.name));
+        if let Some(route) = named.max_by_key(|route| route.location.name.len()) {
+            let text = replace_setting_names_by_directives(&text);
             findings.push(Finding::warning("head", route.location.at, text, ""));
         }
     }
@@ -120,9 +126,14 @@ fn missing_store(view: &NginxView<'_>, validated: &ValidatedConfig) -> Option<Fi
         effective.next()
     });
     let at = &using.next()?.at;
-    view.scope
-        .is_whole
-        .then(|| Finding::error("no-store", at, text, ""))
+    view.scope.is_whole.then(|| {
+        Finding::error(
+            "no-store",
+            at,
+            replace_setting_names_by_directives(&text),
+            "",
+        )
+    })
 }
 
 fn body_buffer(route: &Route<'_>) -> u64 {

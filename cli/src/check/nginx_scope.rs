@@ -4,14 +4,18 @@ use super::findings::Position;
 use super::nginx_syntax::Directive;
 
 /// Directives whose presence makes a location handle its requests itself.
-const HANDLERS: [&str; 6] = [
+const HANDLERS: [&str; 7] = [
     "proxy_pass",
     "grpc_pass",
     "fastcgi_pass",
     "uwsgi_pass",
     "scgi_pass",
     "content_by_lua_block",
+    "content_by_lua_file",
 ];
+
+/// Status codes of `return` that deny a request.
+const DENIALS: [&str; 4] = ["401", "403", "404", "444"];
 
 /// The context `http` of a configuration.
 #[derive(Debug)]
@@ -25,7 +29,7 @@ pub struct HttpScope<'c> {
 /// A location, with the blocks around it.
 #[derive(Debug)]
 pub struct Location<'c> {
-    /// Its name in messages: `location "/" of server "example.org"`.
+    /// Its name in messages: `location "/" of server example.org`.
     pub name: String,
     /// Its position.
     pub at: &'c Position,
@@ -88,7 +92,7 @@ fn collect_locations<'c>(
         let path = location.words.last().map_or("", String::as_str);
         let mut names = server.iter().filter(|it| it.name == "server_name");
         let name = match names.next() {
-            Some(server) => format!("location \"{path}\" of server \"{}\"", server.first_word()),
+            Some(server) => format!("location \"{path}\" of server {}", server.first_word()),
             None => format!("location \"{path}\""),
         };
         found.push(Location {
@@ -135,20 +139,33 @@ impl<'c> Location<'c> {
         HANDLERS.iter().any(|name| self.own(name).is_some())
     }
 
-    /// Whether only some clients can reach the location: by their address or credentials, or
-    /// because the server listens on this machine only.
+    /// Whether only some clients can reach the location: by their address or credentials, by an
+    /// `if` that denies others, or because the server listens on this machine only.
     pub fn is_restricted(&self) -> bool {
         let denies = self.effective_all("deny");
         let is_set = |name: &str| !matches!(self.effective_word(name), "" | "off");
         denies.iter().any(|it| it.first_word() == "all")
-            || ["auth_basic", "auth_request", "ssl_verify_client"]
-                .into_iter()
-                .any(is_set)
+            || ["auth_basic", "auth_request"].into_iter().any(is_set)
+            // clients without a certificate pass with `optional`
+            || self.effective_word("ssl_verify_client") == "on"
+            || self.denies_by_condition()
             || self.own("internal").is_some()
             || ["access_by_lua_block", "access_by_lua_file"]
                 .into_iter()
                 .any(|name| self.effective(name).is_some())
             || self.listens_locally()
+    }
+
+    /// Whether the location or its server has an `if` that denies requests. `if` in an outer
+    /// location has no effect here.
+    fn denies_by_condition(&self) -> bool {
+        let own = self.blocks.last().copied().unwrap_or_default();
+        let all = self.server.iter().chain(own);
+        let mut conditions = all.filter(|it| it.name == "if");
+        conditions.any(|condition| {
+            let mut inner = condition.inner().iter();
+            inner.any(|it| it.name == "return" && DENIALS.contains(&it.first_word()))
+        })
     }
 
     fn listens_locally(&self) -> bool {
@@ -205,10 +222,7 @@ mod tests {
         let names: Vec<_> = locations.iter().map(|it| &*it.name).collect();
         assert_eq!(
             names,
-            [
-                "location \"/x\" of server \"n\"",
-                "location \"/y\" of server \"n\""
-            ]
+            ["location \"/x\" of server n", "location \"/y\" of server n"]
         );
         let inner = &locations[1];
         assert_eq!(inner.effective_word("a"), "1");
@@ -226,6 +240,15 @@ mod tests {
             ("listen 80;", "auth_basic node;", true),
             ("auth_basic node;", "auth_basic off;", false),
             ("listen 80;", "internal;", true),
+            ("listen 80;", "if ($arg_key != x) { return 403; }", true),
+            ("if ($http_x = '') { return 444; }", "", true),
+            (
+                "listen 80;",
+                "if ($request_method = GET) { return 405; }",
+                false,
+            ),
+            ("ssl_verify_client on;", "", true),
+            ("ssl_verify_client optional;", "", false),
             ("listen 127.0.0.1:80; listen unix:/s;", "", true),
             ("listen 127.0.0.1:80; listen 8080;", "", false),
             ("listen 80;", "access_by_lua_block { x() }", true),

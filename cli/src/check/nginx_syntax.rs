@@ -300,7 +300,7 @@ impl Parser<'_> {
             line: self.line,
         };
         CommandError::Data(format!(
-            "{at}: {}; correct it, nginx -t rejects it too",
+            "{at}: {}; correct the file",
             sszip_core::log::escape_log_text(problem)
         ))
     }

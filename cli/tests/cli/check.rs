@@ -35,7 +35,7 @@ fn output_of_nginx_is_read_from_standard_input() {
     assert_eq!(output.status.code(), Some(3));
     let lines = String::from_utf8(output.stdout).unwrap();
     assert!(
-        lines.starts_with("/etc/nginx/a.conf:1: error[settings]: \"memory\" has an invalid value"),
+        lines.starts_with("/etc/nginx/a.conf:1: error[settings]: \"sszip_memory\" has an invalid value"),
         "{lines}"
     );
 }

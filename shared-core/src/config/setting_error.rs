@@ -1,4 +1,4 @@
-//! Error texts for settings of hosts that use the core's names.
+//! Error texts for settings of hosts that use the core's names, and for directives of nginx.
 
 use super::settings::{EnvoySettingScope, SETTINGS};
 use super::suggest::nearest_word;
@@ -18,6 +18,14 @@ pub fn describe_setting_error(name: &str, error: &DirectiveError) -> String {
         Some(suggestion) => format!("\"{name}\" {error}; did you mean \"{suggestion}\"?"),
         None => format!("\"{name}\" {error}"),
     }
+}
+
+/// Replaces the core's names of directives in a message by nginx's, which have a prefix.
+pub fn replace_setting_names_by_directives(message: &str) -> String {
+    message
+        .replace("\"cache", "\"sszip_cache")
+        .replace("\"method\"", "\"sszip_method\"")
+        .replace("\"enable on\"", "\"sszip on\"")
 }
 
 #[cfg(test)]

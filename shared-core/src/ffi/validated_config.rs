@@ -14,6 +14,7 @@ use super::types::{sszip_status, sszip_str};
 use crate::config::files;
 use crate::config::fleet::FleetSettings;
 use crate::config::head_sources::NamespaceSource;
+use crate::config::setting_error::replace_setting_names_by_directives;
 use crate::config::upstreams::{RouteUpstreamIdentity, UpstreamGroups};
 use crate::config::validated::{HostRouteDeclaration, ValidatedConfig};
 use crate::config::{DirectiveLocation, RouteConfig, RouteConfigBlock};
@@ -493,12 +494,4 @@ impl sszip_validated_config {
 /// Returns a text as a string of the C ABI, without the NUL that ends it.
 fn strip_nul_terminator(text: &str) -> sszip_str {
     sszip_str::from_bytes(text.strip_suffix('\0').unwrap_or(text).as_bytes())
-}
-
-/// Replaces the core's names of directives by nginx's, which have a prefix.
-fn replace_setting_names_by_directives(message: &str) -> String {
-    message
-        .replace("\"cache", "\"sszip_cache")
-        .replace("\"method\"", "\"sszip_method\"")
-        .replace("\"enable on\"", "\"sszip on\"")
 }
