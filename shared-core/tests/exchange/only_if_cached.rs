@@ -185,6 +185,63 @@ fn reason_is_the_detail_of_a_request_that_is_not_looked_up() {
 }
 
 #[test]
+fn request_of_any_kind_is_answered_without_the_node() {
+    let lines = [
+        "cache on",
+        "query on",
+        "ssz on",
+        "ssz_request always",
+        "ssz_witness rest",
+    ];
+    let config = config(&lines);
+    let octets: Header<'_> = (b"Content-Type", b"application/octet-stream");
+    let accept: Header<'_> = (b"Accept", b"application/octet-stream");
+    let coding: Header<'_> = (b"Content-Encoding", b"br");
+    let upgrade: Header<'_> = (b"Upgrade", b"websocket");
+    let witness = CHAIN_ID.replace("eth_chainId", "engine_newPayloadWithWitnessV5");
+    let requests: [(&str, &str, &[Header<'_>], &str); 10] = [
+        ("QUERY", "/", &[JSON], CHAIN_ID),
+        ("POST", "/", &[JSON, accept], CHAIN_ID),
+        ("POST", "/", &[JSON, coding], CHAIN_ID),
+        ("POST", "/", &[JSON], &witness),
+        (
+            "POST",
+            "/eth/v1/validator/register_validator",
+            &[octets],
+            "a",
+        ),
+        ("GET", "/eth/v2/beacon/blocks/head", &[accept], ""),
+        ("HEAD", "/eth/v2/beacon/blocks/head", &[], ""),
+        ("GET", "/", &[upgrade], ""),
+        ("OPTIONS", "/", &[], ""),
+        ("DELETE", "/a", &[], ""),
+    ];
+    for (method, target, fields, body) in requests {
+        let mut driver = ExchangeDriver::new(Arc::clone(&config));
+        let fields = [fields, &[ONLY_IF_CACHED]].concat();
+        let head = RequestHead {
+            method: method.as_bytes(),
+            target: target.as_bytes(),
+            fields: fields.iter().copied(),
+        };
+        driver.handle_request_head(head).unwrap();
+        let need = driver.required_body(BodyLength::Known(body.len() as u64));
+        assert_ne!(need, RequiredBody::Nothing, "{method} {target}");
+        let body = RequestBodyAvailability::Whole(body.as_bytes());
+        let lookup = LookupRequest::default();
+        let step = driver.lookup_under_policy(body, lookup).unwrap();
+        let step = run_job(&mut driver, step);
+        let is_response = matches!(step, HostStep::Respond);
+        assert!(is_response, "{method} {target}: {step:?}");
+        let status = driver
+            .available_exchange()
+            .unwrap()
+            .stored_response_status();
+        assert_eq!(status, 504, "{method} {target}");
+    }
+}
+
+#[test]
 fn route_without_a_cache_or_a_node_handles_only_if_cached_as_any_request() {
     let without_cache = config(&[]);
     let (_, step) = client(&without_cache).send(&[ONLY_IF_CACHED], CHAIN_ID);
