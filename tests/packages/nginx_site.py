@@ -70,7 +70,8 @@ class NginxSite:
         self.files = {
             "/etc/nginx/snippets/sszip-node.conf": system.read(f"{EXAMPLES}/snippets/sszip-node.conf"),
             "/etc/nginx/conf.d/sszip.conf": settings.replace(":8580;", f":{self.status_port};"),
-            "/etc/nginx/conf.d/site.conf": SITE.format(port=self.port, node=node.port),
+            # after conf.d, whose log format it names
+            "/etc/nginx/sites-enabled/site.conf": SITE.format(port=self.port, node=node.port),
         }
         for name, text in self.files.items():
             system.write(name, text)
