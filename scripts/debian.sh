@@ -14,7 +14,8 @@ new_debian() {
     script=/usr/share/debootstrap/scripts/$release
     # one that is newer than debootstrap
     [ -e "$script" ] || script=${script%/*}/sid
-    debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror" "$script"
+    # not by errexit, which a caller may have suspended
+    debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror" "$script" || return
     for file in /etc/apt/apt.conf.d /etc/apt/auth.conf.d /etc/apt/sources.list \
         /etc/apt/sources.list.d/debian.sources /etc/apt/keyrings /etc/ssl/certs /usr/local/share/ca-certificates \
         /etc/pip.conf /etc/resolv.conf /etc/hosts "$HOME"/.npmrc "$HOME"/.config/go "$HOME"/.cargo/config.toml; do
