@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 /// The files of `sszip check`.
 #[derive(Debug, Args)]
 pub struct CheckArguments {
-    /// Configuration files: nginx.conf, with all files that it includes; a file of conf.d; or
-    /// envoy.yaml. - reads the output of nginx -T
+    /// Configuration files: nginx.conf, with all files that it includes; the output of nginx -T; a
+    /// file of conf.d; or envoy.yaml. - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// The format [default: envoy for .yaml, .yml and .json, otherwise nginx]

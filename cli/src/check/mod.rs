@@ -69,20 +69,15 @@ fn check_file(path: &Path, format: Option<ConfigFormat>) -> Result<Vec<Finding>,
         (None, _) => ConfigFormat::Nginx,
         (Some(format), _) => format,
     };
-    let is_standard_input = path == Path::new("-");
     Ok(match format {
         ConfigFormat::Envoy => {
             let text = text_file::read_text_file(path)?;
-            let file = Rc::from(path.display().to_string());
+            let file: Rc<str> = path.display().to_string().into();
             let documents = envoy_document::parse_yaml(&file, &text)?;
             envoy_rules::check_envoy_documents(&file, &documents)
         }
-        ConfigFormat::Nginx if is_standard_input => {
-            let text = text_file::read_text_file(path)?;
-            nginx_rules::check_nginx_config(nginx_include::load_nginx_dump(&text)?)
-        }
         ConfigFormat::Nginx => {
-            nginx_rules::check_nginx_config(nginx_include::load_nginx_file(path)?)
+            nginx_rules::check_nginx_config(nginx_include::load_nginx_config(path)?)
         }
     })
 }

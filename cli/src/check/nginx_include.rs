@@ -48,38 +48,46 @@ struct Loader {
     findings: Vec<Finding>,
 }
 
-/// Reads the configuration with the main file `path`.
+/// Reads the configuration with the main file `path`, or the output of `nginx -T` in this file.
 ///
 /// # Errors
-/// A file is invalid, or the main file can't be read.
-pub fn load_nginx_file(path: &Path) -> Result<NginxConfig, CommandError> {
-    let text = read_text_file(path)?;
-    load_with_source(ConfigSource::Disk, path, &text)
+/// A file is invalid, the main file can't be read, or standard input has no directives.
+pub fn load_nginx_config(path: &Path) -> Result<NginxConfig, CommandError> {
+    let config = parse_nginx_config(path, &read_text_file(path)?)?;
+    // nginx -T without the permission to read its files prints none
+    if path == Path::new("-") && config.directives.is_empty() {
+        return Err(CommandError::Data(
+            "standard input has no directives; run nginx -T as root, and see its errors".into(),
+        ));
+    }
+    Ok(config)
 }
 
-/// Reads the output of `nginx -T`, or one file, from `text`.
-///
-/// # Errors
-/// A file is invalid.
-pub fn load_nginx_dump(text: &str) -> Result<NginxConfig, CommandError> {
+fn parse_nginx_config(path: &Path, text: &str) -> Result<NginxConfig, CommandError> {
+    let files = split_dump(text);
+    match files.first().cloned() {
+        Some((main, text)) => {
+            let source = ConfigSource::Dump(files.into_iter().collect());
+            load_with_source(source, &main, &text)
+        }
+        None => load_with_source(ConfigSource::Disk, path, text),
+    }
+}
+
+/// Returns the files in the output of `nginx -T`, the main file first; of another text, none. Lines
+/// before the first header are messages of nginx.
+fn split_dump(text: &str) -> Vec<(PathBuf, String)> {
     let mut files: Vec<(PathBuf, String)> = Vec::new();
     for line in text.split_inclusive('\n') {
         let header = line.trim_end().strip_prefix(DUMP_HEADER);
-        if let Some(path) = header.and_then(|it| it.strip_suffix(':')) {
+        let path = header.and_then(|it| it.strip_suffix(':'));
+        if let Some(path) = path.filter(|path| path.starts_with('/')) {
             files.push((path.into(), String::new()));
         } else if let Some((_, text)) = files.last_mut() {
-            // lines before the first header are messages of nginx
             text.push_str(line);
         }
     }
-    let Some((path, main)) = files.first().cloned() else {
-        return load_with_source(ConfigSource::Disk, Path::new("-"), text);
-    };
-    load_with_source(
-        ConfigSource::Dump(files.into_iter().collect()),
-        &path,
-        &main,
-    )
+    files
 }
 
 fn load_with_source(
@@ -263,7 +271,9 @@ fn is_name_match(pattern: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_name_match, load_nginx_dump, load_nginx_file};
+    use std::path::Path;
+
+    use super::{is_name_match, load_nginx_config, parse_nginx_config};
 
     #[test]
     fn wildcards_match_as_in_a_shell() {
@@ -296,9 +306,7 @@ mod tests {
             "nginx.conf",
             "include d/*.conf; http { include d/3; include d/4; }",
         );
-        let config = load_nginx_file(&folder.path().join("nginx.conf"))
-            .ok()
-            .unwrap();
+        let config = load_nginx_config(&folder.path().join("nginx.conf")).unwrap();
         let names: Vec<_> = config.directives.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["one", "three", "two", "http"]);
         assert_eq!(config.directives[3].inner()[0].name, "three");
@@ -311,7 +319,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nginx.conf");
         std::fs::write(&path, "include nginx.conf;").unwrap();
-        let error = load_nginx_file(&path).unwrap_err();
+        let error = load_nginx_config(&path).unwrap_err();
         assert!(error.message().unwrap().contains("includes itself"));
     }
 
@@ -320,11 +328,13 @@ mod tests {
         let dump = "nginx: the configuration file /e/nginx.conf syntax is ok\n\
                     # configuration file /e/nginx.conf:\nhttp { include c/*.conf; }\n\n\
                     # configuration file /e/c/a.conf:\n\nsszip on;\n";
-        let config = load_nginx_dump(dump).ok().unwrap();
+        let path = Path::new("-");
+        let config = parse_nginx_config(path, dump).unwrap();
         let inner = &config.directives[0].inner()[0];
         assert_eq!((&*inner.name, inner.at.line), ("sszip", 2));
         assert_eq!(&*inner.at.file, "/e/c/a.conf");
-        let single = load_nginx_dump("sszip on;").ok().unwrap();
+        let text = "# configuration file of a site:\nsszip on;";
+        let single = parse_nginx_config(path, text).unwrap();
         assert_eq!(&*single.directives[0].at.file, "-");
     }
 }

@@ -35,7 +35,9 @@ fn output_of_nginx_is_read_from_standard_input() {
     assert_eq!(output.status.code(), Some(3));
     let lines = String::from_utf8(output.stdout).unwrap();
     assert!(
-        lines.starts_with("/etc/nginx/a.conf:1: error[settings]: \"sszip_memory\" has an invalid value"),
+        lines.starts_with(
+            "/etc/nginx/a.conf:1: error[settings]: \"sszip_memory\" has an invalid value"
+        ),
         "{lines}"
     );
 }
@@ -77,6 +79,9 @@ fn files_that_are_no_configuration_are_errors() {
         assert_eq!(status, code, "{error}");
         assert!(error.contains(expected), "{error}");
     }
+    let (status, error) = failed_output(&["check", "-"], b"");
+    assert_eq!(status, 1);
+    assert!(error.contains("run nginx -T as root"), "{error}");
     let (status, _) = failed_output(&["check"], b"");
     assert_eq!(status, 2);
 }
