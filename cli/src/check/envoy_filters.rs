@@ -45,7 +45,7 @@ pub struct Route<'n> {
     pub node: &'n Node,
     /// The route, its virtual host and its route configuration.
     pub levels: [&'n Node; 3],
-    /// The settings, or `None` where the filter is disabled or its settings are invalid.
+    /// The settings without invalid ones, or `None` where the filter is disabled.
     pub settings: Option<Arc<RequestSettings>>,
 }
 
@@ -83,6 +83,13 @@ struct ReadSettings {
 struct SettingsReader<'f> {
     file: &'f Rc<str>,
     findings: &'f mut Vec<Finding>,
+}
+
+impl<'n> Route<'n> {
+    /// Returns the configuration that the route, or a level around it, has for a filter.
+    pub fn filter_config(&self, filter: &str) -> Option<&'n Node> {
+        config_of_filter(self.levels, filter)
+    }
 }
 
 impl<const IS_MODULE: bool> HostSpecificSettings for HostSettings<IS_MODULE> {
@@ -139,7 +146,17 @@ pub fn find_filters<'n>(
     found
 }
 
-fn nodes_where<'n>(outer: &'n Node, is_wanted: impl Fn(&Node) -> bool) -> Vec<&'n Node> {
+/// Returns the configuration of a filter in the innermost level that has one.
+fn config_of_filter<'n>(levels: [&'n Node; 3], filter: &str) -> Option<&'n Node> {
+    levels.into_iter().find_map(|level| {
+        let mut members = level.get("typed_per_filter_config")?.members().iter();
+        let (_, config) = members.find(|(name, _)| name == filter)?;
+        Some(config)
+    })
+}
+
+/// Returns the wanted nodes in a node, the outer ones first.
+pub fn nodes_where<'n>(outer: &'n Node, is_wanted: impl Fn(&Node) -> bool) -> Vec<&'n Node> {
     let mut found = Vec::new();
     outer.visit(&mut |node| {
         if is_wanted(node) {
@@ -210,11 +227,7 @@ impl SettingsReader<'_> {
         kind: FilterKind,
         settings: &FilterSettings,
     ) -> Option<Arc<RequestSettings>> {
-        let name = filter.text("name");
-        let own = levels.iter().find_map(|level| {
-            let mut members = level.get("typed_per_filter_config")?.members().iter();
-            members.find(|(of, _)| of == name).map(|(_, config)| config)
-        });
+        let own = config_of_filter(levels, filter.text("name"));
         if own.unwrap_or(filter).is_true("disabled") {
             return None;
         }

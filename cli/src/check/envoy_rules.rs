@@ -5,18 +5,17 @@ use std::rc::Rc;
 use sszip_core::config::validated::ValidatedConfig;
 
 use super::envoy_document::Node;
-use super::envoy_filters::{find_filters, FilterKind, HttpFilter, Route};
+use super::envoy_filters::{find_filters, nodes_where, FilterKind, HttpFilter, Route};
 use super::findings::{Finding, Position};
 
-/// Parts of the names of filters that reject requests by client, and are of no use behind sszip.
-const ACCESS_FILTERS: [&str; 7] = [
+/// Parts of the names of filters that authorize requests.
+const AUTHORIZATION_FILTERS: [&str; 6] = [
     "rbac",
     "ext_authz",
     "jwt_authn",
     "basic_auth",
     "oauth2",
     "api_key_auth",
-    "ratelimit",
 ];
 
 /// Envoy's default of `per_connection_buffer_limit_bytes`.
@@ -102,11 +101,26 @@ impl<'n> HttpFilter<'n> {
         (&filters[..at], &behind[..end])
     }
 
-    /// Whether only this machine reaches the listener.
-    fn listens_locally(&self) -> bool {
+    /// Whether only some clients reach the listener: those of this machine, with a certificate, or
+    /// with a permitted address.
+    fn is_listener_restricted(&self) -> bool {
         let host = self.listener.text("address/socket_address/address");
         let is_loopback = host.starts_with("127.") || host == "::1";
-        is_loopback || self.listener.get("address/pipe").is_some()
+        let restrictions = nodes_where(self.listener, |node| {
+            node.is_true("require_client_certificate")
+                || node.text("name") == "envoy.filters.network.rbac"
+        });
+        is_loopback || self.listener.get("address/pipe").is_some() || !restrictions.is_empty()
+    }
+
+    /// Whether a filter before sszip authorizes the requests of a route.
+    fn authorizes(&self, route: &Route<'_>) -> bool {
+        let (before, _) = self.other_filters();
+        let mut in_effect = before.iter().filter(|filter| {
+            let own = route.filter_config(filter.text("name"));
+            !own.unwrap_or(filter).is_true("disabled")
+        });
+        in_effect.any(authorizes_requests)
     }
 }
 
@@ -115,9 +129,10 @@ fn names_filter(filter: &Node, text: &str) -> bool {
     filter.text("name").contains(text) || filter.text("typed_config/@type").contains(text)
 }
 
-/// Whether a filter rejects requests by client.
-fn restricts_access(filter: &Node) -> bool {
-    ACCESS_FILTERS.iter().any(|name| names_filter(filter, name))
+/// Whether a filter authorizes requests.
+fn authorizes_requests(filter: &Node) -> bool {
+    let mut names = AUTHORIZATION_FILTERS.iter();
+    names.any(|name| names_filter(filter, name))
 }
 
 /// Returns the name of a route for messages.
@@ -139,7 +154,7 @@ fn check_filter_order(view: &EnvoyView<'_>) -> Vec<Finding> {
             let name = other.text("name");
             let remedy = "move sszip behind it: last before the router";
             let at = view.position(other);
-            if restricts_access(other) {
+            if authorizes_requests(other) || names_filter(other, "ratelimit") {
                 let text = format!("cache hits bypass the filter \"{name}\" behind sszip");
                 findings.push(Finding::error("filter-order", &at, text, remedy));
             } else if !names_filter(other, "decompressor") {
@@ -154,23 +169,15 @@ fn check_filter_order(view: &EnvoyView<'_>) -> Vec<Finding> {
 /// Rules `open-purge` and `open-status`.
 fn check_administrative_routes(view: &EnvoyView<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for filter in view.filters.iter().filter(|it| !it.listens_locally()) {
-        let (before, _) = filter.other_filters();
-        let mut active = before.iter().filter(|it| !it.is_true("disabled"));
-        if active.any(restricts_access) {
-            continue;
-        }
-        for route in &filter.routes {
+    let open = view
+        .filters
+        .iter()
+        .filter(|it| !it.is_listener_restricted());
+    for filter in open {
+        for route in filter.routes.iter().filter(|it| !filter.authorizes(it)) {
             let Some(settings) = &route.settings else {
                 continue;
             };
-            let mut own = route.levels.iter().flat_map(|level| {
-                let config = level.get("typed_per_filter_config");
-                config.map(Node::members).unwrap_or_default()
-            });
-            if own.any(|(name, _)| ACCESS_FILTERS.iter().any(|it| name.contains(it))) {
-                continue;
-            }
             let (at, name) = (view.position(route.node), route_name(route.node));
             let remedy = "move the route to a listener on 127.0.0.1, or restrict it by a filter \
                           such as envoy.filters.http.rbac";

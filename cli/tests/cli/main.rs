@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
 mod check;
+mod check_envoy_rules;
 mod check_rules;
 mod doctor;
 mod errors;
