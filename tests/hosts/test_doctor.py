@@ -39,6 +39,7 @@ def test_proxy_with_its_owner_has_no_problems_until_the_owner_ends(start_server)
         assert rows["socket"]["status"] in ("ok", "fail"), rows
     finally:
         owner.close()
-    rows = examine("--url", url)
-    assert rows["owner"]["status"] == "fail", rows
-    assert rows["nginx"]["status"] == "skip"
+    server.wait_for(
+        lambda: examine("--url", url)["owner"]["status"] == "fail", "the proxy to miss its owner"
+    )
+    assert examine("--url", url)["nginx"]["status"] == "skip"

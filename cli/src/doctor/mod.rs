@@ -148,7 +148,7 @@ async fn fetch_owner(arguments: &DoctorArguments, socket: &Path) -> Result<Fetch
     match fetched.json["generation"].is_u64() {
         true => Ok(fetched),
         false => Err(format!(
-            "{} is not the socket of an sszip owner",
+            "{} is not the socket of an sszip owner; correct --socket",
             socket.display()
         )),
     }

@@ -6,13 +6,17 @@ use super::report::Row;
 use super::Context;
 use crate::args::DoctorArguments;
 
-/// Number of block times without a new head from which a chain stands still.
+/// Number of block times without a new head above which a warning is reported.
 const MAX_BLOCK_TIMES: f64 = 4.0;
 
 /// Block time in seconds of a chain whose block time is unknown, or above a minute.
 const LONG_BLOCK_TIME: f64 = 60.0;
 
-/// Age in seconds of the purge stream from which a fleet is late.
+/// Part of the writes to the store above which rejected ones are a problem: a hundredth. Single
+/// entries are purged while they are written.
+const REJECTED_PART: u64 = 100;
+
+/// Age in seconds of the purge stream above which a warning is reported.
 const MAX_STREAM_AGE: f64 = 60.0;
 
 /// Examines whether the proxy's owner responds.
@@ -48,12 +52,13 @@ pub fn check_store(context: &Context, _: &DoctorArguments) -> Vec<Row> {
     let Some(owner) = context.owner_status() else {
         return Vec::new();
     };
-    let failed = owner["stores"]["failed"].as_u64().unwrap_or(0);
+    let [done, failed] = ["done", "failed"].map(|name| owner["stores"][name].as_u64().unwrap_or(0));
+    let writes = done.saturating_add(failed);
     let row = match &owner["store"]["off"] {
-        Value::Null if failed > 0 => Row::warning(
+        Value::Null if failed > writes / REJECTED_PART => Row::warning(
             NAME,
-            format!("{failed} entries could not be written since the owner started"),
-            "see the owner's log",
+            format!("{failed} of {writes} writes were rejected since the owner started"),
+            "check the load of the disk, and the owner's log",
         ),
         Value::Null => {
             let count = |name: &str| owner["store"][name].as_u64().unwrap_or(0);

@@ -92,7 +92,7 @@ pub fn check_reasons(context: &Context, _: &DoctorArguments) -> Vec<Row> {
     if rows.is_empty() {
         rows.push(Row::ok(
             "reasons",
-            format!("no avoidable one is frequent among {requests} requests"),
+            format!("none of the avoidable ones is above a fifth of {requests} requests"),
         ));
     }
     rows

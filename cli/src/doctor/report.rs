@@ -26,7 +26,7 @@ pub struct Row {
     pub status: RowStatus,
     /// The check, by its name in docs/checking.md.
     pub name: &'static str,
-    /// The observation.
+    /// The observation, without control characters.
     pub text: String,
     /// The change that solves the problem, or makes the check possible; may be empty.
     pub remedy: &'static str,
@@ -70,10 +70,11 @@ impl Row {
         text: impl Into<String>,
         remedy: &'static str,
     ) -> Self {
+        let text: String = text.into();
         Self {
             status,
             name,
-            text: text.into(),
+            text: printable(&text),
             remedy,
         }
     }
@@ -91,7 +92,7 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (status, text) = (self.status.name(), printable(&self.text));
+        let (status, text) = (self.status.name(), &self.text);
         write!(f, "{status:<5} {:<9} {text}", self.name)?;
         match self.remedy {
             "" => Ok(()),

@@ -38,7 +38,11 @@ pub fn check_nginx(_: &Context, arguments: &DoctorArguments) -> Vec<Row> {
         }
         Err(error) => {
             let text = format!("cannot run {} -t: {error}", arguments.nginx.display());
-            return vec![Row::failure(NAME, text, "")];
+            return vec![Row::failure(
+                NAME,
+                text,
+                "run it in a terminal to see where it stops",
+            )];
         }
     };
     let lines = || result.output.lines();
@@ -82,7 +86,9 @@ pub fn check_loaded_files(_: &Context, _: &DoctorArguments) -> Vec<Row> {
                     )
                 }));
             }
-            Err(_) => denied += 1,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied += 1,
+            // the process has ended
+            Err(_) => {}
         }
     }
     if rows.is_empty() && denied > 0 {

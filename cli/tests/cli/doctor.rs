@@ -57,7 +57,7 @@ fn healthy_status() -> Value {
         "now": seconds_since_1970(), "requests": 1000, "reasons": {"credentials": 10},
         "owner": {
             "software": SOFTWARE, "generation": 7,
-            "store": {"entries": 3, "bytes": 5_000_000, "off": null}, "stores": {"failed": 0},
+            "store": {"entries": 3, "bytes": 5_000_000, "off": null}, "stores": {"done": 99, "failed": 0},
             "chains": [{"name": "mainnet", "state": "following", "head": 9, "head_age": 4.0,
                         "block_time": 12.0, "final": 3, "error": null}],
             "fleet": {"up": true, "endpoint": "redis://r", "stream": {"age_seconds": 1.0}},
@@ -122,7 +122,8 @@ fn problems_have_their_row() {
         ),
         ("/owner", json!(null), "owner", "warn"),
         ("/owner/store/off", json!("disk full"), "store", "fail"),
-        ("/owner/stores/failed", json!(1), "store", "warn"),
+        ("/owner/stores/failed", json!(2), "store", "warn"),
+        ("/owner/stores/failed", json!(1), "store", "ok"),
         (
             "/owner/chains/0/state",
             json!("wrong-chain"),
@@ -177,6 +178,8 @@ fn unreachable_servers_and_other_pages_are_failures_among_other_rows() {
     ] {
         assert_eq!(find_row(&rows, name)["status"], status, "{name}");
     }
+    let text = find_row(&rows, "node")["text"].as_str().unwrap();
+    assert!(text.ends_with("hidden\\u{1b}[2J"), "{text}");
     let (_, rows) = run_doctor(&["--url", &start_server(&json!({"requests": "many"}))]);
     let text = find_row(&rows, "proxy")["text"].as_str().unwrap();
     assert!(text.contains("is not the status page"), "{text}");
