@@ -57,7 +57,7 @@ impl CacheStatusMember {
         self.detail.as_deref().unwrap_or("miss")
     }
 
-    /// Whether the request was looked up. Otherwise its response is not cached either.
+    /// Whether the request was looked up. Otherwise a repetition is not looked up either.
     pub fn is_looked_up(&self) -> bool {
         self.key.is_some() || self.reason() == "miss"
     }
@@ -73,7 +73,7 @@ pub fn parse_sszip_member(headers: &HeaderMap) -> Option<CacheStatusMember> {
     let lines = headers.get_all("cache-status").iter();
     let lines = lines.filter_map(|line| line.to_str().ok());
     let members = lines.flat_map(|line| split_unquoted(line, ','));
-    members.filter_map(parse_member).last()
+    members.filter_map(parse_member).next_back()
 }
 
 fn parse_member(text: &str) -> Option<CacheStatusMember> {

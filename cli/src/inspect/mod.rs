@@ -160,11 +160,12 @@ pub fn no_cache_error(target: &Target, status: StatusCode) -> CommandError {
             "set the client's key by --header, or allow this address"
         }
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "check the path of the URL",
+        StatusCode::TOO_MANY_REQUESTS => "repeat the command later",
         status if status.is_server_error() => "check the proxy's log",
         _ => "check the URL, and sszip_cache (nginx) or cache (Envoy) of its route",
     };
     CommandError::Data(format!(
-        "no cache of sszip at {target}: the response (HTTP {}) has no Cache-Status of it; {remedy}",
+        "no cache of sszip at {target}: the response (HTTP {}) has no Cache-Status of sszip; {remedy}",
         status.as_u16()
     ))
 }

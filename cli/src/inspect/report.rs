@@ -116,7 +116,7 @@ impl InspectReport {
 
 fn describe_verdict(cache: &CacheStatusMember) -> String {
     match (cache.is_hit, cache.ttl) {
-        (true, Some(ttl)) if ttl < 0 => format!("hit, stale since {} s", ttl.unsigned_abs()),
+        (true, Some(ttl)) if ttl < 0 => format!("hit, stale for {} s", ttl.unsigned_abs()),
         (true, Some(ttl)) => format!("hit, fresh for {ttl} s"),
         (true, None) => "hit".into(),
         (false, _) => format!("not cached: {}", printable(cache.reason())),
@@ -288,7 +288,7 @@ mod tests {
             ttl: Some(-2),
             ..Default::default()
         });
-        let expected = "verdict   hit, stale since 2 s\n\
+        let expected = "verdict   hit, stale for 2 s\n\
                         stored    not at the owner: in the memory of a worker only\n";
         assert_eq!(report.to_text(now()), expected);
         assert_eq!(report.to_json(now())["owner"], Value::Null);

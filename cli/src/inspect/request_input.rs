@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hyper::body::Bytes;
-use hyper::Method;
+use hyper::{Method, Uri};
 use sszip_core::jsonrpc::methods::find_method_row;
 use sszip_core::jsonrpc::request::{
     parse_jsonrpc_request, JsonRpcCall, JsonRpcRequestBody, RequestParseFailure,
@@ -12,6 +12,7 @@ use sszip_core::jsonrpc::safe_methods::is_safe_method;
 use sszip_core::log::escape_log_bytes;
 
 use crate::input;
+use crate::server_text::printable;
 use crate::CommandError;
 
 /// A request for a cached route.
@@ -95,12 +96,13 @@ pub fn parse_get_path(text: &str) -> Result<String, String> {
         Some((path, version)) if version.starts_with("HTTP/") => path,
         _ => path,
     };
-    let is_visible = path.bytes().all(|byte| byte.is_ascii_graphic());
-    match path.starts_with('/') && is_visible && !path.contains('#') {
+    // a fragment is not sent
+    let is_valid = path.is_ascii() && !path.contains('#') && path.parse::<Uri>().is_ok();
+    match path.starts_with('/') && is_valid {
         true => Ok(path.into()),
         false => Err(format!(
-            "invalid path \"{}\": expected /PATH, with other characters than visible ASCII as %XX",
-            escape_log_bytes(path.as_bytes())
+            "invalid path \"{}\": expected /PATH, with other characters than those of a URL as %XX",
+            printable(path)
         )),
     }
 }
@@ -163,6 +165,7 @@ mod tests {
             "GET relative",
             "GET ",
             "GET /a b",
+            "GET /a\\b<",
             "GET /\u{1b}",
             "GET /a#b",
         ] {
