@@ -363,6 +363,10 @@ fn denied_calls_stay_denied_and_the_allowed_ones_are_not_forwarded() {
     assert!(matches!(step, HostStep::Respond), "{step:?}");
     let error = String::from_utf8(body_to_send(&driver)).unwrap();
     assert!(error.contains("-32601"), "{error}");
+    assert_eq!(
+        header_value(&driver, "Cache-Status"),
+        "sszip; detail=denied"
+    );
     let batch = format!("[{denied},{CHAIN_ID}]");
     for (field, detail) in [(JSON, "miss"), (PRIVATE, "credentials")] {
         let (driver, step) = client.send(&[field, ONLY_IF_CACHED], &batch);

@@ -397,6 +397,11 @@ impl Exchange {
                 .push(HeadEdit::set_header("Content-Type", JSON_MEDIA_TYPE));
         }
         self.head_edits.extend(field);
+        if self.answers_only_from_cache() {
+            let cache_status = format!("sszip; detail={}", Reason::Denied.name()).into_bytes();
+            self.head_edits
+                .push(HeadEdit::set_header("Cache-Status", cache_status));
+        }
         self.complete_query_head(false);
         let answer = Box::new(ReadyResponse {
             status,
