@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::http_client::{connection_error, HttpClient};
 use crate::inspect::request_headers;
+use crate::server_text::printable;
 use crate::target::Target;
 use crate::CommandError;
 
@@ -122,18 +123,21 @@ async fn query_block_number(
     let sent = proxy.send(Method::POST, None, &headers, Bytes::from(body));
     let reply = sent.await.map_err(|error| connection_error(url, &error))?;
     let json: Option<Value> = serde_json::from_slice(&reply.body).ok();
-    let number = json
-        .as_ref()
-        .and_then(|json| json.pointer("/result/number")?.as_str());
-    number
-        .and_then(|number| parse_number(number).ok())
-        .ok_or_else(|| {
-            CommandError::Data(format!(
-                "cannot read the number of block \"{tag}\" at {url}: HTTP {}; write the range as \
-                 two numbers",
-                reply.status.as_u16()
-            ))
-        })
+    let text_at = |pointer| {
+        json.as_ref()
+            .and_then(|json| json.pointer(pointer)?.as_str())
+    };
+    let number = text_at("/result/number").and_then(|number| parse_number(number).ok());
+    number.ok_or_else(|| {
+        let cause = match text_at("/error/message") {
+            Some(message) => printable(message),
+            None => format!("HTTP {}", reply.status.as_u16()),
+        };
+        CommandError::Data(format!(
+            "cannot read the number of block \"{tag}\" at {url}: {cause}; write the range as two \
+             numbers"
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -34,11 +34,15 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// Times before the queries of the cache after a response: another worker receives the entry from
 /// the owner, to which it is sent after the response.
-const QUERY_WAITS: [Duration; 3] = [
+const QUERY_WAITS: [Duration; 4] = [
     Duration::ZERO,
     Duration::from_millis(20),
     Duration::from_millis(200),
+    Duration::from_secs(1),
 ];
+
+/// The code of JSON-RPC for an exceeded limit (EIP-1474), after which a call is repeated later.
+const LIMIT_EXCEEDED: i64 = -32_005;
 
 /// Maximum length of a response that is searched for an error of JSON-RPC.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -117,9 +121,13 @@ impl Warmer {
         match self.query_cache(request).await? {
             CacheAnswer::Hit(member) => {
                 self.write_to_disk(&member).await?;
-                return Ok(Outcome::AlreadyCached);
+                return Ok(match node_time {
+                    // an earlier attempt has stored it
+                    Some(_) => Outcome::Stored,
+                    None => Outcome::AlreadyCached,
+                });
             }
-            // its response is not cached either: the node is not needed
+            // it is never a hit: the node is not needed
             CacheAnswer::NotCached(member) if !member.is_looked_up() => {
                 return Ok(Outcome::NotStored(member.reason().into()));
             }
@@ -138,14 +146,19 @@ impl Warmer {
         if let Some(reason) = self.check_reply(request, &reply)? {
             return Ok(Outcome::NotStored(reason));
         }
+        let mut reason = String::from("miss");
         for wait in QUERY_WAITS {
             sleep(wait).await;
-            if let CacheAnswer::Hit(member) = self.query_cache(request).await? {
-                self.write_to_disk(&member).await?;
-                return Ok(Outcome::Stored);
+            match self.query_cache(request).await? {
+                CacheAnswer::Hit(member) => {
+                    self.write_to_disk(&member).await?;
+                    return Ok(Outcome::Stored);
+                }
+                CacheAnswer::NotCached(member) => reason = member.reason().into(),
+                CacheAnswer::Forwarded(_) | CacheAnswer::NoCache(_) => {}
             }
         }
-        Ok(Outcome::NotStored("miss".into()))
+        Ok(Outcome::NotStored(reason))
     }
 
     /// Returns the URL of a request.
@@ -162,7 +175,28 @@ impl Warmer {
         if !matches!(answer, CacheAnswer::NoCache(_)) {
             self.has_responded.store(true, Ordering::Relaxed);
         }
+        if let CacheAnswer::NotCached(member) = &answer {
+            if member.reason() == "denied" {
+                self.check_denial(request, &reply)?;
+            }
+        }
         Ok(answer)
+    }
+
+    /// Returns the failure of a request that the policy of the route denies; none for a client's.
+    fn check_denial(&self, request: &WarmRequest, reply: &HttpReply) -> Result<(), Failure> {
+        let text = match find_rpc_problem(request, &reply.body) {
+            Some(RpcProblem::Error {
+                code: LIMIT_EXCEEDED,
+                text,
+            }) => return Err(temporary(text)),
+            Some(RpcProblem::Error { text, .. }) => text,
+            Some(RpcProblem::Null) | None => http_text(reply.status),
+        };
+        match self.is_of_clients {
+            true => Ok(()),
+            false => Err(Failure::Permanent(format!("denied: {text}"))),
+        }
     }
 
     async fn send(
@@ -228,11 +262,19 @@ impl Warmer {
                 false => Err(Failure::Permanent(http_text(status))),
             };
         }
+        let member = parse_sszip_member(&reply.headers);
         match find_rpc_problem(request, &reply.body) {
-            Some(RpcProblem::Error(text)) if !self.is_of_clients => Err(Failure::Permanent(text)),
-            Some(RpcProblem::Error(_)) => Ok(Some("error".into())),
+            // a limit of the node, or of the policy, whose errors have no `Cache-Status`
+            Some(RpcProblem::Error {
+                code: LIMIT_EXCEEDED,
+                text,
+            }) if !self.is_of_clients || member.is_none() => Err(temporary(text)),
+            Some(RpcProblem::Error { text, .. }) if !self.is_of_clients => {
+                Err(Failure::Permanent(text))
+            }
+            Some(RpcProblem::Error { .. }) => Ok(Some("error".into())),
             Some(RpcProblem::Null) => Ok(Some("result".into())),
-            None => Ok(parse_sszip_member(&reply.headers).and_then(|member| member.detail)),
+            None => Ok(member.and_then(|member| member.detail)),
         }
     }
 
@@ -271,7 +313,7 @@ fn retry_after(reply: &HttpReply) -> Option<Duration> {
 /// A response of JSON-RPC that is not cached.
 #[derive(Debug, PartialEq, Eq)]
 enum RpcProblem {
-    Error(String),
+    Error { code: i64, text: String },
     Null,
 }
 
@@ -289,10 +331,8 @@ fn find_rpc_problem(request: &WarmRequest, body: &[u8]) -> Option<RpcProblem> {
         Some(error) => {
             let code = error["code"].as_i64().unwrap_or_default();
             let message = error["message"].as_str().unwrap_or_default();
-            let message = printable(message);
-            Some(RpcProblem::Error(format!(
-                "JSON-RPC error {code}: {message}"
-            )))
+            let text = format!("JSON-RPC error {code}: {}", printable(message));
+            Some(RpcProblem::Error { code, text })
         }
     }
 }
@@ -311,19 +351,18 @@ mod tests {
             "{{\"result\":null,\"x\":\"{}\"}}",
             "x".repeat(MAX_ERROR_BYTES)
         );
+        let error = |code: i64, text: &str| {
+            let text = text.into();
+            Some(RpcProblem::Error { code, text })
+        };
         for (body, expected) in [
             (r#"{"result":null}"#, Some(RpcProblem::Null)),
             (r#"{"error":null,"result":1}"#, None),
             (
                 r#"{"error":{"code":-32601,"message":"no \u001b method"}}"#,
-                Some(RpcProblem::Error(
-                    "JSON-RPC error -32601: no \\u{1b} method".into(),
-                )),
+                error(-32_601, "JSON-RPC error -32601: no \\u{1b} method"),
             ),
-            (
-                r#"{"error":"x"}"#,
-                Some(RpcProblem::Error("JSON-RPC error 0: ".into())),
-            ),
+            (r#"{"error":"x"}"#, error(0, "JSON-RPC error 0: ")),
             (long.as_str(), None),
             ("[]", None),
             ("<html>", None),

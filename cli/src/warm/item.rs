@@ -24,7 +24,7 @@ pub struct WarmItem {
     pub request: WarmRequest,
 }
 
-/// What a source of requests contains next.
+/// The next part of a source of requests.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SourceEvent {
     /// A request.

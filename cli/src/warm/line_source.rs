@@ -214,6 +214,16 @@ mod tests {
     }
 
     #[test]
+    fn call_with_another_id_is_a_repetition() {
+        let call = |id: u8| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_chainId"}}"#);
+        let found = events(format!("{}\n{}\n", call(1), call(2)), 0);
+        assert!(
+            matches!(found[..], [SourceEvent::Item(_), SourceEvent::Skipped]),
+            "{found:?}"
+        );
+    }
+
+    #[test]
     fn bad_lines_have_their_number() {
         let found = events("GET /a\n\0\n\nGET /b\n", 0);
         assert!(

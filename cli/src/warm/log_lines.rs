@@ -1,7 +1,7 @@
 //! The requests in a line of an access log, or of a file of requests.
 
-use hyper::body::Bytes;
 use serde_json::Value;
+use sszip_core::jsonrpc::request::JsonRpcCall;
 
 use super::item::WarmRequest;
 use crate::inspect::request_input::{
@@ -85,11 +85,24 @@ fn parse_body(
         if !is_forced && !is_safe_name(&name) {
             unsafe_call(&name)?;
         } else if call.id.is_some() {
-            let text = Bytes::copy_from_slice(&body[call.span]);
-            requests.push(WarmRequest::call(text, call.method));
+            requests.push(WarmRequest::call(text_with_id_1(&call), call.method));
         }
     }
     Ok(requests)
+}
+
+/// Returns the text of a call with the id 1: clients number their calls, which are repetitions of
+/// others nevertheless.
+fn text_with_id_1(call: &JsonRpcCall<'_>) -> Vec<u8> {
+    let mut text = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"".to_vec();
+    text.extend_from_slice(call.method);
+    text.push(b'"');
+    if let Some(params) = call.params {
+        text.extend_from_slice(b",\"params\":");
+        text.extend_from_slice(params);
+    }
+    text.push(b'}');
+    text
 }
 
 #[cfg(test)]
@@ -106,6 +119,11 @@ mod tests {
         serde_json::json!({ "time": 1, "body": body }).to_string()
     }
 
+    /// Returns the line of `CALL` for `--requests`.
+    fn call_line() -> String {
+        format!("{}\n", CALL.replace("\"id\":7", "\"id\":1"))
+    }
+
     fn parse(format: LineFormat, line: &str) -> Result<Vec<String>, String> {
         let requests = parse_line(format, line.as_bytes(), false)?;
         Ok(requests.iter().map(WarmRequest::to_line).collect())
@@ -113,7 +131,7 @@ mod tests {
 
     #[test]
     fn requests_of_a_log_are_read() {
-        let call = format!("{CALL}\n");
+        let call = call_line();
         for (line, expected) in [
             (log_line(CALL), vec![call.clone()]),
             (
@@ -143,9 +161,12 @@ mod tests {
     #[test]
     fn requests_of_a_file_are_read() {
         let line = format!(" {CALL} \r\n");
+        assert_eq!(parse(LineFormat::Requests, &line), Ok(vec![call_line()]));
+        let without_params = r#"{"id":"a","jsonrpc":"2.0","method":"eth_chainId"}"#;
+        let expected = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_chainId\"}\n";
         assert_eq!(
-            parse(LineFormat::Requests, &line),
-            Ok(vec![format!("{CALL}\n")])
+            parse(LineFormat::Requests, without_params),
+            Ok(vec![expected.into()])
         );
         assert_eq!(
             parse(LineFormat::Requests, "GET /a\n"),

@@ -19,6 +19,7 @@ use self::block_range::BlockNumbers;
 use self::disk_writes::DiskWrites;
 use self::fetch::Warmer;
 use self::item::SourceEvent;
+use self::line_source::is_standard_input;
 use self::outcome::Summary;
 use self::progress::write_to_stderr;
 use self::rate_limit::RateLimiter;
@@ -45,6 +46,10 @@ pub fn run_warm(arguments: &WarmArguments) -> Result<(), CommandError> {
     };
     let proxy = HttpClient::new(&arguments.url, &options)?;
     let resume = match &arguments.resume {
+        Some(path) if is_standard_input(path) => {
+            let text = "--resume needs the path of a file, not -";
+            return Err(CommandError::Usage(text.into()));
+        }
         Some(path) => Some(ResumeFile::new(
             path,
             &arguments.url.text,
@@ -67,7 +72,10 @@ pub fn run_warm(arguments: &WarmArguments) -> Result<(), CommandError> {
         write_to_stderr(&format!(
             "sszip: nothing to do: {path} is finished; delete it to start again\n"
         ));
-        return Ok(());
+        return match arguments.json {
+            true => report(arguments, &source, &Summary::default()),
+            false => Ok(()),
+        };
     }
     run_blocking(async {
         let blocks = find_blocks(&source, recorded.as_ref(), &proxy, arguments).await?;
@@ -79,7 +87,7 @@ pub fn run_warm(arguments: &WarmArguments) -> Result<(), CommandError> {
         };
         let (events, total) = source.events(blocks, tracker.next())?;
         if arguments.dry_run {
-            return print_requests(events);
+            return print_requests(events, &source.name());
         }
         let writes = open_owner(arguments)?;
         if let Some(writes) = &writes {
@@ -97,15 +105,15 @@ pub fn run_warm(arguments: &WarmArguments) -> Result<(), CommandError> {
             run = run.with_resume_file(file, blocks);
         }
         let (summary, ending) = run.run(spawn_reader(events)?).await?;
-        report(arguments, &source, &summary)?;
-        match ending {
-            Some(error @ CommandError::Interrupted(_)) => {
-                write_to_stderr(describe_interrupt(arguments));
-                Err(error)
-            }
+        let reported = report(arguments, &source, &summary);
+        let result = match ending {
             Some(error) => Err(error),
             None => check_summary(arguments, &source, &summary),
+        };
+        if let Err(CommandError::Interrupted(_)) = result {
+            write_to_stderr(describe_interrupt(arguments));
         }
+        result.and(reported)
     })
 }
 
@@ -134,16 +142,18 @@ fn open_owner(arguments: &WarmArguments) -> Result<Option<DiskWrites>, CommandEr
     Ok(Some(DiskWrites::new(owner)))
 }
 
-fn print_requests(events: SourceEvents) -> Result<(), CommandError> {
+fn print_requests(events: SourceEvents, name: &str) -> Result<(), CommandError> {
     let mut output = CommandOutputWriter::open_output(None)?;
     for event in events {
         match event {
             SourceEvent::Item(item) => output.write(item.request.to_line().as_bytes())?,
             SourceEvent::Skipped => {}
             SourceEvent::BadLine { line, cause } => {
-                write_to_stderr(&format!("sszip: line {line}: {cause}\n"));
+                write_to_stderr(&format!("sszip: {name}:{line}: {cause}\n"));
             }
-            SourceEvent::Failed(cause) => return Err(CommandError::Data(cause)),
+            SourceEvent::Failed(cause) => {
+                return Err(CommandError::Data(format!("cannot read {name}: {cause}")));
+            }
         }
     }
     output.flush_and_commit_output()

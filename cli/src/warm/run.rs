@@ -147,14 +147,17 @@ impl<'a> WarmRun<'a> {
         }
         // requests after the deadline are repeated by the next run
         tasks.shutdown().await;
-        let is_complete = self.ending.is_none();
-        if let Some(writes) = self.warmer.writes() {
-            if is_complete {
-                // the entries of a failure are counted as not written
-                let _ = writes.write_waiting().await;
+        let warmer = Arc::clone(&self.warmer);
+        if let Some(writes) = warmer.writes() {
+            if self.ending.is_none() {
+                tokio::select! {
+                    () = writes.write_waiting() => {}
+                    signal = signals.next() => self.end(CommandError::Interrupted(signal)),
+                }
             }
             self.summary.disk = Some(writes.counts());
         }
+        let is_complete = self.ending.is_none();
         if is_complete {
             self.tracker.finish(self.streaks.drain());
         }
@@ -184,7 +187,11 @@ impl<'a> WarmRun<'a> {
         let result = result?;
         self.summary.add(name, &result);
         let Outcome::Failed(cause) = &result.outcome else {
-            let failed = self.streaks.succeed(name);
+            let failed = match self.ending {
+                // the failures that have led to the end are repeated by the next run
+                Some(_) => Vec::new(),
+                None => self.streaks.succeed(name),
+            };
             self.tracker.finish(failed.into_iter().chain([position]));
             if self.tracker.is_full() {
                 self.tracker.finish(self.streaks.drain());

@@ -1,5 +1,6 @@
 //! The source of the requests: templates for a range of blocks, or the lines of a file.
 
+use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
@@ -55,8 +56,10 @@ impl WarmSource {
                 return Err(CommandError::Usage(text.into()));
             }
         };
-        if is_standard_input(path) && arguments.resume.is_some() {
-            let text = "--resume needs a file: standard input cannot be read again";
+        let is_stream =
+            is_standard_input(path) || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+        if is_stream && arguments.resume.is_some() {
+            let text = "--resume needs the requests in a file: a stream cannot be read again";
             return Err(CommandError::Usage(text.into()));
         }
         Ok(Self::Lines {
@@ -80,14 +83,18 @@ impl WarmSource {
         }
     }
 
-    /// Returns what a resume file records to recognize the source.
+    /// Returns the attributes by which a resume file identifies the source.
     pub fn identity(&self) -> Result<Value, CommandError> {
         Ok(match self {
             Self::Blocks { range, templates } => {
                 let calls: Vec<_> = templates.iter().map(RequestTemplate::text).collect();
                 json!({ "range": range.to_string(), "calls": calls })
             }
-            Self::Lines { path, format, .. } => {
+            Self::Lines {
+                path,
+                format,
+                is_forced,
+            } => {
                 let member = match format {
                     LineFormat::Requests => "requests",
                     LineFormat::Log => "log",
@@ -95,6 +102,8 @@ impl WarmSource {
                 json!({
                     member: path.display().to_string(),
                     "first_line": hash_file_start(path)?,
+                    // without it, positions do not count the requests that it adds
+                    "force": is_forced,
                 })
             }
         })

@@ -1,9 +1,7 @@
 //! `sszip inspect` with a scripted proxy and owner.
 
-use std::process::Output;
-
 use crate::scripted_proxy::{cached_route, Scripted, ScriptedServer};
-use crate::support::run_sszip;
+use crate::support::{run_sszip, standard_error, standard_output};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockReceipts","params":["0x10"]}"#;
 const SEND: &str =
@@ -11,14 +9,6 @@ const SEND: &str =
 
 const ENTRY: &str = "sszip-generation: 7\r\nsszip-fresh: 3600000\r\nage: 7200\r\n\
                      sszip-class: immutable\r\nsszip-block: 16\r\nsszip-tier: disk\r\n";
-
-fn standard_output(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn standard_error(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
 
 /// Returns a proxy that responds to each request with this status and `Cache-Status`.
 fn proxy_with(status: u16, cache_status: &'static str) -> ScriptedServer {
@@ -90,6 +80,12 @@ fn reason_is_explained() {
     let last = proxy.received().pop().unwrap();
     assert_eq!(last.line, "GET /eth/v1/beacon/genesis");
     assert!(last.is_only_if_cached());
+
+    let proxy = proxy_with(200, "sszip; detail=denied");
+    let output = run_sszip(&["inspect", CALL, "--url", &proxy.url], b"");
+    let table = standard_output(&output);
+    let expected = "verdict   not cached: denied\nwhy       the request is denied";
+    assert!(table.starts_with(expected), "{table}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 use crate::scripted_proxy::{cached_route, Received, Scripted, ScriptedServer};
-use crate::support::run_sszip;
+use crate::support::{run_sszip, standard_error};
 
 pub const RESULT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"number":"0x6"}}"#;
 pub const ERROR: &str =
@@ -17,10 +17,6 @@ pub const RECEIPTS: [&str; 2] = ["--method", "eth_getBlockReceipts"];
 
 pub fn receipts_call(block: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"eth_getBlockReceipts","params":["{block:#x}"]}}"#)
-}
-
-pub fn standard_error(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
 }
 
 pub fn node(respond: impl Fn(&Received) -> Scripted + Send + Sync + 'static) -> ScriptedServer {
@@ -96,6 +92,15 @@ fn tags_are_resolved_at_the_node() {
     let output = warm(&proxy.url, &["--blocks", "9-latest"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(standard_error(&output).contains("the last block is 6 at present"));
+
+    let proxy = node(|_| Scripted::new(200, "", ERROR));
+    let output = warm(&proxy.url, &["--blocks", "last:3"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = standard_error(&output);
+    assert!(
+        error.contains("missing trie node; write the range as two"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -139,6 +144,48 @@ fn request_that_is_not_looked_up_is_not_sent_to_the_node() {
     let summary = warm_summary(&proxy.url, &[&["--blocks", "5-6"], &RECEIPTS[..]].concat());
     assert_eq!(summary["not_stored"]["credentials"], 2);
     assert!(proxy.node_bodies().is_empty());
+}
+
+#[test]
+fn denied_request_of_a_range_fails_and_one_of_a_file_is_not_stored() {
+    const DENIED: &str =
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"not available"}}"#;
+    let proxy = ScriptedServer::at_port(|_| {
+        Scripted::new(200, "cache-status: sszip; detail=denied\r\n", DENIED)
+    });
+    let output = warm(&proxy.url, &[&["--blocks", "5-5"], &RECEIPTS[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let error = standard_error(&output);
+    assert!(
+        error.contains("the last: denied: JSON-RPC error -32601: not available; repeat"),
+        "{error}"
+    );
+    let file = ["warm", "--url", &proxy.url, "--requests", "-", "--json"];
+    let output = run_sszip(&file, receipts_call(5).as_bytes());
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["not_stored"]["denied"], 1);
+    assert!(proxy.node_bodies().is_empty());
+}
+
+#[test]
+fn request_over_a_concurrency_limit_is_repeated() {
+    const LIMITED: &str =
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"too many calls"}}"#;
+    let count = AtomicUsize::new(0);
+    let route = cached_route(|_| Scripted::new(200, "", RESULT));
+    let proxy = ScriptedServer::at_port(move |request| {
+        match count.fetch_add(1, Ordering::Relaxed) {
+            // the first query of the cache, and the first request to the node
+            0 => Scripted::new(200, "cache-status: sszip; detail=denied\r\n", LIMITED),
+            2 => Scripted::new(200, "", LIMITED),
+            _ => route(request),
+        }
+    });
+    let file = ["warm", "--url", &proxy.url, "--requests", "-", "--json"];
+    let output = run_sszip(&file, receipts_call(5).as_bytes());
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["requests"]["stored"], 1, "{summary}");
+    assert_eq!(proxy.node_bodies().len(), 2);
 }
 
 #[test]
@@ -351,7 +398,14 @@ fn invalid_arguments_are_rejected_before_a_request() {
             "2000 is not in",
         ),
         (&["--blocks", "1-2", "--timeout", "5"], "expected a time"),
-        (&["--log", "-", "--resume", "x"], "--resume needs a file"),
+        (
+            &["--log", "-", "--resume", "x"],
+            "a stream cannot be read again",
+        ),
+        (
+            &["--blocks", "1-2", "--resume", "-"],
+            "--resume needs the path of a file",
+        ),
     ] {
         let output = warm(&proxy.url, arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

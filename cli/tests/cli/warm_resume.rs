@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::scripted_proxy::Scripted;
-use crate::warm::{node, receipts_call, standard_error, valid_node, warm, warm_summary};
+use crate::support::standard_error;
+use crate::warm::{node, receipts_call, valid_node, warm, warm_summary};
 use crate::warm::{ERROR, RECEIPTS, RESULT};
 
 fn read_json(path: &Path) -> Value {
