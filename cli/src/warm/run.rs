@@ -147,6 +147,7 @@ impl<'a> WarmRun<'a> {
         }
         // requests after the deadline are repeated by the next run
         tasks.shutdown().await;
+        self.summary.elapsed = begun.elapsed();
         let warmer = Arc::clone(&self.warmer);
         if let Some(writes) = warmer.writes() {
             if self.ending.is_none() {
@@ -162,7 +163,6 @@ impl<'a> WarmRun<'a> {
             self.tracker.finish(self.streaks.drain());
         }
         self.save(is_complete)?;
-        self.summary.elapsed = begun.elapsed();
         Ok((self.summary, self.ending))
     }
 
