@@ -45,7 +45,7 @@ def inspect(stand, body):
 
 
 def final_blocks(skip):
-    """Five final blocks; each test skips those of others."""
+    """Five final blocks; each test skips the blocks of other tests."""
     last = FINAL - skip
     return range(last - 4, last + 1)
 

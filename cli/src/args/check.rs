@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 pub struct CheckArguments {
     /// Configuration files: nginx.conf, with all files that it includes; the output of nginx -T; a
-    /// file of conf.d; or envoy.yaml. - is standard input
+    /// file of conf.d or sites-enabled; or envoy.yaml. - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// The format [default: envoy for .yaml, .yml and .json, otherwise nginx]

@@ -60,7 +60,7 @@ pub struct FilterSettings {
     pub sandbox: WasmFilterConfig,
 }
 
-/// The settings that one form of the filter has in addition to the core's. `IS_MODULE`: that of the
+/// The settings that one form of the filter has in addition to the core's. With `IS_MODULE` it is the
 /// dynamic module, which alone has status requests.
 #[derive(Default)]
 struct HostSettings<const IS_MODULE: bool> {
@@ -219,7 +219,7 @@ impl SettingsReader<'_> {
         routes
     }
 
-    /// Returns the settings of a route, which inherit those of the filter.
+    /// Returns the settings of a route, which inherit the filter's settings.
     fn read_route(
         &mut self,
         levels: [&Node; 3],

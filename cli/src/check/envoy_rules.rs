@@ -101,7 +101,7 @@ impl<'n> HttpFilter<'n> {
         (&filters[..at], &behind[..end])
     }
 
-    /// Whether only some clients reach the listener: those of this machine, with a certificate, or
+    /// Whether only some clients reach the listener: clients of this machine, with a certificate, or
     /// with a permitted address.
     fn is_listener_restricted(&self) -> bool {
         let host = self.listener.text("address/socket_address/address");

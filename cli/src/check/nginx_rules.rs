@@ -45,7 +45,7 @@ const RULES: [Rule; 9] = [
 pub fn check_nginx_config(config: NginxConfig) -> Vec<Finding> {
     let mut findings = config.findings;
     let validated = validate_settings(&config.directives, &mut findings);
-    let scope = HttpScope::of_configuration(&config.directives);
+    let scope = HttpScope::from_directives(&config.directives);
     let view = NginxView {
         routes: routes(&scope),
         scope,
@@ -103,7 +103,7 @@ fn check_routes_by_core(view: &NginxView<'_>) -> Vec<Finding> {
         }
     }
     for text in validated.cross_route_warnings() {
-        // the name of a location may begin with that of another
+        // the name of a location may begin with another location's name
         let named = view.routes.iter();
         let named = named.filter(|route| text.starts_with(&route.location.name));
         if let Some(route) = named.max_by_key(|route| route.location.name.len()) {

@@ -29,9 +29,9 @@ pub struct HttpScope<'c> {
 /// A location, with the blocks around it.
 #[derive(Debug)]
 pub struct Location<'c> {
-    /// Its name in messages: `location "/" of server example.org`.
+    /// The name in messages: `location "/" of server example.org`.
     pub name: String,
-    /// Its position.
+    /// The position in the configuration.
     pub at: &'c Position,
     /// The blocks `http`, `server` and `location`, the outermost first.
     pub blocks: Vec<&'c [Directive]>,
@@ -41,7 +41,7 @@ pub struct Location<'c> {
 
 impl<'c> HttpScope<'c> {
     /// Returns the context `http` of a configuration.
-    pub fn of_configuration(directives: &'c [Directive]) -> Self {
+    pub fn from_directives(directives: &'c [Directive]) -> Self {
         let blocks = directives.iter().filter(|it| it.name == "http");
         let whole: Vec<_> = blocks.map(Directive::inner).collect();
         match whole.is_empty() {
@@ -106,7 +106,7 @@ fn collect_locations<'c>(
 }
 
 impl<'c> Location<'c> {
-    /// Returns the directives with this name that are in effect: those of the innermost block that
+    /// Returns the directives with this name that are in effect: all in the innermost block that
     /// has one, as nginx inherits `add_header`, `allow` and the like.
     pub fn effective_all(&self, name: &str) -> Vec<&'c Directive> {
         let mut blocks = self.blocks.iter().rev();
@@ -217,7 +217,7 @@ mod tests {
         let text = "http { a 1; b 1; server { b 2; b 3; server_name n; \
                     location /x { b 4; location = /y { c 5; } } } }";
         let directives = parse_nginx_text(&"f".into(), text).ok().unwrap();
-        let scope = HttpScope::of_configuration(&directives);
+        let scope = HttpScope::from_directives(&directives);
         let locations = scope.locations();
         let names: Vec<_> = locations.iter().map(|it| &*it.name).collect();
         assert_eq!(
@@ -255,7 +255,7 @@ mod tests {
         ] {
             let text = format!("http {{ server {{ {server} location / {{ {location} }} }} }}");
             let directives = parse_nginx_text(&"f".into(), &text).ok().unwrap();
-            let scope = HttpScope::of_configuration(&directives);
+            let scope = HttpScope::from_directives(&directives);
             let is_restricted = scope.locations()[0].is_restricted();
             assert_eq!(is_restricted, expected, "{text}");
         }

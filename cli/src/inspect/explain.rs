@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_an_explanation() {
+    fn reasons_have_explanations() {
         for reason in Reason::ALL {
             let explanation = explain_reason(reason.name());
             assert_eq!(explanation.is_none(), *reason == Reason::None, "{reason:?}");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn each_known_method_has_an_explanation() {
+    fn known_methods_have_explanations() {
         for name in known_method_names() {
             assert!(explain_method(name).is_some(), "{name}");
         }

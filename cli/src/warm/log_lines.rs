@@ -19,7 +19,7 @@ pub enum LineFormat {
 }
 
 /// Reads the requests in a line; a batch is one request for each call. Requests without a response
-/// that can be cached are left out; `is_forced` keeps those of unknown methods.
+/// that can be cached are left out; `is_forced` keeps requests with unknown methods.
 ///
 /// # Errors
 /// The line is not in the format.

@@ -117,7 +117,8 @@ pub fn run_warm(arguments: &WarmArguments) -> Result<(), CommandError> {
     })
 }
 
-/// Returns the numbers of the source's blocks: those of the resume file, or the present ones.
+/// Returns the numbers of the source's blocks: the recorded ones of a resume file, or the present
+/// ones.
 async fn find_blocks(
     source: &WarmSource,
     recorded: Option<&RecordedProgress>,

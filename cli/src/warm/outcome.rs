@@ -8,7 +8,7 @@ use serde_json::{json, Value};
 
 use crate::server_text::printable;
 
-/// Number of the last times of the node of which percentiles are reported.
+/// Number of the node's last response times from which percentiles are computed.
 const MAX_TIMES: usize = 65_536;
 
 /// Number of reasons that are counted; a proxy has fewer.

@@ -152,7 +152,7 @@ pub fn block_positions(templates: &[RequestTemplate], from: u64, to: u64) -> Opt
     blocks.checked_mul(templates.len() as u64)
 }
 
-/// Returns the requests at some positions: those of the block `from` first.
+/// Returns the requests at some positions, which begin with the block `from`.
 pub fn block_items(
     templates: Vec<RequestTemplate>,
     from: u64,

@@ -64,7 +64,8 @@ impl PositionTracker {
         self.next() + self.done.len() as u64
     }
 
-    /// Whether the positions of a failure hold so many others back that they must be done.
+    /// Whether more than `MAX_DONE` positions wait for earlier ones that have failed, which must be
+    /// marked as done then.
     pub fn is_full(&self) -> bool {
         self.done.len() > MAX_DONE
     }

@@ -65,7 +65,7 @@ fn healthy_status() -> Value {
     })
 }
 
-/// Runs `sszip doctor`. Returns the exit code and the rows, without those of this machine's
+/// Runs `sszip doctor`. Returns the exit code and the rows, except the row about this machine's
 /// processes.
 fn run_doctor(arguments: &[&str]) -> (i32, Vec<Value>) {
     let all = [&["doctor", "--json", "--nginx", "/bin/true"][..], arguments].concat();

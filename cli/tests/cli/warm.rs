@@ -43,7 +43,7 @@ pub fn warm_summary(url: &str, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn each_request_is_sent_to_the_node_once_and_in_order() {
+fn requests_are_sent_to_the_node_once_and_in_order() {
     let proxy = valid_node();
     let blocks = ["--blocks", "5-7", "--concurrency", "1"];
     let summary = warm_summary(&proxy.url, &blocks);

@@ -165,7 +165,7 @@ impl Exchange {
             // an uncacheable response is not stored by other processes either
             skips_wait: sharing.is_some(),
             is_shareable,
-            // nobody deletes a lease of the fleet, for which other machines wait
+            // a request without a fetch would leave its lease in the fleet, for which others wait
             call_kind: match is_shareable && !self.answers_only_from_cache() {
                 true => target.method.map_or_else(request_kind, call_kind),
                 false => NO_CALL_KIND,
