@@ -152,7 +152,7 @@ pub fn block_positions(templates: &[RequestTemplate], from: u64, to: u64) -> Opt
     blocks.checked_mul(templates.len() as u64)
 }
 
-/// Returns the requests at some positions, which begin with the block `from`.
+/// Returns the requests at some positions; position 0 is the first request for the block `from`.
 pub fn block_items(
     templates: Vec<RequestTemplate>,
     from: u64,
