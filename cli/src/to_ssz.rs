@@ -35,8 +35,7 @@ impl fmt::Display for ConversionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(error) => error.fmt(f),
-            Self::Failure(CommandError::Data(why) | CommandError::Usage(why)) => f.write_str(why),
-            Self::Failure(CommandError::Pipe) => Ok(()),
+            Self::Failure(failure) => f.write_str(failure.message().unwrap_or_default()),
         }
     }
 }
