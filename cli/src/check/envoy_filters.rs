@@ -156,7 +156,7 @@ fn config_of_filter<'n>(levels: [&'n Node; 3], filter: &str) -> Option<&'n Node>
 }
 
 /// Returns the wanted nodes in a node, the outer ones first.
-pub fn nodes_where<'n>(outer: &'n Node, is_wanted: impl Fn(&Node) -> bool) -> Vec<&'n Node> {
+pub fn nodes_where(outer: &Node, is_wanted: impl Fn(&Node) -> bool) -> Vec<&Node> {
     let mut found = Vec::new();
     outer.visit(&mut |node| {
         if is_wanted(node) {

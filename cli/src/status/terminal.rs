@@ -60,13 +60,10 @@ pub fn run_live_view(
         if !event::poll(KEY_WAIT).map_err(broken)? {
             continue;
         }
-        match event::read().map_err(broken)? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => {
-                if state.handle_key(key)? {
-                    return Ok(());
-                }
+        if let Event::Key(key) = event::read().map_err(broken)? {
+            if key.kind != KeyEventKind::Release && state.handle_key(key)? {
+                return Ok(());
             }
-            _ => {}
         }
     }
 }
