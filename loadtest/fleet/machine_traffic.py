@@ -19,9 +19,28 @@ from latency import HEADERS, wait_for  # noqa: E402
 from stack import Nginx  # noqa: E402
 from traffic import Traffic, body  # noqa: E402
 
-# Requests about blocks that never change; the others depend on the head, or on blocks that are not
-# final yet.
+# Requests about blocks that never change.
 FINAL_KINDS = {"chain id", "old block", "old receipts"}
+# Requests whose responses belong to one block that is not final when it is requested.
+ONE_BLOCK_KINDS = {"recent block", "recent receipts", "recent transaction"}
+# Maximum interval in which the clients learn the head, in seconds.
+WATCH_SECONDS = 1
+
+
+def sharing_class(kind, method, params):
+    """Returns the class of a call by what a fleet may share: the responses of "final" and
+    "one block", and none of "unanchored" and "head"."""
+    if kind in FINAL_KINDS:
+        return "final"
+    # sent in place of a call about a transaction, before one is known
+    if method == "eth_blockNumber":
+        return "head"
+    if kind == "recent logs":
+        is_one_block = params[0]["fromBlock"] == params[0]["toBlock"]
+        return "one block" if is_one_block else "unanchored"
+    if kind in ONE_BLOCK_KINDS:
+        return "one block"
+    return "unanchored" if kind == "state of a recent block" else "head"
 
 
 class Client(threading.Thread):
@@ -60,7 +79,7 @@ class Client(threading.Thread):
                 self.failures.append(f"status {response.status} for {method}")
                 continue
             is_hit = "; hit" in response.getheader("Cache-Status", "")
-            class_name = "final" if kind in FINAL_KINDS else "other"
+            class_name = sharing_class(kind, method, params)
             self.counts["requests"] += 1
             self.counts[f"{class_name} {'hits' if is_hit else 'misses'}"] += 1
             if is_hit:
@@ -100,7 +119,7 @@ class Machine:
                 client.start()
             end = time.monotonic() + self.settings["seconds"]
             while time.monotonic() < end:
-                time.sleep(self.settings["slot_ms"] / 4000)
+                time.sleep(min(WATCH_SECONDS, self.settings["slot_ms"] / 4000))
                 self.watch()
             self.is_over = True
             for client in clients:

@@ -15,8 +15,6 @@ from networks import Networks
 from stack import Node
 
 HERE = Path(__file__).resolve().parent
-# Seconds by which the second machine starts later.
-LEAD_SECONDS = 15
 
 
 def run(work, arguments, log):
@@ -47,13 +45,13 @@ def run_pair(work, networks, has_fleet, arguments):
                     "slot_ms": arguments.slot_ms,
                     "rate": arguments.rate,
                     "clients": arguments.clients,
-                    "seconds": arguments.seconds + LEAD_SECONDS * (1 - number),
+                    "seconds": arguments.seconds + arguments.lead * (1 - number),
                     "work": str(work),
                 }
                 machines.append(spawn(networks, number, settings))
                 if number == 0:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        machines[0].wait(LEAD_SECONDS)
+                        machines[0].wait(arguments.lead)
             return [result_of(machine) for machine in machines]
         finally:
             for machine in machines:
