@@ -50,7 +50,8 @@ def latency_text(samples):
     return [
         "## Latency of a fleet hit",
         "p50 in microseconds, through one worker, medians of the rounds. *GET* is `sszip fleet ping` of the same owner: "
-        "the same client and connection type, the value's length. *Added* is the fleet hit without the memory hit and the GET.",
+        "the same client and connection type, the value's length, a millisecond apart. *Added* is the fleet hit without the "
+        "memory hit and the GET.",
         table(heads, rows),
         f"Goal: at most {MOST_ADDED_US} us added: {verdict(worst <= MOST_ADDED_US)}.",
         "Costs of a request, means: *reply*, the time from the owner's `GET` to the reply, which contains the waits for sleeping "

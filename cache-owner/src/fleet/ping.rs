@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
+use tokio::time::sleep;
 
 use super::client::{FleetClient, FleetError};
 use super::random_number;
@@ -12,6 +13,10 @@ use super::tier::FleetTier;
 
 /// Number of repetitions of each command.
 const ROUNDS: usize = 20;
+
+/// Pause before each repetition: a server that has nothing to do sleeps, and has to wake for a lookup.
+/// Without a pause it would not sleep, and seem several times as fast.
+const ROUND_PAUSE: Duration = Duration::from_millis(1);
 
 /// Lifetime of the value that is stored and read.
 const VALUE_TTL: Duration = Duration::from_secs(60);
@@ -59,7 +64,8 @@ impl FleetTier {
     }
 }
 
-/// Repeats a command, and returns the JSON with the median and the maximum of its durations.
+/// Repeats a command, each time after a pause, and returns the JSON with the median and the maximum of
+/// its durations.
 async fn measure_rounds<F>(
     started: Instant,
     mut command: impl FnMut() -> F,
@@ -69,6 +75,7 @@ where
 {
     let mut durations = Vec::with_capacity(ROUNDS);
     while durations.len() < ROUNDS && (durations.is_empty() || started.elapsed() < MAX_DURATION) {
+        sleep(ROUND_PAUSE).await;
         let sent = Instant::now();
         command().await?;
         durations.push(sent.elapsed());
@@ -90,7 +97,28 @@ fn milliseconds(duration: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_repetition_follows_a_pause() {
+        let clock = tokio::time::Instant::now();
+        let times = RefCell::new(Vec::new());
+        let command = || async {
+            times.borrow_mut().push(clock.elapsed());
+            Ok(())
+        };
+        measure_rounds(Instant::now(), command).await.unwrap();
+        let times = times.into_inner();
+        assert_eq!(times.len(), ROUNDS);
+        let mut previous = Duration::ZERO;
+        for time in times {
+            // of the paused clock
+            assert!(time >= previous + ROUND_PAUSE);
+            previous = time;
+        }
+    }
 
     #[test]
     fn summary_has_the_median_and_the_maximum() {
