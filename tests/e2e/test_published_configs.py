@@ -1,9 +1,10 @@
 """Configurations of the kinds that are published for Ethereum nodes behind nginx, without
-sszip and with its three lines: the responses are the same. All of them are servers of one
-nginx with five workers and a store, together with brotli, headers-more and Lua, in either
-load order."""
+sszip and with its three lines, and with `sszip_zstd on`: the responses are the same except for
+their coding. All of them are servers of one nginx with five workers and a store, together with
+brotli, headers-more and Lua, in either load order."""
 
 import base64
+import collections
 import os
 import pathlib
 
@@ -15,6 +16,7 @@ from harness.origin import answer
 from harness.owner import owner_of
 from harness.rpc import Node, call
 from test_third_party_modules import FOLDER, decoded, modules
+from tiers import alternate
 
 pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx")
 
@@ -257,7 +259,7 @@ CLIENTS = {
     "gzip": [("Accept-Encoding", "gzip, deflate"), ("Origin", "https://a.dapp.test"), ("X-User", "a")],
     "br": [("Accept-Encoding", "gzip, deflate, br, zstd"), ("Origin", "https://b.dapp.test"), ("X-User", "b")],
     "foreign": [("Accept-Encoding", "br"), ("Origin", "https://elsewhere.test"), ("X-User", "c")],
-    "password": [("Accept-Encoding", "gzip"), PASSWORD],
+    "password": [("Accept-Encoding", "zstd, gzip"), PASSWORD],
 }
 
 # Headers that describe the transfer of a response, and not its content.
@@ -297,15 +299,18 @@ def node_of(requests=None):
     return script
 
 
+ORDERS = ["before", "after"]
+ZSTD = ["off", "on"]
 NAMES = ["ndk_http_module", "ngx_http_lua_module", "ngx_http_headers_more_filter_module", "ngx_http_brotli_filter_module"]
 
 
 @pytest.fixture(scope="module")
 def proxies(start_nginx):
-    """nginx without sszip, and with sszip loaded before the other modules and after them."""
+    """nginx without sszip, and with sszip loaded before the other modules and after them, each with
+    `sszip_zstd` off and on."""
 
-    def start(order):
-        http = HTTP.replace("@sszip@", "" if order is None else SSZIP)
+    def start(order, zstd="off"):
+        http = HTTP.replace("@sszip@", "" if order is None else f"{SSZIP}sszip_zstd {zstd};")
         files = {"passwords": b"me:{PLAIN}secret\n", "www/index.html": b"<html>a page</html>" * 100}
         if order == "before":
             ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
@@ -318,7 +323,8 @@ def proxies(start_nginx):
             started.wait_for(lambda: {str(pid) for pid in started.workers()} <= owner.pids(), "workers at the store")
         return started
 
-    return {order: start(order) for order in (None, "before", "after")}
+    own = {(order, zstd): start(order, zstd) for order in ORDERS for zstd in ZSTD}
+    return {None: start(None), **own}
 
 
 def response_parts(response):
@@ -336,35 +342,39 @@ def exchange_with(nginx, server, client, name, target):
         return connection.exchange(own or target, method=method, headers=headers, body=body)
 
 
-@pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("server", SERVERS)
-def test_responses_equal_those_without_sszip(proxies, origin, server, order):
+@pytest.mark.parametrize("server, order, zstd", alternate(SERVERS, ORDERS, ZSTD))
+def test_responses_equal_those_without_sszip(proxies, origin, server, order, zstd):
     origin.answers(node_of())
     for nginx in proxies.values():
         nginx.expect("Connection refused")
     hits = 0
+    codings = collections.Counter()
     for target in TARGETS.get(server, ["/"]):
         for name in CALLS:
             for client in CLIENTS:
                 one = (server, client, name, target)
                 expected, varied = response_parts(exchange_with(proxies[None], *one))
                 for turn in range(3):
-                    response = exchange_with(proxies[order], *one)
+                    response = exchange_with(proxies[order, zstd], *one)
                     got, varies = response_parts(response)
                     assert got == expected, (one, turn, response.headers)
                     assert varied <= varies <= varied | {"accept-encoding"}, (one, turn, response.headers)
+                    accepted = dict(CLIENTS[client]).get("Accept-Encoding", "").split(", ")
+                    assert response.coding is None or response.coding in accepted, (one, turn)
+                    codings[response.coding] += 1
                     hits += (response.header("Cache-Status") or "").startswith("sszip; hit")
+    assert (codings["zstd"] > 0) == (zstd == "on")
     assert hits > 5 or server == "basic"  # a request with a password bypasses the cache
 
 
-@pytest.mark.parametrize("order", [None, "before", "after"])
-def test_transactions_reach_the_node_each_time(proxies, origin, order):
+@pytest.mark.parametrize("kind", [None, ("before", "off"), ("after", "on")], ids=str)
+def test_transactions_reach_the_node_each_time(proxies, origin, kind):
     requests = []
     origin.answers(node_of(requests))
     for server in ("plain", "lua", "ws", "split"):
         before = len(requests)
         for n in range(1, 6):
-            assert exchange_with(proxies[order], server, "gzip", "send", "/").status == 200
+            assert exchange_with(proxies[kind], server, "gzip", "send", "/").status == 200
             assert len(requests) == before + n
 
 

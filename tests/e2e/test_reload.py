@@ -1,5 +1,7 @@
-"""Reload and binary upgrade under load: no request is lost, and every response is right."""
+"""Reload and binary upgrade under load, and in the middle of streams: no request is lost, and every
+response is right."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -10,22 +12,28 @@ import pytest
 from harness import bodies
 from harness.guards import GUARD_SECONDS
 from harness.load import Load
-from harness.nginx import resident
+from harness.nginx import Nginx, resident
 from harness.processes import runs
-from harness.origin import answer, scattered
+from harness.origin import WaitFor, answer, chunked, scattered
 from harness.nginx_state import SLACK
+from harness.response_stream import open_stream
 
 pytestmark = pytest.mark.bare
 
 SIZES = [100, 30000, 400000]
 GZIP = [("Accept-Encoding", "gzip")]
+BROWSER = [("Accept-Encoding", "gzip, deflate, br, zstd")]
+# without it nginx buffers bytes that do not fill one of its buffers
+UNBUFFERED = [("X-Accel-Buffering", "no")]
 
 CONFIG = """
 server {
     listen 127.0.0.1:@port@;
     proxy_http_version 1.1;
     sszip on;
+    sszip_zstd on;
     sszip_comp_level @level@;
+    location /stream { sszip_hold 0; proxy_pass http://@origin@; }
     location / { proxy_pass http://@origin@; }
     location /zipped { proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
 }
@@ -34,7 +42,7 @@ REQUESTS = [
     ((f"{path}/{size}", headers), bodies.json(size))
     for path in ("", "/zipped")
     for size in SIZES
-    for headers in (GZIP, [])
+    for headers in (GZIP, BROWSER, [])
 ]
 
 
@@ -90,6 +98,38 @@ def test_reload_of_an_invalid_configuration_changes_nothing(upgraded):
     assert sorted(nginx.workers()) == sorted(workers)
     nginx.write(CONFIG.replace("@level@", "1"))
     nginx.reload()
+
+
+def shut_down_workers(nginx):
+    """Shuts all workers down gracefully; the master replaces each one that has ended."""
+    workers = set(nginx.workers())
+    for worker in workers:
+        os.kill(worker, signal.SIGQUIT)
+    nginx.wait_for(lambda: not workers & set(nginx.workers()), "the workers to shut down")
+
+
+@pytest.mark.parametrize("end_workers", [Nginx.reload, shut_down_workers])
+def test_streams_are_complete_when_their_worker_shuts_down(upgraded, origin, end_workers):
+    nginx = upgraded
+    body = bodies.json(200000)
+    sent = 70000
+    go_on = threading.Event()
+    script = answer(framing="chunked", headers=UNBUFFERED)[:1]
+    origin.answers([*script, *chunked([body[:sent]], last=False), WaitFor(go_on), *chunked([body[sent:]])], "/stream")
+    with contextlib.ExitStack() as stack:
+        streams = []
+        for coding in ("zstd", "gzip"):
+            streams.append(open_stream(stack.enter_context(nginx.connect()), "/stream", coding))
+            assert (streams[-1].head.coding, streams[-1].chunked) == (coding, True)
+            assert streams[-1].until(sent) == body[:sent]
+        end_workers(nginx)
+        go_on.set()
+        for stream in streams:
+            assert stream.finish() == body
+            stream.connection.ended()
+    nginx.wait_for(lambda: len(nginx.workers()) == len(nginx.all_workers()) == 2, "the new workers")
+    response = nginx.get("/30000", "zstd")
+    assert (response.coding, response.decoded) == ("zstd", bodies.json(30000))
 
 
 def test_memory_of_the_master_is_constant_over_reloads(upgraded):

@@ -1,11 +1,13 @@
 """Third-party modules in either load order: brotli, headers-more and Lua, as packaged by
 Debian."""
 
+import itertools
 import json
 import pathlib
 
 import pytest
 
+from harness import zstd
 from harness.client import fetch
 from harness.nginx import MODULE
 from harness.origin import answer
@@ -42,9 +44,9 @@ def start(start_nginx, order, names, inside, locations=""):
     return start_nginx(http, main=modules(*names[1:]) + ours, module=FOLDER / f"{names[0]}.so")
 
 
-def post(nginx, accept):
+def post(nginx, accept, path="/", body=BLOCK):
     headers = [JSON, ("Accept-Encoding", accept)] if accept else [JSON]
-    return fetch(nginx.port, "/", method="POST", body=BLOCK, headers=headers)
+    return fetch(nginx.port, path, method="POST", body=body, headers=headers)
 
 
 @pytest.fixture(params=["before", "after"])
@@ -72,6 +74,46 @@ def test_brotli_compresses_responses_that_sszip_does_not(start_nginx, origin, or
     assert len(origin.received("/")) == 1
     svg = fetch(nginx.port, "/svg", headers=[("Accept-Encoding", "gzip, br")])
     assert svg.header("Content-Encoding") == "br" and decoded(svg) == b"<svg/>" * 2000
+
+
+# `Accept-Encoding`, and the coding of the response where sszip_zstd is on
+CODINGS_WITH_ZSTD = {
+    "gzip, deflate, br, zstd": "zstd",
+    "br, zstd, gzip": "zstd",
+    "zstd, gzip": "zstd",
+    "zstd": "zstd",
+    "zstd;q=0, gzip, br": "gzip",
+    "gzip": "gzip",
+    "*": "gzip",
+    "br": "br",
+    "zstd;q=0, br": "br",
+    "identity": None,
+    None: None,
+}
+
+
+def test_clients_receive_one_coding_when_brotli_and_zstd_are_on(start_nginx, origin, order):
+    origin.answers(answer(BODY))
+    settings = "sszip_zstd on; brotli on; brotli_types *;"
+    vary = f"location /vary {{ {settings} gzip_vary on; proxy_pass http://@origin@; }}"
+    nginx = start(start_nginx, order, ["ngx_http_brotli_filter_module"], settings, vary)
+    clients = itertools.product(["/", "/vary"], CODINGS_WITH_ZSTD.items())
+    for number, (path, (accept, coding)) in enumerate(clients):
+        body = call("eth_getBlockByHash", f'["0x{number:064x}",true]')
+        # a miss, the first hit and another one
+        for turn in range(3):
+            response = post(nginx, accept, path, body)
+            assert response.all("Content-Encoding") == ([coding] if coding else []), (path, accept, turn)
+            assert decoded(response) == BODY
+            assert (response.header("Cache-Status") or "").startswith("sszip; hit") == (turn > 0), (path, accept)
+            # brotli leaves Vary to gzip_vary
+            if coding != "br" or path == "/vary":
+                assert response.all("Vary") == ["Accept-Encoding"], (path, accept, turn)
+            if coding != "br":
+                assert response.framing == "length", (path, accept, turn)
+            if coding == "zstd":
+                assert zstd.content_size(response.body) == len(BODY)
+    assert len(origin.received()) == 2 * len(CODINGS_WITH_ZSTD)
 
 
 def test_response_is_stored_when_brotli_compresses_it(start_nginx, origin, order):

@@ -1,6 +1,7 @@
 """An HTTP/2 client on PyPI's h2, which leaves the windows to the test."""
 
 import socket
+import ssl
 
 import h2.config
 import h2.connection
@@ -8,17 +9,27 @@ import h2.errors
 import h2.events
 import h2.settings
 
-from .client import gunzip
+from .client import decoded
 
 from harness.guards import GUARD_SECONDS
+
+# The signer of the certificate is unknown.
+_tls = ssl.create_default_context()
+_tls.check_hostname = False
+_tls.verify_mode = ssl.CERT_NONE
+_tls.set_alpn_protocols(["h2"])
 
 
 class Http2Client:
     """A client whose flow control windows are opened by the test."""
 
-    def __init__(self, port, window=None):
+    def __init__(self, port, window=None, tls=False):
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.settimeout(GUARD_SECONDS)
+        self.scheme = "https" if tls else "http"
+        if tls:
+            self.socket = _tls.wrap_socket(self.socket, server_hostname="localhost")
+            assert self.socket.selected_alpn_protocol() == "h2"
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         self.h2.initiate_connection()
         if window is not None:
@@ -51,7 +62,7 @@ class Http2Client:
         head = [
             (":method", method),
             (":path", path),
-            (":scheme", "http"),
+            (":scheme", self.scheme),
             (":authority", "localhost"),
         ]
         if accept:
@@ -124,7 +135,7 @@ class Http2Client:
         body = bytes(self.bodies[stream])
         assert int(head.get("content-length", len(body))) == len(body)
         assert head["vary"] == "Accept-Encoding"
-        return gunzip(body) if head.get("content-encoding") == "gzip" else body
+        return decoded(head.get("content-encoding"), body)
 
     def check_response(self, stream, body, coding="gzip"):
         assert self.checked_body(stream) == body

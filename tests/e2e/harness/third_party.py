@@ -3,8 +3,6 @@
 import pathlib
 import subprocess
 
-from .client import gunzip
-
 FOLDER = pathlib.Path("/usr/lib/nginx/modules")
 
 
@@ -13,8 +11,7 @@ def modules(*names):
 
 
 def decoded(response):
-    coding = response.header("Content-Encoding")
-    if coding == "br":
+    if response.coding == "br":
         script = "process.stdout.write(require('zlib').brotliDecompressSync(require('fs').readFileSync(0)))"
         return subprocess.run(["node", "-e", script], input=response.body, capture_output=True, check=True).stdout
-    return gunzip(response.body) if coding == "gzip" else response.body
+    return response.decoded
