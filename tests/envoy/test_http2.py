@@ -1,5 +1,6 @@
 """HTTP/2 clients and nodes."""
 
+import itertools
 import subprocess
 import threading
 
@@ -8,7 +9,7 @@ import pytest
 from harness.client import Truncated, gunzip
 from harness.envoy import route
 from harness.http2 import Http2Client
-from harness.origin import CLOSE, WaitFor, answer, chunked, head
+from harness.origin import CLOSE, WaitFor, answer, chunked, head, scattered
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -32,6 +33,8 @@ def envoy(start_envoy):
         route_with_protocol_header("/off", {"enable": False}),
         route("/at-once", {"hold": "0"}),
         route("/cache", {"cache": True}),
+        route("/zstd-stream", {"zstd": True, "hold": "0"}),
+        route("/zstd", {"zstd": True, "cache": True}),
         route("/"),
     ]
     return start_envoy(routes, hops="http2", workers=2)
@@ -105,6 +108,27 @@ class TestClients:
                     decoded = client.checked_body(stream)
                     assert b'"id":%d,' % number in decoded
                     assert b"0x%064x" % (number % 20) in decoded
+
+    def test_misses_hits_and_streams_are_in_zstd(self, envoy, origin):
+        result = b'"%b"' % BODY.hex().encode()
+        origin.answers(Node({"eth_getBlockByHash": result}, newline=b""))
+        origin.answers(answer(BODY, framing="chunked", split=scattered(7)), "/zstd-stream")
+        ids = itertools.count(1)
+        with Http2Client(envoy.direct) as client:
+
+            def is_hit():
+                id = next(ids)
+                body = call("eth_getBlockByHash", BLOCK % 700, str(id))
+                single = client.fetch("/zstd", "gzip, br, zstd", method="POST", body=body)
+                stream = client.fetch("/zstd-stream", "zstd")
+                client.finish(single, stream)
+                client.check_response(single, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (id, result), "zstd")
+                assert client.checked_body(stream) == BODY
+                assert client.heads[stream]["content-encoding"] == "zstd"
+                return "; hit" in client.heads[single].get("cache-status", "")
+
+            assert not is_hit()
+            envoy.wait_for(is_hit, "a hit")
 
     def test_closed_window_does_not_delay_other_streams(self, envoy, origin):
         """A response that exceeds its window waits, and other streams don't wait for it."""

@@ -1,6 +1,7 @@
 """Configurations that change while requests are in flight, and Envoys that end or take over from
 one another."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,10 +10,11 @@ import threading
 import pytest
 
 from harness import bodies
-from harness.client import Connection, Truncated, fetch, request_bytes
-from harness.envoy import Envoy, filter_of, adapted
+from harness.client import Connection, Truncated, fetch
+from harness.envoy import Envoy, adapted, filter_of, route
 from harness.load import Load
 from harness.origin import WaitFor, answer, chunked, head
+from harness.response_stream import open_stream
 from harness.sandbox import WasmEnvoy, route_metadata
 from tiers import by_tier, times
 
@@ -21,6 +23,11 @@ HOSTS = ("native", "wasm")
 BODY = bodies.json(30000)
 GZIP = [("Accept-Encoding", "gzip")]
 LOAD = [(("/", GZIP), BODY), (("/", []), BODY), (("/cached", GZIP), BODY)]
+BROWSER = [("Accept-Encoding", "gzip, deflate, br, zstd")]
+LOAD_WITH_ZSTD = [*LOAD, (("/", BROWSER), BODY), (("/cached", BROWSER), BODY)]
+SETTINGS = {"cache": True, "zstd": True}
+# bytes that a node sends before it pauses
+SENT = 20000
 
 
 class Changes:
@@ -30,8 +37,7 @@ class Changes:
     own = {}  # noqa: RUF012
 
     def __init__(self, origin, **options):
-        routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node", "timeout": "0s"}}]
-        super().__init__(routes, origin=origin, settings={"cache": True}, **options)
+        super().__init__([route("/")], origin=origin, settings=SETTINGS, **options)
         static = self.configuration.pop("static_resources")
         (self.listener,) = static["listeners"]
         manager = self.listener["filter_chains"][0]["filters"][0]["typed_config"]
@@ -171,22 +177,35 @@ def test_responses_are_right_when_xds_files_change_under_load(host, dynamic):
     assert load.faults == []
 
 
-# the stream may last longer than the drain time of the other tests
-@pytest.mark.parametrize("dynamic", [600], indirect=True)
-def test_stream_is_complete_when_its_listener_is_replaced(dynamic, origin):
-    """Its settings live as long as the stream."""
+@contextlib.contextmanager
+def streams_in_progress(envoy, origin):
+    """Streams in gzip and in zstd whose node pauses. Afterwards the node continues, and the streams are
+    complete."""
     go_on = threading.Event()
-    origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
-                    *chunked([BODY[:20000]], last=False), WaitFor(go_on), *chunked([BODY[20000:]])], "/stream")  # fmt: skip
-    with dynamic.connect() as connection:
-        connection.send(request_bytes("/stream", headers=GZIP))
-        dynamic.wait_for(lambda: origin.received("/stream"), "the node to receive a request")
+    script = [head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+              *chunked([BODY[:SENT]], last=False), WaitFor(go_on), *chunked([BODY[SENT:]])]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        streams = []
+        for coding in ("gzip", "zstd"):
+            origin.answers(script, f"/{coding}")
+            stream = open_stream(stack.enter_context(envoy.connect()), f"/{coding}", coding)
+            assert (stream.head.coding, stream.chunked) == (coding, True)
+            assert stream.until(SENT) == BODY[:SENT]
+            streams.append(stream)
+        yield
+        go_on.set()
+        assert [stream.finish() for stream in streams] == [BODY] * len(streams)
+
+
+# the streams may last longer than the drain time of the other tests
+@pytest.mark.parametrize("dynamic", [600], indirect=True)
+def test_streams_are_complete_when_their_listener_is_replaced(dynamic, origin):
+    """Their settings live as long as the streams."""
+    with streams_in_progress(dynamic, origin):
         for number in range(times(2, 3)):
             dynamic.settings(cache=True, min_length=["1m", "1k"][number % 2])
             expected = ["too-small", "oneshot"][number % 2]
             dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
-        go_on.set()
-        assert connection.read().decoded == BODY
 
 
 class TestEnds:
@@ -246,24 +265,30 @@ def is_up_at(port):
         return False
 
 
+def envoy_of_epoch(host, origin, epoch, parent_seconds, first=None):
+    """An Envoy that is not started. It takes over the sockets of `first` and its successors, which end
+    `parent_seconds` later."""
+    kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
+    envoy = kind([route("/")], origin=origin, settings=SETTINGS, workers=2)
+    if first:
+        envoy.configuration = json.loads(json.dumps(first.configuration))
+        envoy.port = envoy.direct = first.port
+        envoy.admin = first.admin
+    envoy.options = ["--base-id", str(os.getpid() % 30000), "--parent-shutdown-time-s", str(parent_seconds),
+                     "--drain-time-s", "2", "--drain-strategy", "immediate", "--restart-epoch", str(epoch)]  # fmt: skip
+    envoy.restarts = True
+    return envoy
+
+
 def test_responses_are_right_during_hot_restarts_under_load(host, origin_of_bodies):
     """A second Envoy takes over the sockets of the first one, each with its own entries."""
     envoys = []
-    kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
-    routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node", "timeout": "0s"}}]
-    first = kind(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
-    base = ["--base-id", str(os.getpid() % 30000), "--parent-shutdown-time-s", "3", "--drain-time-s", "2",
-            "--drain-strategy", "immediate"]  # fmt: skip
+    first = envoy_of_epoch(host, origin_of_bodies, 0, 3)
     try:
-        first.options, first.restarts = [*base, "--restart-epoch", "0"], True
         envoys.append(first.start())
         for epoch in by_tier([1], [1, 2]):
-            following = kind(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
-            following.configuration = json.loads(json.dumps(first.configuration))
-            following.port = following.direct = first.port
-            following.admin = first.admin
-            following.options, following.restarts = [*base, "--restart-epoch", str(epoch)], True
-            with Load(first.port, LOAD, clients=4) as load:
+            following = envoy_of_epoch(host, origin_of_bodies, epoch, 3, first)
+            with Load(first.port, LOAD_WITH_ZSTD, clients=4) as load:
                 first.wait_for(lambda load=load: load.answered > 25, "answers of the one before")
                 envoys.append(following.start())
                 before = envoys[-2]
@@ -279,3 +304,25 @@ def test_responses_are_right_during_hot_restarts_under_load(host, origin_of_bodi
     finally:
         for envoy in envoys:
             envoy.stop()
+
+
+def hot_restart_epoch(envoy):
+    """The epoch of the Envoy that has the admin port; None while none has it."""
+    with contextlib.suppress(OSError, AssertionError):
+        return max(envoy.stats(r"^server\.hot_restart_epoch$").values(), default=None)
+
+
+@pytest.mark.wasm_thorough("test_streams_are_complete_when_their_listener_is_replaced has streams in sandboxes that end")
+def test_streams_are_complete_when_envoy_is_restarted_hot(host, origin_of_bodies):
+    """The old Envoy sends the rest, though the new one has its sockets."""
+    # the old Envoy does not end before its streams
+    first = envoy_of_epoch(host, origin_of_bodies, 0, 600)
+    following = envoy_of_epoch(host, origin_of_bodies, 1, 600, first)
+    with contextlib.ExitStack() as stack:
+        stack.callback(first.stop)
+        stack.callback(following.stop)
+        first.start()
+        with streams_in_progress(first, origin_of_bodies):
+            following.start()
+            following.wait_for(lambda: hot_restart_epoch(following) == 1, "the new Envoy to take over")
+        assert is_up(following)
