@@ -13,7 +13,7 @@ from harness.nginx import Nginx
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.rpc import call
 from harness.sandbox import WasmEnvoy
-from harness.stands import VALID
+from harness.stands import VALID, cache_key
 
 NAMESPACE = "main"
 # A busy machine delays replies by more than the default 10 ms.
@@ -28,7 +28,8 @@ PARENT_SECONDS = 12
 _transactions = itertools.count(1)
 # Envoys that run at the same time have different base ids
 _restart_bases = itertools.count(0)
-_JSON = ("Content-Type", "application/json")
+_HEADERS = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
+_ONLY_IF_CACHED = ("Cache-Control", "only-if-cached")
 
 _HTTP = """
 sszip on;
@@ -43,7 +44,6 @@ proxy_http_version 1.1;
 _SERVER = """
 server {
     listen 127.0.0.1:@port@ reuseport;
-    add_header X-Key $sszip_cache_key;
     location / { %(head)s proxy_pass http://%(node)s; }
     location = /purge { sszip_cache_purge on; }
 }
@@ -153,7 +153,7 @@ class Machine:
     # requests
 
     def fetch(self, body):
-        response = client.fetch(self.server.port, "/", method="POST", headers=[_JSON, ("Accept-Encoding", "gzip")], body=body)
+        response = client.fetch(self.server.port, "/", method="POST", headers=_HEADERS, body=body)
         assert response.status == 200, response.body
         return response
 
@@ -184,8 +184,9 @@ class Machine:
         return sum(self.chain.count(method) for method in methods)
 
     def key(self, body):
-        """The cache key of a call; nginx only."""
-        return self.fetch(body).header("X-Key")
+        """The cache key of a call; None if it is not looked up. The node receives no request."""
+        headers = [*_HEADERS, _ONLY_IF_CACHED]
+        return cache_key(client.fetch(self.server.port, "/", method="POST", headers=headers, body=body))
 
     # the owner
 
@@ -427,12 +428,13 @@ def share(machine, redis, *calls):
     for body in calls:
         before = redis.values()
 
-        def changed(body=body, before=before):
-            key = machine.fetch(body).header("X-Key")
-            new = ((name, value) for name, value in redis.values().items() if before.get(name) != value)
-            # another machine may store values of earlier calls meanwhile
-            return [name for name, value in new if key in (None, value[KEY_AT].hex())]
+        def new_value(body=body, before=before):
+            machine.fetch(body)
+            values = redis.values().items()
+            # a value may expire while they are read
+            new = {value[KEY_AT].hex(): name for name, value in values if value and value != before.get(name)}
+            # values of earlier calls may arrive meanwhile, from this machine or another
+            return new.get(machine.key(body)) if new else None
 
-        names += machine.wait_for(changed, f"a value of {body}")
-    assert len(names) == len(calls), f"{len(calls)} calls, and the values {names}"
+        names.append(machine.wait_for(new_value, f"a value of {body}"))
     return names

@@ -1,10 +1,9 @@
 """The most frequent keys in the status report, from samples of the requests of all workers."""
 
-import re
-
 import pytest
 
 from harness.rpc import Node, call
+from harness.stands import cache_key
 from harness.status import read_status
 
 # the proxy-wasm filter has no status page
@@ -25,7 +24,7 @@ def test_frequent_key_is_reported_with_its_method_and_hits(server, origin):
         for _ in range(640):
             assert connection.exchange("/", method="POST", headers=[JSON], body=BODY).status == 200
     response = server.fetch("/", BODY, headers=[("Cache-Control", "only-if-cached")])
-    key = re.search(r'; key="([0-9a-f]{64})"$', response.header("Cache-Status"))[1]
+    key = cache_key(response)
     server.wait_for(lambda: read_status(server)["requests"] >= 640, "all to be counted")
     keys = read_status(server)["keys"]
     assert keys["sampled"] == 16

@@ -1,6 +1,7 @@
 """A server of a host in front of a chain that a test changes and the store's owner follows."""
 
 import json
+import re
 import time
 
 from . import client
@@ -37,6 +38,12 @@ server {
 
 def hit(response):
     return "; hit" in (response.header("Cache-Status") or "")
+
+
+def cache_key(response):
+    """The key in a response to `Cache-Control: only-if-cached`; None if the request has none."""
+    found = re.search(r'; key="([0-9a-f]{64})"$', response.header("Cache-Status") or "")
+    return found and found[1]
 
 
 class Stand:
