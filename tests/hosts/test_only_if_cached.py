@@ -2,7 +2,6 @@
 for the same waits for nothing."""
 
 import contextlib
-import re
 
 import pytest
 
@@ -10,6 +9,7 @@ from harness import client
 from harness.client import Truncated, request_bytes
 from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
+from harness.stands import cache_key
 
 ONLY_IF_CACHED = ("Cache-Control", "only-if-cached")
 JSON = ("Content-Type", "application/json")
@@ -36,7 +36,8 @@ def server(start_server, host):
 
 @pytest.fixture
 def node(server, origin):
-    node = Node({"eth_chainId": b'"0x1"', "net_version": b'"1"', "eth_gasPrice": b'"0x2"'})
+    results = {"eth_chainId": b'"0x1"', "net_version": b'"1"', "eth_gasPrice": b'"0x2"', "eth_blockNumber": b'"0x3"'}
+    node = Node(results)
     origin.answers(node)
     return node
 
@@ -53,10 +54,6 @@ def cache_status(response):
     return response.header("Cache-Status") or ""
 
 
-def key_of(response):
-    return re.search(r'; key="([0-9a-f]{64})"$', cache_status(response))[1]
-
-
 def is_stored(server, body):
     return cache_status(fetch_if_cached(server, body)).startswith("sszip; hit")
 
@@ -66,14 +63,14 @@ def test_node_receives_no_request_and_no_lease_is_left(server, node):
     response = fetch_if_cached(server, body)
     assert response.status == 504
     assert cache_status(response).startswith("sszip; detail=miss; key=")
-    key = key_of(response)
+    key = cache_key(response)
     assert node.count() == 0
     server.wait_for(lambda: owner(server).status()["leases"] == 0, "the lease to be returned")
     # on any worker
     for _ in range(4):
         assert server.fetch("/", body).status == 200
     server.wait_for(lambda: is_stored(server, body), "the response to be stored")
-    assert key_of(fetch_if_cached(server, body)) == key
+    assert cache_key(fetch_if_cached(server, body)) == key
     server.wait_for(lambda: owner(server).request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
     _, fields, _ = owner(server).request("GET", f"/v1/entries/{key}")
     assert fields["sszip-method"] == "net_version"
@@ -81,6 +78,18 @@ def test_node_receives_no_request_and_no_lease_is_left(server, node):
     for number in range(20):
         fetch_if_cached(server, call("eth_chainId", f"[{number}]"))
     assert node.count() == before
+
+
+def test_later_requests_do_not_wait_for_a_batch_that_is_not_cached(server, node):
+    calls = [call("eth_gasPrice"), call("eth_blockNumber", id="2")]
+    batch = b"[" + b",".join(calls) + b"]"
+    response = fetch_if_cached(server, batch)
+    assert response.status == 504
+    assert cache_status(response) == "sszip; detail=miss"
+    assert node.count() == 0
+    # on any worker
+    for body in [*calls, batch] * 4:
+        assert server.fetch("/", body).status == 200
 
 
 def test_purge_is_no_request_to_the_cache(server, node):
