@@ -6,7 +6,6 @@ the node's responses never change (`Stage.slot_ms` is 0), and otherwise for as l
 right: one second if it cannot know of a new head.
 """
 
-import json
 import re
 import shutil
 import subprocess
@@ -187,8 +186,8 @@ def ours_in_envoy(stage):
     }
 
 
-def our_module(stage):
-    settings = ours_in_envoy(stage) | {
+def our_module(stage, **more):
+    settings = ours_in_envoy(stage) | more | {
         "cache_memory": "256m",
         "cache_path": "@PREFIX@/cache max_size=4g memory=256m",
     }
@@ -201,16 +200,16 @@ def our_module_without_store(stage):
     return envoys.sszip("sszip", **ours_in_envoy(stage), cache_memory="256m")
 
 
-def our_module_without_cache(_):
-    return envoys.sszip("sszip", ssz=True)
+def our_module_without_cache(_, **more):
+    return envoys.sszip("sszip", ssz=True, **more)
 
 
-def our_wasm_without_cache(_):
-    return envoys.wasm("Wasm", ssz=True)
+def our_wasm_without_cache(_, **more):
+    return envoys.wasm("Wasm", ssz=True, **more)
 
 
-def our_wasm(stage):
-    row = envoys.wasm("Wasm", **ours_in_envoy(stage))
+def our_wasm(stage, **more):
+    row = envoys.wasm("Wasm", **ours_in_envoy(stage), **more)
     if not stage.is_moving:
         return row
     url, _, interval = followed(stage).partition(" interval=")
@@ -267,16 +266,23 @@ def zstd_compressor(_):
     return envoys.compressor("zstd compressor", 1, "zstd")
 
 
-def our_nginx_with_zstd(stage):
-    coder = our_nginx(stage)
-    return replace(coder, directives=f"{coder.directives} sszip_zstd on;", coding="zstd", accept="zstd")
+def nginx_with_zstd(make):
+    """Returns the maker of an nginx for clients that prefer zstd."""
+
+    def made(stage):
+        coder = make(stage)
+        return replace(coder, directives=f"{coder.directives} sszip_zstd on;", coding="zstd", accept="zstd")
+
+    return made
 
 
-def our_module_with_zstd(stage):
-    row = our_module(stage)
-    filters = json.loads(row.filters)
-    filters[0]["typed_config"]["filter_config"]["value"]["zstd"] = True
-    return replace(row, filters=json.dumps(filters), coding="zstd", accept="zstd")
+def envoy_with_zstd(make, level=1):
+    """Returns the maker of an Envoy for clients that prefer zstd."""
+
+    def made(stage):
+        return replace(make(stage, zstd=True, zstd_level=level), coding="zstd", accept="zstd")
+
+    return made
 
 
 ROWS = [
@@ -321,10 +327,23 @@ ROWS_WITHOUT_STORE_OR_CACHE = [
 
 # The clients accept zstd in place of gzip: measured only if `--rows` names them.
 ROWS_WITH_ZSTD = [
-    Row("sszip-nginx-zstd", "sszip in nginx, zstd", OURS, nginx("sszip-zstd", our_nginx_with_zstd),
+    Row("sszip-nginx-zstd", "sszip in nginx, zstd", OURS, nginx("sszip-zstd", nginx_with_zstd(our_nginx)),
         OURS_IS, coding="zstd", keeps=KEEPS_CALLS),
-    Row("sszip-envoy-zstd", "sszip in Envoy, zstd", OURS, envoy(our_module_with_zstd), MODULE_IS,
+    Row("sszip-nginx-uncached-zstd", "sszip in nginx, no cache, zstd", OURS,
+        nginx("sszip-uncached-zstd", nginx_with_zstd(our_nginx_without_cache)), OURS_IS, coding="zstd"),
+    Row("sszip-envoy-zstd", "sszip in Envoy, zstd", OURS, envoy(envoy_with_zstd(our_module)), MODULE_IS,
         coding="zstd", keeps=KEEPS_CALLS),
+    Row("sszip-envoy-uncached-zstd", "sszip in Envoy, no cache, zstd", OURS,
+        envoy(envoy_with_zstd(our_module_without_cache)), MODULE_IS, coding="zstd"),
+    Row("sszip-wasm-zstd", "sszip in Envoy, Wasm, zstd", OURS, envoy(envoy_with_zstd(our_wasm)), WASM_IS,
+        coding="zstd", keeps=KEEPS_CALLS),
+    Row("sszip-wasm-uncached-zstd", "sszip in Envoy, Wasm, no cache, zstd", OURS,
+        envoy(envoy_with_zstd(our_wasm_without_cache)), WASM_IS, coding="zstd"),
+    *(
+        Row(f"sszip-wasm-uncached-zstd-{level}", f"sszip in Envoy, Wasm, no cache, zstd level {level}", OURS,
+            envoy(envoy_with_zstd(our_wasm_without_cache, level)), WASM_IS, coding="zstd")
+        for level in (2, 3)
+    ),
     Row("envoy-zstd", "Envoy's zstd compressor, level 1", THEIRS, envoy(zstd_compressor), ENVOY_IS,
         coding="zstd"),
 ]
