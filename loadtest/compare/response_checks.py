@@ -20,10 +20,11 @@ OTHER = "another answer"
 
 
 def verify(server, workload, node, coding, moves=False):
-    """Returns the right and wrong responses to a workload's calls, and their lengths. `node`
-    is the address of the honest node; without one only ids are compared. `moves` is set if its
-    chain grows meanwhile."""
-    found = {"asked": 0, "wrong": 0, "kinds": {}, "first": "", "wire": {}, "coding": "", "exact": True}
+    """Returns the right and wrong responses to a workload's calls, their lengths, and how many of
+    them were hits of sszip's cache. `node` is the address of the honest node; without one only ids
+    are compared. `moves` is set if its chain grows meanwhile."""
+    found = {"asked": 0, "hits": 0, "wrong": 0, "kinds": {}, "first": "", "wire": {}, "coding": ""}
+    found["exact"] = True
     step = max(1, len(workload.calls) // MOST)
     chosen = list(enumerate(workload.calls))[::step]
     with (
@@ -41,6 +42,7 @@ def verify(server, workload, node, coding, moves=False):
                     found["kinds"][wrong] = found["kinds"].get(wrong, 0) + 1
                     found["first"] = found["first"] or f"{call.name}: {wrong}"
                 elif answer:
+                    found["hits"] += "sszip; hit" in answer.headers.get("cache-status", "")
                     found["wire"][index] = answer.wire
                     if len(answer.decoded()) > 2_000:
                         found["coding"] = found["coding"] or answer.coding

@@ -16,9 +16,10 @@ BULK = 5_000_000
 BLOCK = "eth_getBlockByNumber"
 TRACES = "trace_block"
 # Methods for keys that were never requested, one per length, because the node finds their
-# responses by the method alone. An uncle is a block, too.
+# responses by the method alone. Their responses are stored whatever block they show, unlike those
+# of eth_getBlockByHash, whose hash must be the requested one.
 UNSEEN_SMALL, UNSEEN_LARGE, UNSEEN_BULK = (
-    "eth_getUncleByBlockHashAndIndex", "eth_getBlockByHash", "debug_traceBlockByHash"
+    "eth_getUncleByBlockHashAndIndex", "eth_getBlockAccessListByBlockHash", "debug_traceBlockByHash"
 )
 PAGE = "/eth/v2/beacon/blocks/7109344"
 RECORDED_PAGE = "beacon/block_capella_7109344.json"
@@ -184,7 +185,7 @@ def unseen(work, corpus, port=None):
         Workload("cold-30", "Misses: blocks of 30 KB that nobody asked for before",
                  [calls.call(UNSEEN_SMALL, [hash, "0x0"])]),
         Workload("cold-246", "Misses: blocks of 246 KB that nobody asked for before",
-                 [calls.call(UNSEEN_LARGE, [hash, True])]),
+                 [calls.call(UNSEEN_LARGE, [hash])]),
         Workload("large", "The same 30 KB over and over, while misses of 5 MB are under way", [hot],
                  connections=8),
         Workload("bulk", "Misses of 5 MB", [calls.call(UNSEEN_BULK, [hash])], connections=1),
