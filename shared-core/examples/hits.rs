@@ -36,6 +36,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("answer", "max_answer eth_getBlockByHash 1m"),
     ("answer-of-another", "max_answer eth_getLogs 1m"),
     ("verify", "verify 0.0001%"),
+    // the client accepts gzip only
+    ("zstd", "zstd on"),
 ];
 
 /// Number of method rows of the setting `rows`.
