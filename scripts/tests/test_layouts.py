@@ -1,5 +1,8 @@
-"""scripts/layouts.py reads the tables of types, and all notations of the specifications."""
+"""scripts/layouts.py reads the tables of types, and all notations of the specifications;
+scripts/compare-layouts prints each difference once."""
 
+import importlib.machinery
+import importlib.util
 import sys
 import tempfile
 import unittest
@@ -123,6 +126,36 @@ class Tables(unittest.TestCase):
         state = definitions.describe("BeaconState")
         self.assertIn("historical_roots: List[ByteVector[32], 16777216]", state)
         self.assertNotIn("BlindedBeaconBlock", definitions.containers)
+
+
+def load_script():
+    loader = importlib.machinery.SourceFileLoader(
+        "compare_layouts", str(ROOT / "scripts/compare-layouts")
+    )
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+class Differences(unittest.TestCase):
+    def test_difference_is_printed_once_for_all_forks_and_presets_that_have_it(self):
+        whole, part = ("Whole", "    - bits"), ("Part", "    + root")
+        found = [
+            ("gloas", "mainnet", whole),
+            ("heze", "mainnet", whole),
+            ("heze", "mainnet", part),
+            ("gloas", "minimal", whole),
+            ("heze", "minimal", whole),
+        ]
+        self.assertEqual(
+            list(load_script().merge(found)),
+            [
+                "gloas, heze; mainnet, minimal: Whole",
+                "    - bits",
+                "heze; mainnet: Part",
+                "    + root",
+            ],
+        )
 
 
 if __name__ == "__main__":
