@@ -69,6 +69,9 @@ NOT_IN_LODESTAR = {
 # is a data column's.
 FORK_IN_LODESTAR = {("gloas", "KZGProofs"): "fulu", ("heze", "KZGProofs"): "fulu"}
 
+# Types that have another meaning in the specifications since these name all types (#5471).
+OTHER_IN_THE_SPECS = {"KZGProofs": "there of a data column, here of a block with its blobs"}
+
 
 @functools.cache
 def module(fork, preset):
