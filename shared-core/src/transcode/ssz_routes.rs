@@ -41,7 +41,7 @@ const PAYLOAD_INCLUDED_HEADER: &str = "Eth-Execution-Payload-Included";
 const PTC_DATA: SszResponseType = SszResponseType::Same("PayloadAttestationData", Fork::Gloas);
 
 /// GET routes below `/eth`; `*` matches one segment.
-pub(super) const GET_ROUTES: &[(&str, SszResponseType)] = &[
+const GET_ROUTES: &[(&str, SszResponseType)] = &[
     (
         "v2/debug/beacon/states/*",
         SszResponseType::Type("BeaconState"),
@@ -143,7 +143,7 @@ pub(super) const GET_ROUTES: &[(&str, SszResponseType)] = &[
 ];
 
 /// POST routes below `/eth` that only query: their bodies name validators or builders.
-pub(super) const POST_ROUTES: &[(&str, SszResponseType)] = &[
+const POST_ROUTES: &[(&str, SszResponseType)] = &[
     (
         "v1/beacon/states/*/validator_balances",
         SszResponseType::Same("ValidatorBalances", Fork::Phase0),
