@@ -377,9 +377,9 @@ fn denied_calls_stay_denied_and_the_allowed_ones_are_not_forwarded() {
     check_hit(&driver, &step, &format!("[{error},{CHAIN_ID_RESPONSE}]"));
 }
 
-/// Returns the configuration of a process that has stored a long response with these further members,
-/// and its call. The response is stored before its strict check, which a job makes at the first hit.
-fn config_with_long_response(members: &str) -> (Arc<RouteConfig>, String) {
+/// Returns the configuration of a process that has stored a long response, an array with this first
+/// value, and its call. It is stored before its strict check, which a job makes at the first hit.
+fn config_with_long_response(first_value: &str) -> (Arc<RouteConfig>, String) {
     let process = ProcessResources::default();
     process.shared.start_hot_tier(32 << 20, 32 << 20, 1);
     let config = config_of_process(process, &["cache on"]);
@@ -388,14 +388,14 @@ fn config_with_long_response(members: &str) -> (Arc<RouteConfig>, String) {
         "ab".repeat(32)
     );
     let result = "\"9e3779b97f4a7c15\",".repeat(21_000);
-    let response = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{result}{{}}]{members}}}"#);
+    let response = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{first_value},{result}{{}}]}}"#);
     client(&config).fetch(&call, &response);
     (config, call)
 }
 
 #[test]
 fn entry_that_a_job_finds_damaged_is_not_fetched_again() {
-    let (config, call) = config_with_long_response(r#","extra":"x""#);
+    let (config, call) = config_with_long_response("01");
     let client = client(&config);
     let (driver, step) = client.send(&[ONLY_IF_CACHED], &call);
     check_not_cached(driver, &step, "malformed");
@@ -405,7 +405,7 @@ fn entry_that_a_job_finds_damaged_is_not_fetched_again() {
 
 #[test]
 fn entry_whose_job_panics_is_not_fetched_again() {
-    let (config, call) = config_with_long_response("");
+    let (config, call) = config_with_long_response("1");
     for (field, expected) in [(ONLY_IF_CACHED, 504), (JSON, 0)] {
         let mut exchange = posted(&config, &[JSON, field]);
         let lookup = LookupRequest {
