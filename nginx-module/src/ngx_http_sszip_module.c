@@ -496,7 +496,8 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     conf->config = settings.config;
     conf->enable = settings.enable;
     conf->caches = settings.caches && !conf->reports_status;
-    conf->reads_requests = settings.reads_requests && !conf->reports_status;
+    conf->reads_requests = settings.reads_requests && !conf->reports_status
+                           && !conf->purges;
     conf->has_policy = settings.has_policy;
 
     /* other modules may send a request that differs from the URI */
