@@ -1,6 +1,7 @@
 """`sszip warm` and `sszip inspect` with a real server of each host, in front of a chain that it follows."""
 
 import json
+import pathlib
 import signal
 
 import pytest
@@ -78,6 +79,7 @@ def test_entries_are_on_disk_after_the_command(stand, host):
             stand.store_owner.kill(signal.SIGTERM)
             stand.store_owner.start()
         stand.nginx.start()
+        stand.nginx.wait_for(pathlib.Path(stand.store_owner.socket).exists, "the owner to listen")
     stand.follows()
     for block in blocks:
         body = receipts(block)
