@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_repetition_follows_a_pause() {
+    async fn repetitions_follow_a_pause() {
         let clock = tokio::time::Instant::now();
         let times = RefCell::new(Vec::new());
         let command = || async {
