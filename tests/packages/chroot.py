@@ -121,5 +121,5 @@ class DebianSystem:
     def files(self):
         """All files and folders there but those that apt, dpkg, and servers write."""
         listed = self.run("find", "/", "-xdev", "-printf", "%p %y\\n").stdout.splitlines()
-        kept_by_others = re.compile(r"/(var/lib/(dpkg|apt)|var/cache/(apt|debconf)|var/log/(apt|dpkg|nginx)|run|tmp|packages)\b")
+        kept_by_others = re.compile(r"/(var/lib/(dpkg|apt|nginx)|var/cache/(apt|debconf)|var/log/(apt|dpkg|nginx)|run|tmp|packages)\b")
         return {line for line in listed if not kept_by_others.match(line)}

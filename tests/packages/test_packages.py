@@ -5,7 +5,7 @@ import re
 import pytest
 
 from chroot import ALL, MODULE, package_file, wait_for
-from nginx_site import NginxSite, start_nginx, stop_nginx
+from nginx_site import NginxSite, stop_nginx
 
 ENABLED = "/etc/nginx/modules-enabled/70-mod-http-sszip.conf"
 
@@ -101,9 +101,6 @@ def test_module_is_loaded_again_after_its_removal(system):
 
 
 def test_purge_leaves_no_file_of_the_packages(system, node):
-    # with the folders that nginx creates at its first start
-    start_nginx(system)
-    stop_nginx(system)
     before = system.files()
     system.install("first", *ALL)
     site = NginxSite(system, node)
