@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
@@ -15,14 +17,36 @@ from stack import MODULE, OHA, ROOT, Coder, Nginx, Node  # noqa: E402
 
 SSZIP = os.environ.get("SSZIP_COMMAND", ROOT / "build/bin/sszip")
 TARGET = 0.9
-CACHE = Coder(
-    "sszip with a store",
-    "sszip on; sszip_cache on;",
-    "",
-    http="sszip_cache_path @PREFIX@/cache max_size=2g memory=256m; sszip_cache_memory 256m; "
-    "sszip_cache_namespace bench; sszip_cache_valid unfinalized 1h;",
-    module=MODULE,
-)
+# Blocks after the last final one.
+RECENT_BLOCKS = 10
+WAIT_SECONDS = 60
+
+
+def followed_cache(node):
+    """A cache that follows the node's chain: responses about final blocks are written to disk."""
+    return Coder(
+        "sszip with a store",
+        f"sszip on; sszip_cache on; sszip_cache_namespace bench; sszip_cache_head http://127.0.0.1:{node.port};",
+        "",
+        http="sszip_cache_path @PREFIX@/cache max_size=2g memory=256m; sszip_cache_memory 256m;",
+        module=MODULE,
+    )
+
+
+def finalize(node, block):
+    command = json.dumps([{"finalize": block}]).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{node.port}/chain", command)
+    with urllib.request.urlopen(request, timeout=30):
+        pass
+
+
+def wait_until_followed(nginx):
+    end = time.monotonic() + WAIT_SECONDS
+    # there is no status before the owner has started
+    while not any(chain["final"] for chain in (nginx.owner_status() or {}).get("chains", [])):
+        if time.monotonic() > end:
+            raise SystemExit("the owner does not follow the chain")
+        time.sleep(0.05)
 
 
 def sszip_warm(url, blocks, *options):
@@ -40,14 +64,16 @@ def node_rate(url, lines, count, concurrency):
 
 def measure(work, blocks, latency, concurrency):
     """Returns the rates of the node and of the command, and the command's summary."""
-    options = ["--chain", "--chain-length", blocks + 10, "--latency-ms", latency]
+    options = ["--chain", "--chain-length", blocks + RECENT_BLOCKS, "--latency-ms", latency]
     with Node(work, [], options=options) as node:
+        finalize(node, blocks)
         url = f"http://127.0.0.1:{node.port}/"
         lines = work / "requests"
         lines.write_bytes(sszip_warm(url, blocks, "--dry-run"))
         count = lines.read_bytes().count(b"\n")
         direct = node_rate(url, lines, count, concurrency)
-        with Nginx(work, "warm", node.port, {"/": CACHE}) as nginx:
+        with Nginx(work, "warm", node.port, {"/": followed_cache(node)}) as nginx:
+            wait_until_followed(nginx)
             url = f"http://127.0.0.1:{nginx.port}/"
             socket = nginx.prefix / "cache/owner.sock"
             more = ["--json", "--concurrency", str(concurrency), "--socket", socket]

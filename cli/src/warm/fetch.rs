@@ -32,10 +32,12 @@ const RETRY_WAITS: [Duration; 3] = [
 /// Longest time of a `Retry-After` that is observed.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Times before the queries of the cache after a response: another worker receives the entry from
-/// the owner, to which it is sent after the response.
-const QUERY_WAITS: [Duration; 4] = [
+/// Times before the queries of the cache after a response: a worker stores the entry after it has
+/// sent the response, and another worker receives it from the owner.
+const QUERY_WAITS: [Duration; 6] = [
     Duration::ZERO,
+    Duration::from_millis(1),
+    Duration::from_millis(4),
     Duration::from_millis(20),
     Duration::from_millis(200),
     Duration::from_secs(1),
@@ -148,7 +150,10 @@ impl Warmer {
         }
         let mut reason = String::from("miss");
         for wait in QUERY_WAITS {
-            sleep(wait).await;
+            // even a sleep of no time takes a millisecond
+            if wait > Duration::ZERO {
+                sleep(wait).await;
+            }
             match self.query_cache(request).await? {
                 CacheAnswer::Hit(member) => {
                     self.write_to_disk(&member).await?;
