@@ -16,10 +16,14 @@ new_debian() {
     [ -e "$script" ] || script=${script%/*}/sid
     # not by errexit, which a caller may have suspended
     debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror" "$script" || return
-    for file in /etc/apt/apt.conf.d /etc/apt/auth.conf.d /etc/apt/sources.list \
+    for file in /etc/apt/apt.conf.d/* /etc/apt/auth.conf.d /etc/apt/sources.list \
         /etc/apt/sources.list.d/debian.sources /etc/apt/keyrings /etc/ssl/certs /usr/local/share/ca-certificates \
         /etc/pip.conf /etc/resolv.conf /etc/hosts "$HOME"/.npmrc "$HOME"/.config/go "$HOME"/.cargo/config.toml; do
         [ -e "$file" ] || continue
+        case $file in
+            # a package's, of which the other release has its own
+            /etc/apt/apt.conf.d/*) ! dpkg -S "$file" >/dev/null 2>&1 || continue ;;
+        esac
         case $release:$file in
             # debootstrap's own, which names that release
             bookworm:*) ;;
