@@ -54,7 +54,7 @@ pub struct HttpReply {
 /// The cause for which there is no complete response.
 #[derive(Debug)]
 pub enum HttpError {
-    /// There is no connection.
+    /// The connection has failed.
     Connect(ConnectFailure),
     /// The response was not complete in time.
     Timeout(Duration),
@@ -149,7 +149,7 @@ impl HttpClient {
     /// `path`, a path and query, replaces the target's.
     ///
     /// # Errors
-    /// There is no complete response.
+    /// The connection, the request or the response has failed.
     pub async fn send(
         &self,
         method: Method,

@@ -62,7 +62,7 @@ fn encode_parameter(parameter: &str) -> String {
 /// report.
 ///
 /// # Errors
-/// There is no fleet, it is not available, or an owner has not confirmed the purge.
+/// Fails if there is no fleet, if it is not available, or if an owner has not confirmed the purge.
 pub fn check_fleet_purge(fleet: &Value) -> Result<(), CommandError> {
     let failure = match (fleet.as_object(), fleet["error"].as_str()) {
         (None, _) => "the owner has no fleet: the purge is in effect on this machine only".into(),

@@ -198,6 +198,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
 
 /// Returns the names of the variables in a text: `$name`, `${name}`.
 pub fn variable_names(text: &str) -> Vec<&str> {
+    // the text before the first `$` has no name
     let parts = text.split('$').skip(1);
     let names = parts.map(|part| {
         let part = part.strip_prefix('{').unwrap_or(part);

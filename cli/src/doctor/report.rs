@@ -9,7 +9,7 @@ use crate::server_text::printable;
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowStatus {
-    /// As it should be.
+    /// The checked value is right.
     Ok,
     /// Works, with a loss.
     Warning,

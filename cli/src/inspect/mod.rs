@@ -132,7 +132,7 @@ async fn query_cache(
     match CacheAnswer::from_head(reply.status, &reply.headers) {
         CacheAnswer::Hit(member) | CacheAnswer::NotCached(member) => Ok(member),
         CacheAnswer::Forwarded(reason) => Err(forwarded_error(&target, &reason)),
-        CacheAnswer::NoCache(status) => Err(no_cache_error(&target, status)),
+        CacheAnswer::NoCache(status) => Err(missing_cache_error(&target, status)),
     }
 }
 
@@ -154,7 +154,7 @@ pub fn forwarded_error(target: &Target, reason: &str) -> CommandError {
 }
 
 /// Returns the error for a route without a cache.
-pub fn no_cache_error(target: &Target, status: StatusCode) -> CommandError {
+pub fn missing_cache_error(target: &Target, status: StatusCode) -> CommandError {
     let remedy = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             "set the client's key by --header, or allow this address"

@@ -51,7 +51,7 @@ const REPORTED_METHODS: usize = 10;
 /// Runs `sszip status`.
 ///
 /// # Errors
-/// There is no response, it is no status, or a signal has ended the command.
+/// The server does not respond, its response is no status, or a signal has ended the command.
 pub fn run_status(arguments: &StatusArguments) -> Result<(), CommandError> {
     if arguments.json {
         let line = arguments.interval.is_some();
@@ -73,7 +73,7 @@ pub fn run_status(arguments: &StatusArguments) -> Result<(), CommandError> {
 /// Runs `sszip top`.
 ///
 /// # Errors
-/// There is no response, it has no methods or keys, or a signal has ended the command.
+/// The server does not respond, its status has no methods or keys, or a signal has ended the command.
 pub fn run_top(arguments: &TopArguments) -> Result<(), CommandError> {
     let status = &arguments.status;
     if !status.json && !status.once && has_live_terminal() {

@@ -48,7 +48,7 @@ pub fn status_target(target: &Target) -> Target {
 /// Queries the status once, and returns its JSON and its values.
 ///
 /// # Errors
-/// There is no response, or it is no status.
+/// The server does not respond, or its response is no status.
 async fn query_status(
     client: &HttpClient,
     target: &Target,

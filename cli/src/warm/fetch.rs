@@ -17,7 +17,7 @@ use crate::http_client::{connection_error, HttpClient, HttpError, HttpReply};
 use crate::inspect::cache_status::{
     only_if_cached, parse_sszip_member, CacheAnswer, CacheStatusMember,
 };
-use crate::inspect::{forwarded_error, no_cache_error, request_headers};
+use crate::inspect::{forwarded_error, missing_cache_error, request_headers};
 use crate::server_text::printable;
 use crate::target::Target;
 use crate::CommandError;
@@ -239,7 +239,7 @@ impl Warmer {
         }
         let has_responded = self.has_responded.load(Ordering::Relaxed);
         match status.is_success() || is_refused && !has_responded {
-            true => Err(Failure::Fatal(no_cache_error(
+            true => Err(Failure::Fatal(missing_cache_error(
                 &self.target(request),
                 status,
             ))),

@@ -23,7 +23,7 @@ pub enum Outcome {
     AlreadyCached,
     /// The response is not cached, for this reason (docs/reasons.md).
     NotStored(String),
-    /// There is no response, for this cause.
+    /// The request has failed, for this cause.
     Failed(String),
 }
 
