@@ -65,6 +65,17 @@ def test_requests_of_clients_are_hits_after_the_command(stand):
     assert stand.chain.count(METHOD) == before + 5
 
 
+def test_entry_of_a_client_is_found_without_the_node(stand):
+    blocks = final_blocks(30)
+    stand.fetch(receipts(blocks[3]))
+    stand.nginx.wait_for(lambda: inspect(stand, receipts(blocks[3]))["hit"], "the entry")
+    before = stand.chain.count(METHOD)
+    summary = warm(stand, blocks)
+    assert summary["requests"] == {"stored": 4, "cached": 1, "not_stored": 0, "failed": 0}
+    assert summary["owner"] == {"on_disk": 5, "not_on_disk": 0}
+    assert stand.chain.count(METHOD) == before + 4
+
+
 @pytest.mark.wasm_thorough("the owner restarts as with the module")
 def test_entries_are_on_disk_after_the_command(stand, host):
     blocks = final_blocks(10)

@@ -1,18 +1,20 @@
 //! The steps of one request of `warm`: the cache is queried, then the node through the proxy, then
 //! the cache again.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, RETRY_AFTER};
 use hyper::StatusCode;
-use serde_json::Value;
 use tokio::time::sleep;
 
 use super::disk_writes::DiskWrites;
 use super::item::WarmRequest;
 use super::outcome::{ItemResult, Outcome};
 use super::rate_limit::RateLimiter;
+use super::rpc_problem::{find_rpc_problem, RpcProblem, LIMIT_EXCEEDED};
 use crate::http_client::{connection_error, HttpClient, HttpError, HttpReply};
 use crate::inspect::cache_status::{
     only_if_cached, parse_sszip_member, CacheAnswer, CacheStatusMember,
@@ -43,12 +45,6 @@ const QUERY_WAITS: [Duration; 6] = [
     Duration::from_secs(1),
 ];
 
-/// The code of JSON-RPC for an exceeded limit (EIP-1474), after which a call is repeated later.
-const LIMIT_EXCEEDED: i64 = -32_005;
-
-/// Maximum length of a response that is searched for an error of JSON-RPC.
-const MAX_ERROR_BYTES: usize = 64 << 10;
-
 /// Sends requests to a route, so that their responses are cached.
 pub struct Warmer {
     proxy: HttpClient,
@@ -58,6 +54,8 @@ pub struct Warmer {
     /// The requests are of clients: their errors are not the node's.
     is_of_clients: bool,
     has_responded: AtomicBool,
+    /// Methods of which a response was stored.
+    stored_methods: Mutex<HashSet<&'static str>>,
 }
 
 /// The failure of an attempt.
@@ -86,6 +84,7 @@ impl Warmer {
             limiter,
             is_of_clients,
             has_responded: AtomicBool::new(false),
+            stored_methods: Mutex::default(),
         }
     }
 
@@ -120,31 +119,37 @@ impl Warmer {
         request: &WarmRequest,
         node_time: &mut Option<Duration>,
     ) -> Result<Outcome, Failure> {
-        match self.query_cache(request).await? {
-            CacheAnswer::Hit(member) => {
-                self.write_to_disk(&member).await?;
-                return Ok(match node_time {
-                    // an earlier attempt has stored it
-                    Some(_) => Outcome::Stored,
-                    None => Outcome::AlreadyCached,
-                });
+        if self.requires_first_query(request) {
+            match self.query_cache(request).await? {
+                CacheAnswer::Hit(member) => {
+                    self.write_to_disk(&member).await?;
+                    return Ok(match node_time {
+                        // an earlier attempt has stored it
+                        Some(_) => Outcome::Stored,
+                        None => Outcome::AlreadyCached,
+                    });
+                }
+                // it is never a hit: the node is not needed
+                CacheAnswer::NotCached(member) if !member.is_looked_up() => {
+                    return Ok(Outcome::NotStored(member.reason().into()));
+                }
+                CacheAnswer::NotCached(_) => {}
+                CacheAnswer::Forwarded(reason) => {
+                    let target = self.target(request);
+                    return Err(Failure::Fatal(forwarded_error(&target, &reason)));
+                }
+                CacheAnswer::NoCache(status) => return self.outcome_without_cache(request, status),
             }
-            // it is never a hit: the node is not needed
-            CacheAnswer::NotCached(member) if !member.is_looked_up() => {
-                return Ok(Outcome::NotStored(member.reason().into()));
-            }
-            CacheAnswer::NotCached(_) => {}
-            CacheAnswer::Forwarded(reason) => {
-                let target = self.target(request);
-                return Err(Failure::Fatal(forwarded_error(&target, &reason)));
-            }
-            CacheAnswer::NoCache(status) => return self.outcome_without_cache(request, status),
         }
         if let Some(limiter) = &self.limiter {
             limiter.wait().await;
         }
-        let reply = self.send(request, None).await?;
-        *node_time = Some(reply.elapsed);
+        let reply = self.send(request, Vec::new()).await?;
+        let was_cached = node_time.is_none()
+            && parse_sszip_member(&reply.headers).is_some_and(|member| member.is_hit);
+        if !was_cached {
+            *node_time = Some(reply.elapsed);
+        }
         if let Some(reason) = self.check_reply(request, &reply)? {
             return Ok(Outcome::NotStored(reason));
         }
@@ -157,13 +162,34 @@ impl Warmer {
             match self.query_cache(request).await? {
                 CacheAnswer::Hit(member) => {
                     self.write_to_disk(&member).await?;
-                    return Ok(Outcome::Stored);
+                    let mut methods = self.lock_stored_methods();
+                    methods.insert(request.name);
+                    return Ok(match was_cached {
+                        true => Outcome::AlreadyCached,
+                        false => Outcome::Stored,
+                    });
                 }
                 CacheAnswer::NotCached(member) => reason = member.reason().into(),
                 CacheAnswer::Forwarded(_) | CacheAnswer::NoCache(_) => {}
             }
         }
         Ok(Outcome::NotStored(reason))
+    }
+
+    /// Whether the cache is queried before the request is sent as a client's. Calls of a range with
+    /// a method of which a response was stored are sent at once: the cache responds to them as well,
+    /// and the others would need the node after the query.
+    fn requires_first_query(&self, request: &WarmRequest) -> bool {
+        // the limit is of the node's requests only
+        self.is_of_clients
+            || self.limiter.is_some()
+            || !request.is_of_known_method()
+            || !self.lock_stored_methods().contains(request.name)
+    }
+
+    fn lock_stored_methods(&self) -> MutexGuard<'_, HashSet<&'static str>> {
+        let guard = self.stored_methods.lock();
+        guard.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the URL of a request.
@@ -175,7 +201,9 @@ impl Warmer {
     }
 
     async fn query_cache(&self, request: &WarmRequest) -> Result<CacheAnswer, Failure> {
-        let reply = self.send(request, Some(only_if_cached())).await?;
+        // a stored response is compressed: any other form costs the proxy time
+        let coding = (ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        let reply = self.send(request, vec![only_if_cached(), coding]).await?;
         let answer = CacheAnswer::from_head(reply.status, &reply.headers);
         if !matches!(answer, CacheAnswer::NoCache(_)) {
             self.has_responded.store(true, Ordering::Relaxed);
@@ -207,11 +235,11 @@ impl Warmer {
     async fn send(
         &self,
         request: &WarmRequest,
-        header: Option<(HeaderName, HeaderValue)>,
+        more_headers: Vec<(HeaderName, HeaderValue)>,
     ) -> Result<HttpReply, Failure> {
         let method = request.http_method();
         let mut headers = request_headers(&method);
-        headers.extend(header);
+        headers.extend(more_headers);
         let (path, body) = (request.path.as_deref(), request.body.clone());
         let sent = self.proxy.send(method, path, &headers, body).await;
         sent.map_err(|error| match error {
@@ -315,72 +343,12 @@ fn retry_after(reply: &HttpReply) -> Option<Duration> {
     Some(Duration::from_secs(seconds.parse().ok()?).min(MAX_RETRY_AFTER))
 }
 
-/// A response of JSON-RPC that is not cached.
-#[derive(Debug, PartialEq, Eq)]
-enum RpcProblem {
-    Error { code: i64, text: String },
-    Null,
-}
-
-/// Returns the error, or the absent result, of the response to a JSON-RPC request. Long responses
-/// have a result.
-fn find_rpc_problem(request: &WarmRequest, body: &[u8]) -> Option<RpcProblem> {
-    if request.path.is_some() || body.len() > MAX_ERROR_BYTES {
-        return None;
-    }
-    let json: Value = serde_json::from_slice(body).ok()?;
-    match json.get("error") {
-        None | Some(Value::Null) => {
-            (json.get("result") == Some(&Value::Null)).then_some(RpcProblem::Null)
-        }
-        Some(error) => {
-            let code = error["code"].as_i64().unwrap_or_default();
-            let message = error["message"].as_str().unwrap_or_default();
-            let text = format!("JSON-RPC error {code}: {}", printable(message));
-            Some(RpcProblem::Error { code, text })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use hyper::body::Bytes;
     use hyper::HeaderMap;
 
     use super::*;
-
-    #[test]
-    fn errors_and_null_of_json_rpc_are_found() {
-        let call = WarmRequest::call("{}", b"eth_call");
-        let long = format!(
-            "{{\"result\":null,\"x\":\"{}\"}}",
-            "x".repeat(MAX_ERROR_BYTES)
-        );
-        let error = |code: i64, text: &str| {
-            let text = text.into();
-            Some(RpcProblem::Error { code, text })
-        };
-        for (body, expected) in [
-            (r#"{"result":null}"#, Some(RpcProblem::Null)),
-            (r#"{"error":null,"result":1}"#, None),
-            (
-                r#"{"error":{"code":-32601,"message":"no \u001b method"}}"#,
-                error(-32_601, "JSON-RPC error -32601: no \\u{1b} method"),
-            ),
-            (r#"{"error":"x"}"#, error(0, "JSON-RPC error 0: ")),
-            (long.as_str(), None),
-            ("[]", None),
-            ("<html>", None),
-        ] {
-            assert_eq!(
-                find_rpc_problem(&call, body.as_bytes()),
-                expected,
-                "{body:.60}"
-            );
-        }
-        let get = WarmRequest::get("/".into());
-        assert_eq!(find_rpc_problem(&get, b"{\"result\":null}"), None);
-    }
 
     #[test]
     fn time_of_retry_after_is_limited() {

@@ -4,6 +4,9 @@ use hyper::body::Bytes;
 use hyper::Method;
 use sszip_core::jsonrpc::methods::find_method_row;
 
+/// The name of all methods that have none in the table of methods.
+const OTHER_METHOD: &str = "other";
+
 /// A request, as clients send it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmRequest {
@@ -46,7 +49,7 @@ impl WarmRequest {
     /// Creates a JSON-RPC request of one call.
     pub fn call(body: impl Into<Bytes>, method: &[u8]) -> Self {
         let name = match find_method_row(method).name {
-            "" => "other",
+            "" => OTHER_METHOD,
             name => name,
         };
         Self {
@@ -63,6 +66,11 @@ impl WarmRequest {
             body: Bytes::new(),
             name: "GET",
         }
+    }
+
+    /// Whether all requests with this name are calls of one method.
+    pub fn is_of_known_method(&self) -> bool {
+        self.path.is_none() && self.name != OTHER_METHOD
     }
 
     /// Returns the method of HTTP.
@@ -95,11 +103,14 @@ mod tests {
         let call = WarmRequest::call("{\n\"a\":1\r\n}", b"eth_call");
         assert_eq!(call.to_line(), "{ \"a\":1  }\n");
         assert_eq!((call.name, call.http_method()), ("eth_call", Method::POST));
-        assert_eq!(WarmRequest::call("{}", b"acme_x").name, "other");
+        let other = WarmRequest::call("{}", b"acme_x");
+        assert_eq!(other.name, "other");
         let get = WarmRequest::get("/a?b".into());
         assert_eq!(
             (get.to_line().as_str(), get.http_method()),
             ("GET /a?b\n", Method::GET)
         );
+        assert!(call.is_of_known_method());
+        assert!(!other.is_of_known_method() && !get.is_of_known_method());
     }
 }

@@ -10,6 +10,7 @@ mod outcome;
 mod progress;
 mod rate_limit;
 mod resume;
+mod rpc_problem;
 mod run;
 mod source;
 mod templates;

@@ -73,6 +73,32 @@ fn requests_are_sent_to_the_node_once_and_in_order() {
 }
 
 #[test]
+fn calls_of_a_method_with_stored_responses_are_sent_without_a_query_before_them() {
+    let proxy = valid_node();
+    let range = |blocks| [&["--blocks", blocks, "--concurrency", "1"], &RECEIPTS[..]].concat();
+    warm_summary(&proxy.url, &range("7-7"));
+    let summary = warm_summary(&proxy.url, &range("6-8"));
+    assert_eq!(summary["requests"]["stored"], 2);
+    assert_eq!(summary["requests"]["cached"], 1);
+    let requests = proxy.received();
+    let queries = requests.iter().map(Received::is_only_if_cached);
+    assert_eq!(
+        queries.collect::<Vec<_>>(),
+        [true, false, true, true, false, true, false, true, false, true]
+    );
+    for query in requests
+        .iter()
+        .filter(|request| request.is_only_if_cached())
+    {
+        assert!(query.headers.contains("accept-encoding: gzip\r\n"));
+    }
+    // the limit is of the node's requests: one that the cache responds to is found by a query
+    let limited = [range("6-8"), vec!["--rate", "1000"]].concat();
+    assert_eq!(warm_summary(&proxy.url, &limited)["requests"]["cached"], 3);
+    assert_eq!(proxy.node_bodies().len(), 4);
+}
+
+#[test]
 fn tags_are_resolved_at_the_node() {
     let proxy = valid_node();
     let summary = warm_summary(
