@@ -3,7 +3,7 @@
 import random
 
 from bodies import Library, compact
-from caching_bodies import DIGITS, MARK, Call, any_id
+from caching_bodies import DIGITS, MARK, block_hash, written
 
 GROUP = "30 KB"
 SIZE = 30_000
@@ -22,19 +22,6 @@ BY_HASH = {
 LARGE_BYTES = 10_000_000
 LARGE_METHOD = "debug_getRawBlock"
 READ, UNREAD = "10 MB", "10 MB stored unread"
-
-
-def block_hash():
-    """Returns the hash of a block that no node has, which ends in wrk's number."""
-    return "0x" + "ab" * 27 + "c" + MARK.decode()
-
-
-def written(library, name, group, method, params, response):
-    pair = {"request": {"jsonrpc": "2.0", "id": 1, "method": method, "params": []}}
-    body = library.add(name, pair | {"response": response}, group)
-    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    text = any_id(compact(request).replace(rb"\u0001", b"\1"))
-    return Call.written(library, name, group, method, body.size, text)
 
 
 def calls(pairs, work, count):
