@@ -21,11 +21,13 @@ sys.path[:0] = [str(ROOT / "loadtest/lib"), str(ROOT / "loadtest/bench")]
 import caching  # noqa: E402
 import caching_bodies  # noqa: E402
 import check  # noqa: E402
+import storing_bodies  # noqa: E402
 from bodies import Library  # noqa: E402
 from caches import FRESH, Row, miss_rows  # noqa: E402
 from stack import Coder  # noqa: E402
 
 ANSWER = {"jsonrpc": "2.0", "id": 1, "result": "0x" + "12" * 2_000}
+OTHER_ANSWER = {"jsonrpc": "2.0", "id": 1, "result": [{"blockHash": "0x" + "34" * 32}]}
 
 
 class Server:
@@ -74,6 +76,7 @@ class StoredMethods(unittest.TestCase):
 
     def test_call_of_a_group_has_a_method_of_its_own(self):
         self.assertGreaterEqual(len(set(caching_bodies.STORED_METHODS)), caching.PER_GROUP)
+        self.assertGreaterEqual(len(set(caching_bodies.STORED_METHODS)), len(storing_bodies.SOURCES))
 
 
 class Calls(unittest.TestCase):
@@ -109,6 +112,14 @@ class Calls(unittest.TestCase):
             (group, (folder, calls)), = caching_bodies.unique_calls(chosen, self.work, count).items()
             self.assertEqual(group, "30 KB")
             self.assert_stored_calls(folder, calls, expected)
+
+    def test_calls_of_the_store_have_methods_whose_responses_are_stored(self):
+        pairs = [
+            ("logs", {"request": {"id": 1, "method": "eth_getLogs", "params": [{}]}, "response": OTHER_ANSWER}),
+            ("block", {"request": {"id": 1, "method": "debug_getRawBlock", "params": []}, "response": ANSWER}),
+        ]
+        folder, calls = storing_bodies.calls(pairs, self.work, 3)
+        self.assert_stored_calls(folder, calls, [ANSWER, OTHER_ANSWER])
 
 
 class Verification(unittest.TestCase):
