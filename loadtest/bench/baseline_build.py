@@ -40,8 +40,7 @@ def store(args, work, _library, chosen, pairs, log):
                 rounds = 1 if args.quick else ROUNDS
                 out["hit"] = places.hits(rounds, 1, caching.CONNECTIONS)
     if "miss" in args.only:
-        methods = {b.method for b in chosen if b.method.startswith("erigon_")}
-        rows = [Row(stored("with a store", "16m", methods=methods), FRESH)]
+        rows = [Row(stored("with a store", "16m"), FRESH)]
         out["miss"] = store_writes.misses_of(
             with_both_modules(rows, args.before), work, chosen, args.quick, log
         )
@@ -70,7 +69,7 @@ def cache(args, work, library, chosen, pairs, log):
             out["batch"] = caching.hits(work, node, couples, batches, rounds, log)
     if "miss" in args.only:
         log("measuring misses")
-        rows = [row for row in miss_rows(methods) if row.coder.coding != "zstd"]
+        rows = [row for row in miss_rows() if row.coder.coding != "zstd"]
         couples = with_both_modules(rows, args.before)
         out["miss"] = caching.misses(work, couples, chosen, args.quick, log)
     return out

@@ -61,7 +61,7 @@ def run(args, work, library, chosen, pairs, log):
             out["batch"]["couples"] = [[c.name for c in couple] for couple in couples]
     if "miss" in args.only:
         log("measuring misses")
-        out["miss"] = misses(work, miss_rows(methods), chosen, quick, log)
+        out["miss"] = misses(work, miss_rows(), chosen, quick, log)
     if "core" in args.only:
         log("measuring the core without nginx")
         out["core"] = core(args, work, library, calls)
@@ -75,7 +75,7 @@ def run(args, work, library, chosen, pairs, log):
 
 def hits(work, node, rows, calls, rounds, log):
     with Servers(work, node, rows, calls) as servers:
-        return servers.measure(calls, rounds, log, misses=False)
+        return servers.measure(calls, rounds, log)
 
 
 def misses(work, rows, chosen, quick, log):
@@ -86,8 +86,8 @@ def misses(work, rows, chosen, quick, log):
     for group, (pairs, calls) in groups.items():
         with Node(work, [pairs], options=["--lenient"]) as node:
             log(f"misses, {group}")
-            with Servers(work, node, rows, calls) as servers:
-                measured = servers.measure(calls, 1 if quick else 5, log, misses=True)
+            with Servers(work, node, rows, calls, misses=True) as servers:
+                measured = servers.measure(calls, 1 if quick else 5, log)
         for key, value in measured.items():
             if key in merged and isinstance(value, list) and key != "rows":
                 merged[key] += value
@@ -97,10 +97,11 @@ def misses(work, rows, chosen, quick, log):
 
 
 class Servers:
-    """One nginx per row, with each response verified and, if the row has a cache, stored."""
+    """One nginx per row, with each response verified and, if the row has a cache, stored. With
+    `misses`, calls have other params in each request."""
 
-    def __init__(self, work, node, rows, calls):
-        self.node, self.rows = node, rows
+    def __init__(self, work, node, rows, calls, misses=False):
+        self.node, self.rows, self.misses = node, rows, misses
         self.servers, self.verified = {}, {}
         try:
             for row in rows:
@@ -122,7 +123,8 @@ class Servers:
 
     def verify(self, row, call, plain):
         """Sends requests until responses no longer change: an entry keeps its identity form
-        from its second identity request on."""
+        from its second identity request on. A repeated miss must be a hit if the row has a cache:
+        the row measures misses that are stored."""
         server = self.servers[row]
         if row.request_kind == FILE:
             self.place(server, call, plain)
@@ -142,6 +144,8 @@ class Servers:
             # A short response is not compressed.
             if coding != row.coder.coding and call.size > 2000:
                 raise check.WrongAnswer(f"{where}: content coding {coding!r}, expected {row.coder.coding!r}")
+        if self.misses and row.has_cache and not check.is_stored(server.port, request, row.coder.accept):
+            raise check.WrongAnswer(f"{where}: a repeated request is no hit, so the response is not stored; use a method of STORED_METHODS")
         return {"bytes": len(content), "wire": wire, "coding": coding}
 
     def place(self, server, call, plain):
@@ -157,7 +161,7 @@ class Servers:
         folder.mkdir(exist_ok=True)
         (folder / call.get().path.strip("/")).write_bytes(content)
 
-    def measure(self, calls, rounds, log, misses):
+    def measure(self, calls, rounds, log):
         """Measures in interleaved rounds, like throughput.py."""
         samples = []
         for turn in range(rounds):
@@ -167,7 +171,7 @@ class Servers:
                 for row in self.rows[first:] + self.rows[:first]:
                     samples.append(
                         {"round": turn, "call": call.name, "group": call.group, "row": row.name}
-                        | self.point(row, call, misses)
+                        | self.point(row, call)
                     )
         facts = [
             {"row": row.name, "call": name, **facts}
@@ -185,7 +189,7 @@ class Servers:
             "complaints": [[name, text] for name, text in logged.items() if text],
         }
 
-    def point(self, row, call, misses):
+    def point(self, row, call):
         """Returns one sample; the node's counter shows whether the requests were hits."""
         body = {FRESH: call.fresh, FILE: call.get}.get(row.request_kind, call.same)()
         before = self.node_requests()
@@ -199,10 +203,10 @@ class Servers:
             SLACK,
         )
         reached = self.node_requests() - before
-        if misses and reached < sample["requests"] or not misses and reached:
+        if self.misses and reached < sample["requests"] or not self.misses and reached:
             raise SystemExit(
                 f"{row.name}, {call.name}: {reached} of {sample['requests']} "
-                f"requests reached the node, expected {'all' if misses else 'none'}"
+                f"requests reached the node, expected {'all' if self.misses else 'none'}"
             )
         return sample
 

@@ -11,6 +11,15 @@ MARK = b"\1" * 9
 DIGITS = b"123456789"
 BATCH = 10
 BATCH_SIZES = {"1 KB": 1_000, "30 KB": 30_000, "300 KB": 300_000}
+# Methods for misses, one per response, because the node finds responses by the method alone. Their
+# responses are stored whatever block they show: the call names it by its hash, and the result need
+# not. A response of eth_getBlockByHash, for example, must have the requested hash.
+STORED_METHODS = (
+    "eth_getBlockAccessListByBlockHash",
+    "debug_getBlockRlpByHash",
+    "debug_getModifiedAccountsByHash",
+    "debug_intermediateRoots",
+)
 # Methods for batches: their responses are stored with any params.
 STORABLE = re.compile(
     "eth_get(Balance|Block|Code|Storage)|debug_getRaw|debug_traceTransaction"
@@ -60,17 +69,19 @@ def any_id(request, suffix=b""):
     return text
 
 
-def any_params(request):
-    """Replaces the end of the first hexadecimal string in the params with a mark."""
+def block_hash():
+    """Returns the hash of a block that no node has, which ends in wrk's number."""
+    return "0x" + "ab" * 27 + "c" + MARK.decode()
 
-    def ended(found):
-        return b'"0x' + (found[1][: -len(MARK)] or b"1") + MARK + b'"'
 
-    head, params = request.split(b'"params":', 1)
-    text, count = re.subn(rb'"0x([0-9a-fA-F]+)"', ended, params, count=1)
-    if not count:
-        raise SystemExit(f"the params have no hexadecimal string: {request[:200]!r}")
-    return head + b'"params":' + text
+def written(library, name, group, method, params, response):
+    """Returns a call whose params have marks; a node that finds responses by the method sends this
+    response."""
+    pair = {"request": {"jsonrpc": "2.0", "id": 1, "method": method, "params": []}}
+    body = library.add(name, pair | {"response": response}, group)
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    text = any_id(compact(request).replace(rb"\u0001", b"\1"))
+    return Call.written(library, name, group, method, body.size, text)
 
 
 def singles(bodies, library, per_group):
@@ -88,28 +99,21 @@ def singles(bodies, library, per_group):
 
 
 def unique_calls(bodies, work, per_group):
-    """Returns by group: a call of each method with different params in each request, and the
-    folder of a node that sends the recorded response for the method."""
+    """Returns by group: calls for another block in each request, whose responses are stored, and the
+    folder of a node that sends them. The responses are recorded ones of several methods."""
     groups = {}
     for body in bodies:
-        request = body.request.read_bytes()
-        methods = groups.setdefault(body.group, {})
-        if request.startswith(b"{") and len(methods) < per_group:
-            methods.setdefault(body.method, (body, request))
+        responses = groups.setdefault(body.group, {})
+        if isinstance(body.answer, dict) and len(responses) < per_group:
+            responses.setdefault(body.method, body)
     found = {}
-    for group, methods in groups.items():
+    for group, responses in groups.items():
         library = Library(work / "misses" / group.replace(" ", "-"))
         found[group] = library.pairs, [
-            misses_of(library, body, request) for body, request in methods.values()
+            written(library, body.name, group, method, [block_hash()], body.answer)
+            for method, body in zip(STORED_METHODS, responses.values(), strict=False)
         ]
     return found
-
-
-def misses_of(library, body, request):
-    pair = {"request": {"jsonrpc": "2.0", "id": 1, "method": body.method, "params": []}}
-    library.add(body.name, pair | {"response": body.answer}, body.group)
-    request = any_params(any_id(request))
-    return Call.written(library, body.name, body.group, body.method, body.size, request)
 
 
 def batches(pairs, library):

@@ -87,10 +87,9 @@ def merge(found, more):
 def misses(work, chosen, quick, log):
     """Measures misses like the cache suite: one node per group, with new ids and params in
     each request."""
-    methods = {b.method for b in chosen if b.method.startswith("erigon_")}
     rows = [
-        Row(sszip_cache("without a store", methods, SMALL_TIER), FRESH),
-        Row(stored("with a store", "16m", methods=methods), FRESH),
+        Row(sszip_cache("without a store", http=SMALL_TIER), FRESH),
+        Row(stored("with a store", "16m"), FRESH),
     ]
     return misses_of(rows, work, chosen, quick, log)
 
@@ -101,8 +100,8 @@ def misses_of(rows, work, chosen, quick, log):
     for group, (pairs, calls) in groups.items():
         with Node(work, [pairs], options=["--lenient"]) as node:
             log(f"misses, {group}")
-            with Servers(work, node, rows, calls) as servers:
-                merge(found, servers.measure(calls, 1 if quick else 5, log, misses=True))
+            with Servers(work, node, rows, calls, misses=True) as servers:
+                merge(found, servers.measure(calls, 1 if quick else 5, log))
     return found
 
 

@@ -3,7 +3,7 @@
 import random
 
 from bodies import Library, compact
-from caching_bodies import DIGITS, MARK, Call, any_id
+from caching_bodies import DIGITS, MARK, STORED_METHODS, block_hash, written
 
 GROUP = "30 KB"
 SIZE = 30_000
@@ -11,49 +11,32 @@ SIZE = 30_000
 KEYS = 6_000
 # First number of wrk's script and of `fill`; see post.lua.
 FIRST = 100_000_000
-# Methods whose responses are immutable for a block hash, and their params.
-BY_HASH = {
-    "debug_getRawBlock": lambda block: [block],
-    "debug_getRawReceipts": lambda block: [block],
-    "eth_getBlockReceipts": lambda block: [block],
-    "eth_getLogs": lambda block: [{"blockHash": block}],
-}
+# Methods whose recorded responses are used. They are sent to calls of STORED_METHODS, since logs and
+# receipts are stored only under the hash of their block.
+SOURCES = ("debug_getRawBlock", "debug_getRawReceipts", "eth_getBlockReceipts", "eth_getLogs")
 # Length of hexadecimal digits of random bytes, which deflate halves.
 LARGE_BYTES = 10_000_000
 LARGE_METHOD = "debug_getRawBlock"
 READ, UNREAD = "10 MB", "10 MB stored unread"
 
 
-def block_hash():
-    """Returns the hash of a block that no node has, which ends in wrk's number."""
-    return "0x" + "ab" * 27 + "c" + MARK.decode()
-
-
-def written(library, name, group, method, params, response):
-    pair = {"request": {"jsonrpc": "2.0", "id": 1, "method": method, "params": []}}
-    body = library.add(name, pair | {"response": response}, group)
-    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    text = any_id(compact(request).replace(rb"\u0001", b"\1"))
-    return Call.written(library, name, group, method, body.size, text)
-
-
 def calls(pairs, work, count):
-    """Returns calls for a block hash, and the folder of a node that finds responses by the
-    method."""
+    """Returns calls for a block hash, whose responses are stored, and the folder of a node that finds
+    responses by the method."""
     library = Library(work / "by-hash")
     return library.pairs, [
-        written(library, name, GROUP, method, BY_HASH[method](block_hash()), response)
-        for method, name, response in nearest(pairs)[:count]
+        written(library, name, GROUP, method, [block_hash()], response)
+        for method, (name, response) in zip(STORED_METHODS, nearest(pairs)[:count], strict=False)
     ]
 
 
 def nearest(pairs):
-    """Returns for each method the recorded response whose length is nearest to 30 KB, sorted
-    by that difference."""
+    """Returns the recorded response of each method whose length is nearest to 30 KB, with its name,
+    sorted by that difference."""
     found = {}
     for name, pair in pairs:
         request, response = pair["request"], pair["response"]
-        if not isinstance(request, dict) or request["method"] not in BY_HASH:
+        if not isinstance(request, dict) or request["method"] not in SOURCES:
             continue
         if not response.get("result"):
             continue
@@ -61,10 +44,10 @@ def nearest(pairs):
         best = found.get(request["method"])
         if best is None or off < best[0]:
             found[request["method"]] = off, name, response
-    ranked = sorted(found.items(), key=lambda one: one[1][0])
-    if not ranked:
-        raise SystemExit("the recordings have no immutable response; add one of: " + ", ".join(BY_HASH))
-    return [(method, name, response) for method, (_, name, response) in ranked]
+    if not found:
+        raise SystemExit("the recordings have none of the needed responses; add one of: " + ", ".join(SOURCES))
+    ranked = sorted(found.values(), key=lambda one: one[0])
+    return [(name, response) for _, name, response in ranked]
 
 
 def large(work):
@@ -72,7 +55,7 @@ def large(work):
     is stored, and one that the owner checks (decision 015). Each comes with the folder of a
     node."""
     result = "0x" + random.Random(1).randbytes(LARGE_BYTES).hex()
-    params = BY_HASH[LARGE_METHOD](block_hash().replace(MARK.decode(), DIGITS.decode()))
+    params = [block_hash().replace(MARK.decode(), DIGITS.decode())]
     for name, response in (
         (READ, {"result": result, "id": 1, "jsonrpc": "2.0"}),
         (UNREAD, {"jsonrpc": "2.0", "id": 1, "result": result}),

@@ -11,11 +11,11 @@ PLACES = [HOT, MEMORY, STORE]
 TIERS = {HOT: ("256m", "256m"), MEMORY: ("1m", "256m"), STORE: ("1m", "1m")}
 
 
-def stored(name, hot="128m", memory="256m", methods=(), more=""):
+def stored(name, hot="128m", memory="256m", more=""):
     """Returns sszip with a store, with the memory of workers and of the owner."""
     http = (
         f"sszip_cache_memory {hot}; "
         f"sszip_cache_path @PREFIX@/cache max_size=1g memory={memory};"
     )
-    coder = sszip_cache(name, methods, http)
+    coder = sszip_cache(name, http=http)
     return replace(coder, directives=f"{coder.directives} {more}")

@@ -24,6 +24,11 @@ class Row:
     def name(self):
         return self.coder.name
 
+    @property
+    def has_cache(self):
+        """Whether sszip's cache is on, so that misses are stored."""
+        return "sszip_cache on;" in self.coder.directives
+
 
 def identity(coder, name):
     return replace(coder, name=name, accept="", coding="")
@@ -166,8 +171,8 @@ def batch_rows(methods):
     ]
 
 
-def miss_rows(methods):
-    off, on = sszip_coder(None, "cache off"), sszip_cache("cache on", methods, SMALL_TIER)
+def miss_rows():
+    off, on = sszip_coder(None, "cache off"), sszip_cache("cache on", http=SMALL_TIER)
     return [
         Row(off, FRESH),
         Row(on, FRESH),

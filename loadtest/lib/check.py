@@ -2,10 +2,20 @@
 
 import gzip
 import json
+import re
 import socket
+import time
 
 import brotli
 import zstandard
+
+# Number of requests until one is a hit, and the seconds between two of them: an entry may be stored
+# after its response was sent.
+REPETITIONS, PAUSE_SECONDS = 20, 0.05
+HIT = re.compile(r"sszip; hit; ttl=(\d+)")
+# Minimum remaining TTL of a hit in seconds: a response that contradicts its request has one below a
+# second.
+LEAST_TTL = 60
 
 
 class WrongAnswer(SystemExit):
@@ -22,6 +32,16 @@ def send(port, path, request, accept, media=""):
     """Sends a request of these bytes over a new connection; without bytes it is a GET."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
         return send_request(peer, peer.makefile("rb"), path, request, accept, media)
+
+
+def is_stored(port, request, accept):
+    """Whether a repeated request is a hit of sszip's cache, with a TTL of a usual entry."""
+    for _ in range(REPETITIONS):
+        hit = HIT.match(send(port, "/", request, accept)[1].get("cache-status", ""))
+        if hit and int(hit[1]) >= LEAST_TTL:
+            return True
+        time.sleep(PAUSE_SECONDS)
+    return False
 
 
 def send_request(peer, stream, path, request, accept, media=""):
