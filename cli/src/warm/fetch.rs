@@ -54,7 +54,7 @@ pub struct Warmer {
     /// The requests are of clients: their errors are not the node's.
     is_of_clients: bool,
     has_responded: AtomicBool,
-    /// Methods of which a response was stored.
+    /// Methods with a response that was stored.
     stored_methods: Mutex<HashSet<&'static str>>,
 }
 
@@ -176,9 +176,9 @@ impl Warmer {
         Ok(Outcome::NotStored(reason))
     }
 
-    /// Whether the cache is queried before the request is sent as a client's. Calls of a range with
-    /// a method of which a response was stored are sent at once: the cache responds to them as well,
-    /// and the others would need the node after the query.
+    /// Whether the cache is queried before the request is sent as a client's. A call of a range is
+    /// sent at once if the method has a stored response: the cache responds to it as well, and a
+    /// miss would need the node after the query.
     fn requires_first_query(&self, request: &WarmRequest) -> bool {
         // the limit is of the node's requests only
         self.is_of_clients

@@ -16,9 +16,9 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 pub enum RpcProblem {
     /// An error.
     Error {
-        /// Its code; 0 without one.
+        /// The code; 0 if there is none.
         code: i64,
-        /// Its code and message, printable.
+        /// Code and message, printable.
         text: String,
     },
     /// The result is `null`.
