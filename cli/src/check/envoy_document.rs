@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use sszip_core::log::escape_log_text;
 
 use super::findings::Position;
+use super::text_file::syntax_remedy;
 use crate::CommandError;
 
 /// Maximum nesting of lists and mappings.
@@ -70,8 +71,9 @@ pub fn parse_yaml(file: &Rc<str>, text: &str) -> Result<Vec<Node>, CommandError>
             line,
         };
         return Err(CommandError::Data(format!(
-            "{at}: {}; correct the file",
-            escape_log_text(&problem)
+            "{at}: {}; {}",
+            escape_log_text(&problem),
+            syntax_remedy(text)
         )));
     }
     Ok(builder.documents)
@@ -185,13 +187,27 @@ fn resolve_plain_scalar(text: &str) -> Value {
     }
 }
 
+/// Returns the name of a field in lowerCamelCase: `typedConfig` for `typed_config`.
+fn lower_camel_case(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        text.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        text.push_str(letters.as_str());
+    }
+    text
+}
+
 impl Node {
-    /// Returns the node at a path of keys: `typed_config/@type`.
+    /// Returns the node at a path of keys: `typed_config/@type`. Each key is found by both names that
+    /// the JSON of Protobuf has for a field, `typed_config` and `typedConfig`.
     pub fn get(&self, path: &str) -> Option<&Node> {
         path.split('/').try_fold(self, |node, key| {
+            let other = lower_camel_case(key);
             let mut members = node.members().iter();
             members
-                .find(|(name, _)| name == key)
+                .find(|(name, _)| name == key || *name == other)
                 .map(|(_, value)| value)
         })
     }
@@ -213,6 +229,8 @@ impl Node {
     /// Returns the number at a path.
     pub fn number(&self, path: &str) -> Option<u64> {
         match &self.get(path)?.content {
+            // the JSON of Protobuf has numbers in quotes too
+            NodeContent::Scalar(Value::String(text)) => text.parse().ok(),
             NodeContent::Scalar(value) => value.as_u64(),
             _ => None,
         }
@@ -312,6 +330,15 @@ mod tests {
     }
 
     #[test]
+    fn fields_are_found_by_both_names_of_protobuf() {
+        let text = r#"{"aBigOne": {"own_limit": "7"}}"#;
+        let documents = parse_yaml(&"f".into(), text).ok().unwrap();
+        assert_eq!(documents[0].number("a_big_one/own_limit"), Some(7));
+        assert_eq!(documents[0].number("aBigOne/own_limit"), Some(7));
+        assert!(documents[0].get("a_big_one/ownLimit").is_none());
+    }
+
+    #[test]
     fn invalid_documents_are_errors_with_their_line() {
         let bomb: String = (0..40).fold("a0: &a0 [1]\n".into(), |text: String, at| {
             let next = at + 1;
@@ -324,6 +351,10 @@ mod tests {
             ("? [a]\n: 1", "a key must be a text"),
             (&bomb, "has more than 200000 nodes"),
             (&deep, "nested above 128"),
+            (
+                "a: {{ b }}",
+                "f:1: a key must be a text; render the template",
+            ),
         ] {
             let Err(CommandError::Data(error)) = parse_yaml(&"f".into(), text) else {
                 panic!("{text} is accepted");
