@@ -41,6 +41,8 @@ struct OpenNode {
     keys: HashSet<String>,
     /// The key whose value is next.
     key: Option<String>,
+    /// Whether the key has the tag `!ignore`: Envoy leaves out its member.
+    is_ignored: bool,
 }
 
 #[derive(Default)]
@@ -94,7 +96,9 @@ impl DocumentBuilder {
                 self.open_node(NodeContent::Mapping(Vec::new()), anchor, line)
             }
             Event::Scalar(text, style, anchor, tag) => {
-                let value = match style == ScalarStyle::Plain && tag.is_none() {
+                let is_ignored = tag.as_ref().is_some_and(|tag| tag.suffix == "ignore");
+                let is_key = self.begin_key(is_ignored);
+                let value = match style == ScalarStyle::Plain && tag.is_none() && !is_key {
                     true => resolve_plain_scalar(&text),
                     false => Value::String(text.into_owned()),
                 };
@@ -119,6 +123,17 @@ impl DocumentBuilder {
         }
     }
 
+    /// Whether the next node is a key of the innermost mapping, whose member may be ignored.
+    fn begin_key(&mut self, is_ignored: bool) -> bool {
+        match self.open.last_mut() {
+            Some(outer) if outer.key.is_none() => {
+                outer.is_ignored = is_ignored;
+                matches!(outer.node.content, NodeContent::Mapping(_))
+            }
+            _ => false,
+        }
+    }
+
     fn open_node(&mut self, content: NodeContent, anchor: usize, line: u32) -> Result<(), String> {
         if self.open.len() == MAX_DEPTH {
             return Err(format!("lists and mappings are nested above {MAX_DEPTH}"));
@@ -129,6 +144,7 @@ impl DocumentBuilder {
             anchor,
             keys: HashSet::new(),
             key: None,
+            is_ignored: false,
         });
         Ok(())
     }
@@ -154,10 +170,11 @@ impl DocumentBuilder {
         };
         match (&mut outer.node.content, outer.key.take()) {
             (NodeContent::List(items), _) => items.push(node),
+            (NodeContent::Mapping(_), Some(_)) if outer.is_ignored => outer.is_ignored = false,
             (NodeContent::Mapping(members), Some(key)) => members.push((key, node)),
             (NodeContent::Mapping(_), None) => {
                 let key = node.scalar_text().ok_or("a key must be a text")?;
-                if !outer.keys.insert(key.clone()) {
+                if !outer.is_ignored && !outer.keys.insert(key.clone()) {
                     return Err(format!("the key \"{key}\" occurs twice"));
                 }
                 outer.key = Some(key);
@@ -168,12 +185,17 @@ impl DocumentBuilder {
     }
 }
 
-/// Returns the value of a scalar without quotes, by the core schema of YAML 1.2.
+/// Returns the value of a scalar without quotes, by the core schema of YAML 1.2, and the booleans of
+/// YAML 1.1, as Envoy does.
 fn resolve_plain_scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" => return Value::Bool(true),
-        "false" | "False" | "FALSE" => return Value::Bool(false),
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
+            return Value::Bool(true)
+        }
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => {
+            return Value::Bool(false)
+        }
         _ => {}
     }
     if let Ok(number) = text.parse::<i64>() {
@@ -318,6 +340,14 @@ mod tests {
         assert_eq!(documents[1].to_json(), json!([]));
         assert_eq!(documents[0].items("b")[1].line, 7);
         assert_eq!(documents[0].items("a")[2].line, 4);
+    }
+
+    #[test]
+    fn booleans_and_ignored_members_are_those_of_envoy() {
+        let text = "a: [on, Off, yes, N, oN]\n!ignore b: &x {c: 1}\n!ignore b: 2\non: *x\ny: 1\n";
+        let documents = parse_yaml(&"f".into(), text).ok().unwrap();
+        let expected = json!({"a": [true, false, true, false, "oN"], "on": {"c": 1}, "y": 1});
+        assert_eq!(documents[0].to_json(), expected);
     }
 
     #[test]
