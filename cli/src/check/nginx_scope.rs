@@ -57,6 +57,8 @@ pub struct Location<'c> {
     pub at: &'c Position,
     /// The blocks `http`, `server` and `location`, the outermost first.
     pub blocks: Vec<&'c [Directive]>,
+    /// The path or regular expression.
+    path: &'c str,
     /// The block `server`; empty if the file is included in one.
     server: &'c [Directive],
 }
@@ -121,6 +123,7 @@ fn collect_locations<'c>(
             name,
             at: &location.at,
             blocks: all.clone(),
+            path,
             server,
         });
         collect_locations(&all, server, found);
@@ -170,6 +173,13 @@ impl<'c> Location<'c> {
             .into_iter()
             .chain(conditional)
             .collect()
+    }
+
+    /// Returns the named captures of the location's and the server's regular expressions.
+    pub fn captures(&self) -> Vec<&'c str> {
+        let names = self.server.iter().filter(|it| it.name == "server_name");
+        let names = names.flat_map(|it| it.words.iter().map(String::as_str));
+        names.chain([self.path]).flat_map(capture_names).collect()
     }
 
     /// Whether the location passes its requests, or some of them, to an upstream.
@@ -235,6 +245,17 @@ impl<'c> Location<'c> {
             Some(first) => is_local(first) && listens.all(is_local),
         }
     }
+}
+
+/// Returns the names of the captures in a regular expression: `(?<name>...)`, `(?P<name>...)`.
+fn capture_names(pattern: &str) -> impl Iterator<Item = &str> {
+    let groups = pattern.split("(?").skip(1);
+    groups.filter_map(|group| {
+        let name = group.strip_prefix('P').unwrap_or(group);
+        let (name, _) = name.strip_prefix('<')?.split_once('>')?;
+        // `(?<=` and `(?<!` look behind
+        (!name.starts_with(['=', '!'])).then_some(name)
+    })
 }
 
 /// Parses a size of nginx: `128k`.
@@ -341,6 +362,14 @@ mod tests {
             assert_eq!(location.proxy_passes().len(), passes, "{text}");
             assert_eq!(location.handles_requests(), handles, "{text}");
         }
+    }
+
+    #[test]
+    fn captures_are_those_of_the_server_and_the_location() {
+        let text = "server { server_name a ~^(?<b>.+)$; location ~ ^/(?P<c>x)(?<!z>)(?:y)$ { } }";
+        let directives = parse_nginx_text(&"f".into(), text).ok().unwrap();
+        let scope = HttpScope::from_directives(&directives);
+        assert_eq!(scope.locations()[0].captures(), ["b", "c"]);
     }
 
     #[test]

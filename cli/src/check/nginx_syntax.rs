@@ -326,7 +326,7 @@ impl Parser<'_> {
             line: self.line,
         };
         let text = String::from_utf8_lossy(self.bytes);
-        let remedy = match text.contains("static_resources:") {
+        let remedy = match text.contains("static_resources") {
             true => "set --format envoy for a configuration of Envoy",
             false => syntax_remedy(&text),
         };

@@ -112,9 +112,11 @@ pub fn check_namespaces_of_upstreams(view: &NginxView<'_>) -> Vec<Finding> {
         };
         let assigned = assigned_variables(location);
         let sources = [&maps, &assigned];
-        let known = client_variables(variable_names(namespace.first_word()), &sources);
+        let captures = location.captures();
+        let find = |names| client_variables(names, &sources, &captures);
+        let known = find(variable_names(namespace.first_word()));
         for pass in location.proxy_passes() {
-            let choosing = client_variables(host_variables(pass.first_word()), &sources);
+            let choosing = find(host_variables(pass.first_word()));
             if let Some(missing) = choosing.iter().find(|name| !known.contains(name)) {
                 findings.push(Finding::warning(
                     "namespace",
@@ -138,7 +140,9 @@ fn host_variables(url: &str) -> Vec<&str> {
     let host = url.split_once("://").map_or(url, |(_, host)| host);
     let host = host.split('/').next().unwrap_or_default();
     let mut names = variable_names(host);
-    names.retain(|name| !URL_VARIABLES.contains(name));
+    // a capture behind the host is a path most often: `http://node$1`
+    let is_path = |name: &str| name.starts_with(char::is_numeric) && !host.starts_with('$');
+    names.retain(|name| !URL_VARIABLES.contains(name) && !is_path(name));
     names
 }
 
@@ -169,10 +173,12 @@ fn assigned_variables<'c>(location: &Location<'c>) -> VariableSources<'c> {
     sources
 }
 
-/// Returns the variables with text of the client that some variables are made of.
+/// Returns the variables with text of the client that some variables are made of. The captures are
+/// such variables.
 fn client_variables<'t>(
     mut pending: Vec<&'t str>,
     sources: &[&VariableSources<'t>],
+    captures: &[&str],
 ) -> Vec<&'t str> {
     let mut known = HashSet::new();
     let mut found = Vec::new();
@@ -183,6 +189,8 @@ fn client_variables<'t>(
         let texts = sources.iter().filter_map(|it| it.get(name)).flatten();
         pending.extend(texts.flat_map(|text| variable_names(text)));
         let is_clients = CLIENT_VARIABLES.contains(&name)
+            || captures.contains(&name)
+            || name.starts_with(char::is_numeric)
             || ["http_", "arg_", "cookie_"]
                 .iter()
                 .any(|prefix| name.starts_with(prefix));
@@ -204,6 +212,8 @@ mod tests {
             ("http://node/$arg_key", &[]),
             ("http://$node$request_uri", &["node"]),
             ("$node", &["node"]),
+            ("http://$1:8545$2", &["1", "2"]),
+            ("http://node$1", &[]),
         ] {
             assert_eq!(host_variables(url), expected, "{url}");
         }
@@ -212,7 +222,12 @@ mod tests {
     #[test]
     fn sources_of_variables_may_refer_to_each_other() {
         let sources = VariableSources::from([("a", vec!["$b$b", "x"]), ("b", vec!["$a-$http_x"])]);
-        assert_eq!(client_variables(vec!["a", "c"], &[&sources]), ["http_x"]);
-        assert_eq!(client_variables(vec!["host"], &[&sources]), ["host"]);
+        for (names, expected) in [
+            (vec!["a", "c"], &["http_x"][..]),
+            (vec!["host"], &["host"]),
+            (vec!["d", "1"], &["1", "d"]),
+        ] {
+            assert_eq!(client_variables(names, &[&sources], &["d"]), expected);
+        }
     }
 }

@@ -169,6 +169,14 @@ fn nginx_rules_report_the_changes_that_break_them() {
                  proxy_pass http://node;",
             ),
             (
+                "namespace",
+                "warning",
+                "listen 80;",
+                "listen 80; server_name ~^(?<chain>[a-z]+)[.]; location /c { \
+                 sszip_cache on; sszip_cache_namespace a; client_body_buffer_size 128k; \
+                 proxy_http_version 1.1; proxy_pass http://$chain:8545; }",
+            ),
+            (
                 "open-purge",
                 "error",
                 "listen 80;",
