@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use sszip_core::log::escape_log_text;
 
 use super::findings::Position;
+use super::text_file::syntax_remedy;
 use crate::CommandError;
 
 /// Maximum nesting of lists and mappings.
@@ -40,6 +41,8 @@ struct OpenNode {
     keys: HashSet<String>,
     /// The key whose value is next.
     key: Option<String>,
+    /// Whether the key has the tag `!ignore`: Envoy leaves out its member.
+    is_ignored: bool,
 }
 
 #[derive(Default)]
@@ -70,8 +73,9 @@ pub fn parse_yaml(file: &Rc<str>, text: &str) -> Result<Vec<Node>, CommandError>
             line,
         };
         return Err(CommandError::Data(format!(
-            "{at}: {}; correct the file",
-            escape_log_text(&problem)
+            "{at}: {}; {}",
+            escape_log_text(&problem),
+            syntax_remedy(text)
         )));
     }
     Ok(builder.documents)
@@ -92,7 +96,9 @@ impl DocumentBuilder {
                 self.open_node(NodeContent::Mapping(Vec::new()), anchor, line)
             }
             Event::Scalar(text, style, anchor, tag) => {
-                let value = match style == ScalarStyle::Plain && tag.is_none() {
+                let is_ignored = tag.as_ref().is_some_and(|tag| tag.suffix == "ignore");
+                let is_key = self.begin_key(is_ignored);
+                let value = match style == ScalarStyle::Plain && tag.is_none() && !is_key {
                     true => resolve_plain_scalar(&text),
                     false => Value::String(text.into_owned()),
                 };
@@ -117,6 +123,17 @@ impl DocumentBuilder {
         }
     }
 
+    /// Whether the next node is a key of the innermost mapping, whose member may be ignored.
+    fn begin_key(&mut self, is_ignored: bool) -> bool {
+        match self.open.last_mut() {
+            Some(outer) if outer.key.is_none() => {
+                outer.is_ignored = is_ignored;
+                matches!(outer.node.content, NodeContent::Mapping(_))
+            }
+            _ => false,
+        }
+    }
+
     fn open_node(&mut self, content: NodeContent, anchor: usize, line: u32) -> Result<(), String> {
         if self.open.len() == MAX_DEPTH {
             return Err(format!("lists and mappings are nested above {MAX_DEPTH}"));
@@ -127,6 +144,7 @@ impl DocumentBuilder {
             anchor,
             keys: HashSet::new(),
             key: None,
+            is_ignored: false,
         });
         Ok(())
     }
@@ -152,10 +170,11 @@ impl DocumentBuilder {
         };
         match (&mut outer.node.content, outer.key.take()) {
             (NodeContent::List(items), _) => items.push(node),
+            (NodeContent::Mapping(_), Some(_)) if outer.is_ignored => outer.is_ignored = false,
             (NodeContent::Mapping(members), Some(key)) => members.push((key, node)),
             (NodeContent::Mapping(_), None) => {
                 let key = node.scalar_text().ok_or("a key must be a text")?;
-                if !outer.keys.insert(key.clone()) {
+                if !outer.is_ignored && !outer.keys.insert(key.clone()) {
                     return Err(format!("the key \"{key}\" occurs twice"));
                 }
                 outer.key = Some(key);
@@ -166,12 +185,17 @@ impl DocumentBuilder {
     }
 }
 
-/// Returns the value of a scalar without quotes, by the core schema of YAML 1.2.
+/// Returns the value of a scalar without quotes, by the core schema of YAML 1.2, and the booleans of
+/// YAML 1.1, as Envoy does.
 fn resolve_plain_scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" => return Value::Bool(true),
-        "false" | "False" | "FALSE" => return Value::Bool(false),
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
+            return Value::Bool(true)
+        }
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => {
+            return Value::Bool(false)
+        }
         _ => {}
     }
     if let Ok(number) = text.parse::<i64>() {
@@ -185,13 +209,27 @@ fn resolve_plain_scalar(text: &str) -> Value {
     }
 }
 
+/// Returns the name of a field in lowerCamelCase: `typedConfig` for `typed_config`.
+fn lower_camel_case(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        text.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        text.push_str(letters.as_str());
+    }
+    text
+}
+
 impl Node {
-    /// Returns the node at a path of keys: `typed_config/@type`.
+    /// Returns the node at a path of keys: `typed_config/@type`. Each key is found by both names that
+    /// the JSON of Protobuf has for a field, `typed_config` and `typedConfig`.
     pub fn get(&self, path: &str) -> Option<&Node> {
         path.split('/').try_fold(self, |node, key| {
+            let other = lower_camel_case(key);
             let mut members = node.members().iter();
             members
-                .find(|(name, _)| name == key)
+                .find(|(name, _)| name == key || *name == other)
                 .map(|(_, value)| value)
         })
     }
@@ -213,6 +251,8 @@ impl Node {
     /// Returns the number at a path.
     pub fn number(&self, path: &str) -> Option<u64> {
         match &self.get(path)?.content {
+            // the JSON of Protobuf has numbers in quotes too
+            NodeContent::Scalar(Value::String(text)) => text.parse().ok(),
             NodeContent::Scalar(value) => value.as_u64(),
             _ => None,
         }
@@ -303,12 +343,29 @@ mod tests {
     }
 
     #[test]
+    fn booleans_and_ignored_members_are_those_of_envoy() {
+        let text = "a: [on, Off, yes, N, oN]\n!ignore b: &x {c: 1}\n!ignore b: 2\non: *x\ny: 1\n";
+        let documents = parse_yaml(&"f".into(), text).ok().unwrap();
+        let expected = json!({"a": [true, false, true, false, "oN"], "on": {"c": 1}, "y": 1});
+        assert_eq!(documents[0].to_json(), expected);
+    }
+
+    #[test]
     fn json_is_yaml() {
         let text = r#"{"a": {"@type": "type.googleapis.com/x.v3.Y", "b": [1, "\n"]}}"#;
         let documents = parse_yaml(&"f".into(), text).ok().unwrap();
         let node = documents[0].get("a").unwrap();
         assert!(node.is_of_type("Y") && !node.is_of_type("X"));
         assert_eq!(node.get("b").unwrap().to_json(), json!([1, "\n"]));
+    }
+
+    #[test]
+    fn fields_are_found_by_both_names_of_protobuf() {
+        let text = r#"{"aBigOne": {"own_limit": "7"}}"#;
+        let documents = parse_yaml(&"f".into(), text).ok().unwrap();
+        assert_eq!(documents[0].number("a_big_one/own_limit"), Some(7));
+        assert_eq!(documents[0].number("aBigOne/own_limit"), Some(7));
+        assert!(documents[0].get("a_big_one/ownLimit").is_none());
     }
 
     #[test]
@@ -324,6 +381,10 @@ mod tests {
             ("? [a]\n: 1", "a key must be a text"),
             (&bomb, "has more than 200000 nodes"),
             (&deep, "nested above 128"),
+            (
+                "a: {{ b }}",
+                "f:1: a key must be a text; render the template",
+            ),
         ] {
             let Err(CommandError::Data(error)) = parse_yaml(&"f".into(), text) else {
                 panic!("{text} is accepted");

@@ -125,7 +125,7 @@ pub fn find_filters<'n>(
 ) -> Vec<HttpFilter<'n>> {
     let mut reader = SettingsReader { file, findings };
     let mut found = Vec::new();
-    for listener in nodes_where(document, |node| node.get("filter_chains").is_some()) {
+    for listener in nodes_where(document, is_listener) {
         for manager in nodes_where(listener, |node| node.is_of_type("HttpConnectionManager")) {
             for filter in manager.items("http_filters") {
                 let Some(kind) = filter_kind(filter) else {
@@ -164,6 +164,12 @@ pub fn nodes_where(outer: &Node, is_wanted: impl Fn(&Node) -> bool) -> Vec<&Node
         }
     });
     found
+}
+
+/// Whether a node is a listener: it has filter chains.
+fn is_listener(node: &Node) -> bool {
+    let mut names = ["filter_chains", "default_filter_chain"].into_iter();
+    names.any(|name| node.get(name).is_some())
 }
 
 /// Returns the form of the filter if it is sszip.

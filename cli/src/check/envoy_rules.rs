@@ -48,6 +48,7 @@ const RULES: [Rule; 8] = [
 /// Returns the findings of the documents of a file.
 pub fn check_envoy_documents(file: &Rc<str>, documents: &[Node]) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut has_filter = false;
     for document in documents {
         let view = EnvoyView {
             file,
@@ -55,8 +56,30 @@ pub fn check_envoy_documents(file: &Rc<str>, documents: &[Node]) -> Vec<Finding>
             clusters: static_clusters(document),
         };
         findings.extend(RULES.iter().flat_map(|rule| rule(&view)));
+        has_filter |= !view.filters.is_empty();
+    }
+    if !has_filter {
+        findings.extend(missing_filter(file, documents));
     }
     findings
+}
+
+/// Rule `no-effect`: returns the warning about a file whose connection managers lack the filter.
+fn missing_filter(file: &Rc<str>, documents: &[Node]) -> Option<Finding> {
+    let has_filters = |node: &Node| node.get("http_filters").is_some();
+    let mut managers = documents
+        .iter()
+        .flat_map(|document| nodes_where(document, has_filters));
+    let at = Position {
+        file: Rc::clone(file),
+        line: managers.next()?.line,
+    };
+    Some(Finding::warning(
+        "no-effect",
+        &at,
+        "no \"http_filters\" of this file have a filter of sszip",
+        "add the filter; proxy-wasm needs \"name: sszip\" in its configuration to be recognized",
+    ))
 }
 
 fn static_clusters(document: &Node) -> Option<Vec<&str>> {
@@ -104,13 +127,17 @@ impl<'n> HttpFilter<'n> {
     /// Whether only some clients reach the listener: clients of this machine, with a certificate, or
     /// with a permitted address.
     fn is_listener_restricted(&self) -> bool {
-        let host = self.listener.text("address/socket_address/address");
-        let is_loopback = host.starts_with("127.") || host == "::1";
+        let is_local = |node: &Node| {
+            let host = node.text("address/socket_address/address");
+            host.starts_with("127.") || host == "::1" || node.get("address/pipe").is_some()
+        };
+        let mut others = self.listener.items("additional_addresses").iter();
+        let listens_locally = is_local(self.listener) && others.all(is_local);
         let restrictions = nodes_where(self.listener, |node| {
             node.is_true("require_client_certificate")
                 || node.text("name") == "envoy.filters.network.rbac"
         });
-        is_loopback || self.listener.get("address/pipe").is_some() || !restrictions.is_empty()
+        listens_locally || !restrictions.is_empty()
     }
 
     /// Whether a filter before sszip authorizes the requests of a route.

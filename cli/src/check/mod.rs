@@ -9,7 +9,9 @@ mod nginx_routes;
 mod nginx_rules;
 mod nginx_scope;
 mod nginx_syntax;
+mod nginx_upstreams;
 mod text_file;
+mod wildcards;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -26,13 +28,35 @@ use crate::CommandError;
 /// Runs `sszip check`.
 ///
 /// # Errors
-/// A file can't be read or parsed, or a finding is an error; with `--strict`, any finding.
+/// A file can't be read or parsed, after the others have been checked; or a finding is an error;
+/// with `--strict`, any finding.
 pub fn run_check(arguments: &CheckArguments) -> Result<(), CommandError> {
-    let mut findings = Vec::new();
+    let (mut findings, mut problems) = (Vec::new(), Vec::new());
     for path in &arguments.files {
-        findings.extend(check_file(path, arguments.format)?);
+        match check_file(path, arguments.format) {
+            Ok(found) => findings.extend(found),
+            Err(CommandError::Data(problem)) => problems.push(problem),
+            Err(error) => return Err(error),
+        }
     }
-    remove_repeated(&mut findings);
+    if problems.len() < arguments.files.len() {
+        print_findings(arguments, &mut findings)?;
+    }
+    let is_error = |finding: &Finding| finding.level == FindingLevel::Error;
+    match problems.is_empty() {
+        false => Err(CommandError::Data(problems.join("\nsszip: "))),
+        true if findings.iter().any(is_error) => Err(CommandError::Findings),
+        true if arguments.strict && !findings.is_empty() => Err(CommandError::Findings),
+        true => Ok(()),
+    }
+}
+
+/// Prints the findings, and their numbers to standard error.
+fn print_findings(
+    arguments: &CheckArguments,
+    findings: &mut Vec<Finding>,
+) -> Result<(), CommandError> {
+    remove_repeated(findings);
     print_text(&match arguments.json {
         true => {
             let all: Value = findings.iter().map(Finding::to_json).collect();
@@ -50,10 +74,7 @@ pub fn run_check(arguments: &CheckArguments) -> Result<(), CommandError> {
     let summary = format!("sszip: errors: {errors}, warnings: {warnings}");
     // a closed standard error does not change the exit code
     let _ = writeln!(io::stderr(), "{summary}");
-    match errors > 0 || arguments.strict && warnings > 0 {
-        true => Err(CommandError::Findings),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 fn check_file(path: &Path, format: Option<ConfigFormat>) -> Result<Vec<Finding>, CommandError> {

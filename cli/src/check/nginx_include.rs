@@ -1,14 +1,17 @@
 //! Reads an nginx configuration with the files that it includes, or the output of `nginx -T`.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::findings::Finding;
 use super::nginx_syntax::{parse_nginx_text, Directive};
 use super::text_file::read_text_file;
+use super::wildcards::{has_wildcard, is_path_match, matching_files};
 use crate::CommandError;
+
+/// Blocks of a main file. A file without them is a part of a configuration.
+const MAIN_BLOCKS: [&str; 2] = ["http", "events"];
 
 /// Maximum nesting of includes.
 const MAX_DEPTH: usize = 16;
@@ -18,10 +21,6 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// Prefix of the line before each file in the output of `nginx -T`.
 const DUMP_HEADER: &str = "# configuration file ";
-
-/// Blocks with data in place of directives: keys of clients, for example. Their includes are not
-/// read.
-const DATA_BLOCKS: [&str; 4] = ["map", "geo", "types", "split_clients"];
 
 /// An nginx configuration whose includes are replaced by the directives of their files.
 #[derive(Debug, Default)]
@@ -42,7 +41,7 @@ enum ConfigSource {
 
 struct Loader {
     source: ConfigSource,
-    /// The folder that relative names refer to: the main file's.
+    /// The folder that relative names refer to: `nginx.conf`'s.
     folder: PathBuf,
     bytes: usize,
     findings: Vec<Finding>,
@@ -124,6 +123,12 @@ impl Loader {
             )));
         }
         let directives = parse_nginx_text(&Rc::from(name), text)?;
+        let is_main = directives.iter().any(|it| MAIN_BLOCKS.contains(&&*it.name));
+        if depth == 0 && !is_main && matches!(self.source, ConfigSource::Disk) {
+            if let Some(folder) = folder_of_main_file(path) {
+                self.folder = folder;
+            }
+        }
         self.replace_includes(directives, depth)
     }
 
@@ -134,9 +139,10 @@ impl Loader {
     ) -> Result<Vec<Directive>, CommandError> {
         let mut all = Vec::with_capacity(directives.len());
         for mut directive in directives {
-            let is_data = DATA_BLOCKS.contains(&&*directive.name);
+            let has_data = directive.has_data();
             match directive.block.take() {
-                Some(block) if !is_data => {
+                // includes of data are not read
+                Some(block) if !has_data => {
                     directive.block = Some(self.replace_includes(block, depth)?);
                 }
                 block => directive.block = block,
@@ -181,6 +187,10 @@ impl Loader {
     /// Reads a file, or returns the problem as text.
     fn read_file(&self, path: &Path) -> Result<String, String> {
         match &self.source {
+            // a pipe would be waited for
+            ConfigSource::Disk if path.exists() && !path.is_file() => {
+                Err(format!("{} is not a regular file", path.display()))
+            }
             ConfigSource::Disk => {
                 read_text_file(path).map_err(|error| error.message().unwrap_or_default().to_owned())
             }
@@ -192,105 +202,20 @@ impl Loader {
     }
 }
 
-fn has_wildcard(text: &str) -> bool {
-    text.contains(['*', '?'])
-}
-
-/// Returns the existing files that match a pattern, in the order of their names.
-fn matching_files(pattern: &Path) -> Vec<PathBuf> {
-    let mut found = vec![PathBuf::new()];
-    for part in pattern.components() {
-        let name = part.as_os_str().to_string_lossy();
-        if !has_wildcard(&name) {
-            found.iter_mut().for_each(|path| path.push(part));
-            continue;
-        }
-        let mut next = Vec::new();
-        for folder in found {
-            let place = match folder.as_os_str().is_empty() {
-                true => Path::new("."),
-                false => folder.as_path(),
-            };
-            let entries = fs::read_dir(place).into_iter().flatten().flatten();
-            let names = entries.map(|entry| entry.file_name());
-            let mut names: Vec<_> = names
-                .filter(|it| is_name_match(name.as_bytes(), it.to_string_lossy().as_bytes()))
-                .collect();
-            names.sort();
-            next.extend(names.into_iter().map(|name| folder.join(name)));
-        }
-        found = next;
-    }
-    found.retain(|path| path.is_file());
-    found
-}
-
-fn is_path_match(pattern: &Path, path: &Path) -> bool {
-    let text = |part: Component<'_>| part.as_os_str().to_string_lossy().into_owned();
-    let (patterns, parts): (Vec<_>, Vec<_>) = (
-        pattern.components().map(text).collect(),
-        path.components().map(text).collect(),
-    );
-    patterns.len() == parts.len()
-        && patterns
-            .iter()
-            .zip(&parts)
-            .all(|(pattern, part)| is_name_match(pattern.as_bytes(), part.as_bytes()))
-}
-
-/// Whether a name matches a pattern with `*` and `?`, as in glob(7): a leading dot is matched by a
-/// dot only.
-fn is_name_match(pattern: &[u8], name: &[u8]) -> bool {
-    if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
-        return false;
-    }
-    // positions to continue from if the text after the last star does not match
-    let (mut at, mut place, mut star) = (0, 0, None);
-    while place < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, place));
-                at += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == name[place] => {
-                at += 1;
-                place += 1;
-            }
-            _ => match star {
-                Some((star_at, matched)) => {
-                    at = star_at + 1;
-                    place = matched + 1;
-                    star = Some((star_at, place));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
+/// Returns the innermost folder around a file that has an `nginx.conf`.
+fn folder_of_main_file(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut folders = path.ancestors().skip(1);
+    let folder = folders.find(|folder| folder.join("nginx.conf").is_file())?;
+    Some(folder.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
     use std::path::Path;
 
-    use super::{is_name_match, load_nginx_config, parse_nginx_config};
-
-    #[test]
-    fn wildcards_match_as_in_a_shell() {
-        for (pattern, name, expected) in [
-            ("*.conf", "a.conf", true),
-            ("*.conf", "a.conf.bak", false),
-            ("*.conf", ".a.conf", false),
-            ("a?c*", "abcd", true),
-            ("*a*b", "xaxbxb", true),
-            ("*a*b", "xaxbx", false),
-            ("*", "", true),
-            ("?", "", false),
-        ] {
-            let is_match = is_name_match(pattern.as_bytes(), name.as_bytes());
-            assert_eq!(is_match, expected, "{pattern} {name}");
-        }
-    }
+    use super::{load_nginx_config, parse_nginx_config};
 
     #[test]
     fn includes_are_replaced_in_the_order_of_their_names() {
@@ -312,6 +237,40 @@ mod tests {
         assert_eq!(config.directives[3].inner()[0].name, "three");
         assert_eq!(config.findings.len(), 1);
         assert!(config.findings[0].text.contains("d/4"));
+    }
+
+    #[test]
+    fn includes_of_a_site_are_relative_to_the_folder_of_nginx_conf() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("conf.d")).unwrap();
+        std::fs::write(folder.path().join("part"), "two;").unwrap();
+        let site = folder.path().join("conf.d/site.conf");
+        for (main, text, expected) in [
+            ("nginx.conf", "one; include part;", &["one", "two"][..]),
+            ("nginx.conf", "http {} include part;", &["http"]),
+            ("other.conf", "one; include part;", &["one"]),
+        ] {
+            let main = folder.path().join(main);
+            std::fs::write(&main, "").unwrap();
+            std::fs::write(&site, text).unwrap();
+            let config = load_nginx_config(&site).unwrap();
+            let names: Vec<_> = config.directives.iter().map(|it| &*it.name).collect();
+            assert_eq!(names, expected, "{text}");
+            let missing = usize::from(expected.len() == 1);
+            assert_eq!(config.findings.len(), missing, "{:?}", config.findings);
+            std::fs::remove_file(main).unwrap();
+        }
+    }
+
+    #[test]
+    fn included_socket_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("nginx.conf");
+        let socket = UnixListener::bind(folder.path().join("socket")).unwrap();
+        std::fs::write(&main, "include socket; http {}").unwrap();
+        let config = load_nginx_config(&main).unwrap();
+        drop(socket);
+        assert!(config.findings[0].text.contains("is not a regular file"));
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn validate_block(
     findings: &mut Vec<Finding>,
 ) {
     let mut block = RouteConfigBlock::default();
-    for directive in directives {
+    for directive in directives.iter().filter(|it| !it.has_data()) {
         validate_block(directive.inner(), validated, findings);
         let Some(setting) = core_setting(directive) else {
             continue;
@@ -197,5 +197,14 @@ mod tests {
             validate_settings(&directives, &mut findings);
             assert!(findings[0].text.starts_with(expected), "{findings:?}");
         }
+    }
+
+    #[test]
+    fn data_of_maps_are_not_settings() {
+        let text = "map $x $y { sszip_x 1; default 0; }";
+        let directives = parse_nginx_text(&"f".into(), text).unwrap();
+        let mut findings = Vec::new();
+        validate_settings(&directives, &mut findings);
+        assert!(findings.is_empty(), "{findings:?}");
     }
 }

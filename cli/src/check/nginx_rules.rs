@@ -1,27 +1,33 @@
 //! Rules for nginx configurations.
 
-use std::collections::HashMap;
-
 use sszip_core::config::setting_error::replace_setting_names_by_directives;
 use sszip_core::config::validated::{HostRouteDeclaration, ValidatedConfig};
 
 use super::findings::Finding;
 use super::nginx_include::NginxConfig;
 use super::nginx_routes::{routes, validate_settings, Route};
-use super::nginx_scope::{parse_size, variable_names, HttpScope};
+use super::nginx_scope::{parse_size, HttpScope, Location};
 use super::nginx_syntax::Directive;
+use super::nginx_upstreams::{check_keepalive, check_namespaces_of_upstreams};
 
 /// Default of `client_body_buffer_size`: two memory pages.
 const DEFAULT_BODY_BUFFER: u64 = 8 << 10;
 
-/// Maximum number of maps between a variable and its source.
-const MAX_MAPS: usize = 8;
-
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 
+/// Directives that remove a header of the node.
+const HIDE_DIRECTIVES: [&str; 5] = [
+    "proxy_hide_header",
+    "grpc_hide_header",
+    "fastcgi_hide_header",
+    "uwsgi_hide_header",
+    "scgi_hide_header",
+];
+
 /// An nginx configuration, as the rules read it.
-struct NginxView<'c> {
-    scope: HttpScope<'c>,
+pub struct NginxView<'c> {
+    /// The context `http`.
+    pub scope: HttpScope<'c>,
     routes: Vec<Route<'c>>,
     validated: ValidatedConfig,
 }
@@ -56,7 +62,8 @@ pub fn check_nginx_config(config: NginxConfig) -> Vec<Finding> {
 }
 
 impl<'c> NginxView<'c> {
-    fn cached_routes<'v>(&'v self) -> impl Iterator<Item = &'v Route<'c>> + 'v {
+    /// Returns the routes whose responses are cached.
+    pub fn cached_routes<'v>(&'v self) -> impl Iterator<Item = &'v Route<'c>> + 'v {
         self.routes.iter().filter(|route| route.is_cached())
     }
 }
@@ -143,7 +150,7 @@ fn body_buffer(route: &Route<'_>) -> u64 {
 
 fn uses_http_1_0(route: &Route<'_>) -> bool {
     let version = route.location.effective_word("proxy_http_version");
-    route.location.own("proxy_pass").is_some() && matches!(version, "" | "1.0")
+    !route.location.proxy_passes().is_empty() && matches!(version, "" | "1.0")
 }
 
 /// Rule `no-store`.
@@ -182,20 +189,36 @@ fn check_administrative_locations(view: &NginxView<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether one of the directives has this header as its first argument.
-fn names_header(directives: &[&Directive], header: &str) -> bool {
-    let mut names = directives.iter().map(|it| it.first_word());
-    names.any(|name| name.eq_ignore_ascii_case(header))
+/// Whether one of the directives has this name, and this header as its first argument.
+fn names_header<'d>(
+    directives: impl IntoIterator<Item = &'d Directive>,
+    name: &str,
+    header: &str,
+) -> bool {
+    let mut of_name = directives.into_iter().filter(|it| it.name == name);
+    of_name.any(|it| it.first_word().eq_ignore_ascii_case(header))
 }
 
-/// Rule `cors-twice`.
+/// Whether the location, or an `if` in it that does not respond itself, adds a header to responses
+/// of the node that keep theirs.
+fn adds_to_header_of_node(location: &Location<'_>, header: &str) -> bool {
+    let is_added = |directives: &[Directive]| names_header(directives, "add_header", header);
+    let mut conditions = location.conditions().map(Directive::inner);
+    let is_added_by_condition =
+        conditions.any(|inner| is_added(inner) && !inner.iter().any(|it| it.name == "return"));
+    let all = location.effective_all("add_header");
+    let is_hidden = HIDE_DIRECTIVES
+        .iter()
+        .any(|name| names_header(location.effective_all(name), name, header));
+    location.passes_requests()
+        && !is_hidden
+        && (is_added_by_condition || names_header(all, "add_header", header))
+}
+
+/// Rule `cors-twice`. Headers of scripts are unknown.
 fn check_cors_headers(view: &NginxView<'_>) -> Vec<Finding> {
     let routes = view.routes.iter().filter(|route| route.is_enabled());
-    let twice = routes.filter(|route| {
-        let location = &route.location;
-        names_header(&location.effective_all("add_header"), ALLOW_ORIGIN)
-            && !names_header(&location.effective_all("proxy_hide_header"), ALLOW_ORIGIN)
-    });
+    let twice = routes.filter(|route| adds_to_header_of_node(&route.location, ALLOW_ORIGIN));
     let findings = twice.map(|route| {
         Finding::warning(
             "cors-twice",
@@ -227,105 +250,6 @@ fn check_compression_behind_proxies(view: &NginxView<'_>) -> Vec<Finding> {
         )
     });
     findings.collect()
-}
-
-/// Rule `no-keepalive`.
-fn check_keepalive(view: &NginxView<'_>) -> Vec<Finding> {
-    let upstreams: HashMap<_, _> = view
-        .scope
-        .directives_named("upstream")
-        .map(|upstream| (upstream.first_word(), upstream))
-        .collect();
-    let mut findings = Vec::new();
-    for route in view.cached_routes() {
-        let Some(pass) = route.location.own("proxy_pass") else {
-            continue;
-        };
-        let target = pass.first_word();
-        // with variables the upstream is unknown, and over Unix sockets connections are cheap
-        if target.contains('$') || target.contains("://unix:") {
-            continue;
-        }
-        let host = target.split_once("://").map_or(target, |(_, host)| host);
-        let host = host.split('/').next().unwrap_or_default();
-        let has_pool = match upstreams.get(host) {
-            Some(upstream) => upstream.inner().iter().any(|it| it.name == "keepalive"),
-            // the upstreams of a part of a configuration may be elsewhere
-            None => !view.scope.is_whole,
-        };
-        let headers = route.location.effective_all("proxy_set_header");
-        let clears_connection = headers.iter().any(|header| {
-            header.first_word().eq_ignore_ascii_case("Connection")
-                && header.words.get(1).is_some_and(String::is_empty)
-        });
-        let problem = match (has_pool, clears_connection) {
-            (true, true) => continue,
-            (true, false) => {
-                "each request closes its connection to the node: nginx sends \"Connection: close\""
-            }
-            (false, _) => "each request opens a connection to the node",
-        };
-        findings.push(Finding::warning(
-            "no-keepalive",
-            &pass.at,
-            problem,
-            "use an \"upstream\" with \"keepalive 32\", \"proxy_http_version 1.1\" and \
-             \"proxy_set_header Connection ''\"",
-        ));
-    }
-    findings
-}
-
-/// Rule `namespace`.
-fn check_namespaces_of_upstreams(view: &NginxView<'_>) -> Vec<Finding> {
-    let maps: HashMap<_, _> = view
-        .scope
-        .directives_named("map")
-        .filter_map(|map| {
-            let [source, variable] = &map.words[..] else {
-                return None;
-            };
-            Some((variable.strip_prefix('$')?, source.as_str()))
-        })
-        .collect();
-    let mut findings = Vec::new();
-    for route in view.cached_routes() {
-        let location = &route.location;
-        let (Some(pass), Some(namespace)) = (
-            location.own("proxy_pass"),
-            location.effective("sszip_cache_namespace"),
-        ) else {
-            continue;
-        };
-        let known = client_variables(namespace.first_word(), &maps, 0);
-        let choosing = client_variables(pass.first_word(), &maps, 0);
-        if let Some(missing) = choosing.iter().find(|name| !known.contains(name)) {
-            findings.push(Finding::warning(
-                "namespace",
-                &pass.at,
-                format!(
-                    "clients choose the node by \"${missing}\", and all nodes share the entries of \
-                     one namespace: a client may receive the response of another chain"
-                ),
-                "if the nodes are of several chains, use the variable in \"sszip_cache_namespace\"",
-            ));
-        }
-    }
-    findings
-}
-
-/// Returns the variables with text of the client in a value, through maps.
-fn client_variables(text: &str, maps: &HashMap<&str, &str>, depth: usize) -> Vec<String> {
-    let names = variable_names(text).into_iter();
-    let sources = names.flat_map(|name| match maps.get(name) {
-        Some(source) if depth < MAX_MAPS => client_variables(source, maps, depth + 1),
-        _ => {
-            let mut prefixes = ["http_", "arg_", "cookie_"].into_iter();
-            let is_clients = prefixes.any(|prefix| name.starts_with(prefix));
-            is_clients.then(|| name.to_owned()).into_iter().collect()
-        }
-    });
-    sources.collect()
 }
 
 /// Rule `other-cache`.

@@ -3,16 +3,38 @@
 use super::findings::Position;
 use super::nginx_syntax::Directive;
 
-/// Directives whose presence makes a location handle its requests itself.
-const HANDLERS: [&str; 7] = [
+/// Directives that pass requests to an upstream.
+const PASSES: [&str; 5] = [
     "proxy_pass",
     "grpc_pass",
     "fastcgi_pass",
     "uwsgi_pass",
     "scgi_pass",
+];
+
+/// Directives that let a script handle requests.
+const SCRIPTS: [&str; 4] = [
+    "content_by_lua",
     "content_by_lua_block",
     "content_by_lua_file",
+    "js_content",
 ];
+
+/// Directives that authenticate clients unless they are `off`.
+const AUTHENTICATION: [&str; 6] = [
+    "auth_basic",
+    "auth_request",
+    "auth_jwt",
+    "auth_digest",
+    "auth_pam",
+    "auth_ldap",
+];
+
+/// Directives with a script that may deny requests.
+const ACCESS_SCRIPTS: [&str; 3] = ["access_by_lua", "access_by_lua_block", "access_by_lua_file"];
+
+/// Blocks in a location whose directives apply to some of its requests.
+const CONDITIONS: [&str; 2] = ["if", "limit_except"];
 
 /// Status codes of `return` that deny a request.
 const DENIALS: [&str; 4] = ["401", "403", "404", "444"];
@@ -35,6 +57,8 @@ pub struct Location<'c> {
     pub at: &'c Position,
     /// The blocks `http`, `server` and `location`, the outermost first.
     pub blocks: Vec<&'c [Directive]>,
+    /// The path or regular expression.
+    path: &'c str,
     /// The block `server`; empty if the file is included in one.
     server: &'c [Directive],
 }
@@ -99,6 +123,7 @@ fn collect_locations<'c>(
             name,
             at: &location.at,
             blocks: all.clone(),
+            path,
             server,
         });
         collect_locations(&all, server, found);
@@ -134,26 +159,64 @@ impl<'c> Location<'c> {
         own.iter().rev().find(|it| it.name == name)
     }
 
+    /// Returns the blocks in the location whose directives apply to some of its requests.
+    pub fn conditions(&self) -> impl Iterator<Item = &'c Directive> {
+        let own: &'c [Directive] = self.blocks.last().copied().unwrap_or_default();
+        own.iter().filter(|it| CONDITIONS.contains(&&*it.name))
+    }
+
+    /// Returns the directives that pass requests to an HTTP upstream.
+    pub fn proxy_passes(&self) -> Vec<&'c Directive> {
+        let conditional = self.conditions().flat_map(Directive::inner);
+        let conditional = conditional.filter(|it| it.name == "proxy_pass");
+        self.own("proxy_pass")
+            .into_iter()
+            .chain(conditional)
+            .collect()
+    }
+
+    /// Returns the named captures of the location's and the server's regular expressions.
+    pub fn captures(&self) -> Vec<&'c str> {
+        let names = self.server.iter().filter(|it| it.name == "server_name");
+        let names = names.flat_map(|it| it.words.iter().map(String::as_str));
+        names.chain([self.path]).flat_map(capture_names).collect()
+    }
+
+    /// Whether the location passes its requests, or some of them, to an upstream.
+    pub fn passes_requests(&self) -> bool {
+        PASSES.iter().any(|name| self.own(name).is_some()) || !self.proxy_passes().is_empty()
+    }
+
     /// Whether the location passes its requests to an upstream or a script.
     pub fn handles_requests(&self) -> bool {
-        HANDLERS.iter().any(|name| self.own(name).is_some())
+        self.passes_requests() || SCRIPTS.iter().any(|name| self.own(name).is_some())
     }
 
     /// Whether only some clients can reach the location: by their address or credentials, by an
     /// `if` that denies others, or because the server listens on this machine only.
     pub fn is_restricted(&self) -> bool {
-        let denies = self.effective_all("deny");
-        let is_set = |name: &str| !matches!(self.effective_word(name), "" | "off");
-        denies.iter().any(|it| it.first_word() == "all")
-            || ["auth_basic", "auth_request"].into_iter().any(is_set)
+        let is_set = |name: &&str| !matches!(self.effective_word(name), "" | "off");
+        self.denies_addresses()
+            || AUTHENTICATION.iter().any(is_set)
             // clients without a certificate pass with `optional`
             || self.effective_word("ssl_verify_client") == "on"
             || self.denies_by_condition()
             || self.own("internal").is_some()
-            || ["access_by_lua_block", "access_by_lua_file"]
-                .into_iter()
+            || ACCESS_SCRIPTS
+                .iter()
                 .any(|name| self.effective(name).is_some())
             || self.listens_locally()
+    }
+
+    /// Whether clients are denied whose addresses are not listed. A block with `allow` or `deny`
+    /// inherits neither, and the first of them that matches is in effect.
+    fn denies_addresses(&self) -> bool {
+        let is_rule = |it: &&Directive| matches!(&*it.name, "allow" | "deny");
+        let mut blocks = self.blocks.iter().rev();
+        let with_rules = blocks.find(|block| block.iter().any(|it| is_rule(&it)));
+        let mut rules = with_rules.into_iter().flat_map(|block| block.iter());
+        let of_all = rules.find(|it| is_rule(it) && it.first_word() == "all");
+        of_all.is_some_and(|it| it.name == "deny")
     }
 
     /// Whether the location or its server has an `if` that denies requests. `if` in an outer
@@ -182,6 +245,17 @@ impl<'c> Location<'c> {
             Some(first) => is_local(first) && listens.all(is_local),
         }
     }
+}
+
+/// Returns the names of the captures in a regular expression: `(?<name>...)`, `(?P<name>...)`.
+fn capture_names(pattern: &str) -> impl Iterator<Item = &str> {
+    let groups = pattern.split("(?").skip(1);
+    groups.filter_map(|group| {
+        let name = group.strip_prefix('P').unwrap_or(group);
+        let (name, _) = name.strip_prefix('<')?.split_once('>')?;
+        // `(?<=` and `(?<!` look behind
+        (!name.starts_with(['=', '!'])).then_some(name)
+    })
 }
 
 /// Parses a size of nginx: `128k`.
@@ -253,6 +327,11 @@ mod tests {
             ("listen 127.0.0.1:80; listen unix:/s;", "", true),
             ("listen 127.0.0.1:80; listen 8080;", "", false),
             ("listen 80;", "access_by_lua_block { x() }", true),
+            ("listen 80;", "access_by_lua 'x()';", true),
+            ("listen 80;", "auth_jwt node;", true),
+            ("deny all;", "", true),
+            ("deny all;", "allow 192.0.2.1;", false),
+            ("listen 80;", "allow all; deny all;", false),
         ] {
             let text = format!("http {{ server {{ {server} location / {{ {location} }} }} }}");
             let directives = parse_nginx_text(&"f".into(), &text).ok().unwrap();
@@ -260,6 +339,37 @@ mod tests {
             let is_restricted = scope.locations()[0].is_restricted();
             assert_eq!(is_restricted, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn requests_are_passed_by_conditional_blocks_too() {
+        for (location, passes, handles) in [
+            ("proxy_pass http://a;", 1, true),
+            ("if ($arg_x) { proxy_pass http://a; }", 1, true),
+            (
+                "limit_except GET { proxy_pass http://a; } proxy_pass http://b;",
+                2,
+                true,
+            ),
+            ("grpc_pass a;", 0, true),
+            ("js_content a.b;", 0, true),
+            ("location /x { proxy_pass http://a; }", 0, false),
+        ] {
+            let text = format!("server {{ location / {{ {location} }} }}");
+            let directives = parse_nginx_text(&"f".into(), &text).ok().unwrap();
+            let scope = HttpScope::from_directives(&directives);
+            let location = &scope.locations()[0];
+            assert_eq!(location.proxy_passes().len(), passes, "{text}");
+            assert_eq!(location.handles_requests(), handles, "{text}");
+        }
+    }
+
+    #[test]
+    fn captures_are_those_of_the_server_and_the_location() {
+        let text = "server { server_name a ~^(?<b>.+)$; location ~ ^/(?P<c>x)(?<!z>)(?:y)$ { } }";
+        let directives = parse_nginx_text(&"f".into(), text).ok().unwrap();
+        let scope = HttpScope::from_directives(&directives);
+        assert_eq!(scope.locations()[0].captures(), ["b", "c"]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::findings::Position;
+use super::text_file::syntax_remedy;
 use crate::CommandError;
 
 /// Maximum nesting of blocks.
@@ -10,6 +11,9 @@ const MAX_DEPTH: usize = 64;
 
 /// Suffix of the directives of OpenResty whose block is Lua.
 const LUA_BLOCK: &str = "_by_lua_block";
+
+/// Directives whose block has data in place of directives: keys of clients, for example.
+const DATA_BLOCKS: [&str; 4] = ["map", "geo", "types", "split_clients"];
 
 /// A directive with its arguments and its block.
 #[derive(Debug)]
@@ -53,6 +57,9 @@ pub fn parse_nginx_text(file: &Rc<str>, text: &str) -> Result<Vec<Directive>, Co
         line: 1,
         token_line: 1,
     };
+    if text.starts_with('\u{feff}') {
+        return Err(parser.syntax_error("the file begins with a byte order mark"));
+    }
     parser.parse_block(0)
 }
 
@@ -65,6 +72,11 @@ impl Directive {
     /// Returns the directives in its block, if it has one.
     pub fn inner(&self) -> &[Directive] {
         self.block.as_deref().unwrap_or_default()
+    }
+
+    /// Whether its block has data in place of directives.
+    pub fn has_data(&self) -> bool {
+        DATA_BLOCKS.contains(&&*self.name)
     }
 }
 
@@ -235,12 +247,13 @@ impl Parser<'_> {
                     self.skip_lua_string(byte);
                     continue;
                 }
-                _ if self.rest().starts_with(b"[[") || self.rest().starts_with(b"--[[") => {
-                    self.skip_past(b"]]");
-                    continue;
-                }
-                _ if self.rest().starts_with(b"--") => {
-                    self.skip_line();
+                b'[' if self.skip_long_bracket() => continue,
+                b'-' if self.rest().starts_with(b"--") => {
+                    self.advance();
+                    self.advance();
+                    if !self.skip_long_bracket() {
+                        self.skip_line();
+                    }
                     continue;
                 }
                 _ => {}
@@ -264,6 +277,19 @@ impl Parser<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Skips a long bracket of Lua, `[[ ]]` or `[==[ ]==]`, if one begins here.
+    fn skip_long_bracket(&mut self) -> bool {
+        let Some(rest) = self.rest().strip_prefix(b"[") else {
+            return false;
+        };
+        let level = rest.iter().take_while(|byte| **byte == b'=').count();
+        if rest.get(level) != Some(&b'[') {
+            return false;
+        }
+        self.skip_past(format!("]{}]", "=".repeat(level)).as_bytes());
+        true
     }
 
     fn skip_line(&mut self) {
@@ -299,8 +325,13 @@ impl Parser<'_> {
             file: Rc::clone(&self.file),
             line: self.line,
         };
+        let text = String::from_utf8_lossy(self.bytes);
+        let remedy = match text.contains("static_resources") {
+            true => "set --format envoy for a configuration of Envoy",
+            false => syntax_remedy(&text),
+        };
         CommandError::Data(format!(
-            "{at}: {}; correct the file",
+            "{at}: {}; {remedy}",
             sszip_core::log::escape_log_text(problem)
         ))
     }
@@ -338,6 +369,10 @@ mod tests {
                 "init_by_lua_block { --[[ } ]] x = [[ } ]] }",
                 &["init_by_lua_block"],
             ),
+            (
+                "init_by_lua_block { --[==[ } ]] ]==] x = [=[ } ]] ]=] y = a[b[1]] --[ }\n }",
+                &["init_by_lua_block"],
+            ),
         ] {
             assert_eq!(words(text), [expected], "{text}");
         }
@@ -366,6 +401,9 @@ mod tests {
             ("a 'b'c;", "a space is missing"),
             ("x_by_lua_block { {", "block of Lua that begins in line 1"),
             (&deep, "nested too deeply"),
+            ("\u{feff}a;", "f:1: the file begins with a byte order mark"),
+            ("a {{ b }};", "is missing; render the template"),
+            ("static_resources:\n a: b", "; set --format envoy"),
         ] {
             let Err(CommandError::Data(error)) = parse_nginx_text(&"f".into(), text) else {
                 panic!("{text} is accepted");

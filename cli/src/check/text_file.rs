@@ -29,6 +29,15 @@ pub fn read_text_file(path: &Path) -> Result<String, CommandError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Returns the remedy for a syntax error in a text.
+pub fn syntax_remedy(text: &str) -> &'static str {
+    let is_template = ["{{", "{%", "<%"].iter().any(|open| text.contains(open));
+    match is_template {
+        true => "render the template, and check the result",
+        false => "correct the file",
+    }
+}
+
 fn read_at_most(input: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;

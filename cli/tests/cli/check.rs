@@ -79,6 +79,21 @@ fn files_that_are_no_configuration_are_errors() {
         assert_eq!(status, code, "{error}");
         assert!(error.contains(expected), "{error}");
     }
+    let good = write("good.conf", b"sszip_cach on;");
+    let output = run_sszip(&["check", "/no/a", &good, "/no/b"], b"");
+    assert_eq!(output.status.code(), Some(1));
+    let finding = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        finding.contains("good.conf:1: error[settings]"),
+        "{finding}"
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    for name in ["/no/a", "/no/b"] {
+        assert!(
+            errors.contains(&format!("sszip: cannot read {name}")),
+            "{errors}"
+        );
+    }
     let (status, error) = failed_output(&["check", "-"], b"");
     assert_eq!(status, 1);
     assert!(error.contains("run nginx -T as root"), "{error}");

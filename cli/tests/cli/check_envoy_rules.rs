@@ -159,6 +159,63 @@ fn purges_are_open_unless_the_listener_or_a_filter_in_effect_restricts_them() {
 }
 
 #[test]
+fn file_without_the_filter_is_reported() {
+    let text = MODULE.replacen("name: sszip_envoy", "name: other", 1);
+    let (_, findings) = check_text("envoy.yaml", &text);
+    assert_eq!(rules(&findings), ["no-effect"]);
+    let both = format!("{MODULE}---\n{text}");
+    let (_, findings) = check_text("envoy.yaml", &both);
+    assert!(findings.is_empty(), "{findings:?}");
+    let (_, findings) = check_text("clusters.yaml", "resources: [{ name: node }]\n");
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
+fn fields_in_camel_case_and_default_filter_chains_are_checked() {
+    for changes in [
+        &[
+            ("filter_chains:", "filterChains:"),
+            ("http_filters:", "httpFilters:"),
+        ][..],
+        &[
+            ("typed_config:", "typedConfig:"),
+            ("dynamic_module_config:", "dynamicModuleConfig:"),
+            ("filter_config:", "filterConfig:"),
+            ("route_config:", "routeConfig:"),
+            ("virtual_hosts:", "virtualHosts:"),
+        ],
+        &[(
+            "filter_chains:\n    - filters:",
+            "default_filter_chain:\n      filters:",
+        )],
+    ] {
+        let text = changes.iter().fold(MODULE.to_owned(), |text, (old, new)| {
+            assert!(text.contains(old), "{old}");
+            text.replace(old, new)
+        });
+        let (_, findings) = check_text("envoy.yaml", &text.replacen("timeout: 120s", "", 1));
+        assert_eq!(rules(&findings), ["route-timeout"], "{changes:?}");
+    }
+}
+
+#[test]
+fn listener_with_an_additional_public_address_is_not_restricted() {
+    let purge = route_with_setting("cache_purge");
+    let text = MODULE.replacen("- name: rpc", &purge, 1);
+    let local = text.replacen("0.0.0.0", "127.0.0.1", 1);
+    assert_ne!(local, text);
+    let other = "additional_addresses: [{ address: { socket_address: { address: '::' } } }]\n    \
+                 filter_chains:";
+    for (text, expected) in [
+        (local.clone(), &[][..]),
+        (local.replacen("filter_chains:", other, 1), &["open-purge"]),
+    ] {
+        let (_, findings) = check_text("envoy.yaml", &text);
+        assert_eq!(rules(&findings), expected);
+    }
+}
+
+#[test]
 fn rules_of_the_sandbox_report_the_changes_that_break_them() {
     assert_findings(
         "envoy.yaml",

@@ -120,7 +120,27 @@ fn nginx_rules_report_the_changes_that_break_them() {
                 "listen 80;",
                 "set_real_ip_from 192.0.2.0/24;",
             ),
+            (
+                "cors-twice",
+                "warning",
+                "sszip_cache on;",
+                "if ($request_method = POST) { add_header Access-Control-Allow-Origin *; } \
+                 sszip_cache on;",
+            ),
+            (
+                "http-1.0",
+                "warning",
+                "proxy_http_version 1.1;",
+                "proxy_http_version 1.0;",
+            ),
+            (
+                "no-keepalive",
+                "warning",
+                "Connection '';",
+                "Connection close;",
+            ),
             ("no-keepalive", "warning", "keepalive 8;", ""),
+            ("no-keepalive", "warning", "keepalive 8;", "keepalive 0;"),
             (
                 "no-keepalive",
                 "warning",
@@ -133,6 +153,34 @@ fn nginx_rules_report_the_changes_that_break_them() {
                 "warning",
                 "proxy_pass http://node;",
                 "sszip_cache_namespace a; proxy_pass http://node$http_x;",
+            ),
+            (
+                "namespace",
+                "warning",
+                "proxy_pass http://node;",
+                "sszip_cache_namespace a; set $n eth; if ($arg_c = gno) { set $n gno; } \
+                 proxy_pass http://$n;",
+            ),
+            (
+                "namespace",
+                "warning",
+                "proxy_pass http://node;",
+                "sszip_cache_namespace a; if ($http_x) { proxy_pass http://$host; } \
+                 proxy_pass http://node;",
+            ),
+            (
+                "namespace",
+                "warning",
+                "listen 80;",
+                "listen 80; server_name ~^(?<chain>[a-z]+)[.]; location /c { \
+                 sszip_cache on; sszip_cache_namespace a; client_body_buffer_size 128k; \
+                 proxy_http_version 1.1; proxy_pass http://$chain:8545; }",
+            ),
+            (
+                "open-purge",
+                "error",
+                "listen 80;",
+                "deny all; location = /p { sszip_cache_purge on; allow 192.0.2.1; }",
             ),
             (
                 "other-cache",
@@ -196,6 +244,25 @@ fn nginx_rules_accept_the_remedies() {
         ),
         ("listen 80;", "include /no/such/*.conf;"),
         ("listen 80;", "listen 80; # }"),
+        (
+            "listen 80;",
+            "if ($request_method = OPTIONS) { return 204; } location /o { \
+             if ($request_method = OPTIONS) { add_header Access-Control-Allow-Origin *; return 204; } \
+             proxy_http_version 1.1; proxy_set_header Connection ''; proxy_pass http://node; }",
+        ),
+        (
+            "listen 80;",
+            "location /l { add_header Access-Control-Allow-Origin *; content_by_lua_block { } }",
+        ),
+        ("Connection '';", "Connection upgrade;"),
+        (
+            "proxy_pass http://node;",
+            "sszip_cache_namespace a; proxy_pass http://node/$arg_key;",
+        ),
+        (
+            "proxy_pass http://node;",
+            "sszip_cache_namespace a; set $n node; proxy_pass http://$n$request_uri;",
+        ),
     ] {
         let (code, findings) = check_text("nginx.conf", &NGINX.replacen(old, new, 1));
         assert_eq!((code, &findings[..]), (0, &[][..]), "{new}");
@@ -229,6 +296,18 @@ fn file_of_a_site_is_checked_without_http() {
         rules(&findings),
         ["body-buffer", "http-1.0", "no-keepalive"]
     );
+}
+
+#[test]
+fn connection_header_of_a_map_closes_connections_if_one_of_its_values_does() {
+    let header = "proxy_set_header Connection $upgrade;";
+    let text = NGINX.replacen("proxy_set_header Connection '';", header, 1);
+    for (value, expected) in [("close", &["no-keepalive"][..]), ("''", &[])] {
+        let map =
+            format!("map $http_upgrade $upgrade {{ default upgrade; '' {value}; }}\nserver {{");
+        let (_, findings) = check_text("nginx.conf", &text.replacen("server {", &map, 1));
+        assert_eq!(rules(&findings), expected, "{findings:?}");
+    }
 }
 
 pub fn published(folder: &str) -> PathBuf {
