@@ -23,6 +23,25 @@ MORE = {
     "mirror": {"request_mirror_policies": [{"cluster": "authz"}]},
     "redirect": {"internal_redirect_policy": {"redirect_response_codes": [302]}},
 }
+# redirects 504s to another route, whose response replaces theirs
+REDIRECT = {
+    "name": "redirect",
+    "typed_config": typed("http.custom_response.redirect_policy.v3.RedirectPolicy", uri="http://localhost/retry/page"),
+}
+STATUS = {
+    "input": {
+        "name": "status",
+        "typed_config": {"@type": "type.googleapis.com/envoy.type.matcher.v3.HttpResponseStatusCodeMatchInput"},
+    },
+    "value_match": {"exact": "504"},
+}
+CUSTOM = filter(
+    "custom_response",
+    "CustomResponse",
+    custom_response_matcher={
+        "matcher_list": {"matchers": [{"predicate": {"single_predicate": STATUS}, "on_match": {"action": REDIRECT}}]}
+    },
+)
 NAMES = ("cors", "authz", "rbac", "limited", "fault", "lua", "buffer", "mutates", "compressor", "reads", *AFTER)
 
 
@@ -40,12 +59,13 @@ def envoy(start_envoy, authority):
         found["typed_per_filter_config"][name] = CORS if name == "cors" else ENABLED
         return found
 
-    routes = [with_filter(name) for name in NAMES]
+    routes = [with_filter(name) for name in (*NAMES, "custom")]
     routes += [route(f"/{name}/", {"cache": True}, **more) for name, more in MORE.items()]
     off, after = (
         [{**one, "name": name, "disabled": True} for name, one in filters.items() if name in NAMES]
         for filters in (FILTERS, AFTER)
     )
+    off.append({**CUSTOM, "name": "custom", "disabled": True})
     return start_envoy(routes, filters=off, last=after, clusters=[cluster("authz", pipe(authority.path))], workers=2)
 
 
@@ -124,3 +144,12 @@ def test_504_has_the_cors_headers_of_an_error(envoy, origin):
     error = send(envoy, "/cors/b", from_page)
     assert error.status == 503
     assert response.header("Access-Control-Allow-Origin") == error.header("Access-Control-Allow-Origin") == "https://a.test"
+
+
+def test_custom_response_of_a_cached_route_is_not_fetched(envoy, origin):
+    """Envoy sends the request again, to the route of the redirect."""
+    check_not_cached(send(envoy, "/custom/a", ONLY_IF_CACHED))
+    assert origin.received() == []
+    origin.answers(answer(b"{}", status=504))
+    assert send(envoy, "/custom/a").status == 504
+    assert [request.path for request in origin.received()][:2] == ["/custom/a", "/retry/page"]

@@ -15,7 +15,10 @@ ONLY_IF_CACHED = ("cache-control", "only-if-cached")
 JSON, TEXT = ("content-type", "application/json"), ("content-type", "text/plain")
 BODY = call("eth_chainId")
 LENGTH = 1_000_000
-HTTP2 = "server { listen 127.0.0.1:@port_h2@ http2; location / { proxy_pass http://@origin@; } }"
+NGINX = """
+server { listen 127.0.0.1:@port_h2@ http2; location / { proxy_pass http://@origin@; } }
+server { listen 127.0.0.1:@port_lingering@; lingering_close always; location / { proxy_pass http://@origin@; } }
+"""
 _numbers = itertools.count(1)
 
 
@@ -26,7 +29,7 @@ def server(start_server, host):
     if host != "wasm":
         # the sandbox has a daemon
         general["cache_path"] = "@prefix@/cache max_size=64m memory=32m"
-    server = start_server({"/": {}}, general, workers=2, **({"more": HTTP2} if host == "nginx" else {}))
+    server = start_server({"/": {}}, general, workers=2, **({"more": NGINX} if host == "nginx" else {}))
     if host != "wasm":
         wait_until_linked(server)
     return server
@@ -79,6 +82,22 @@ def test_client_disconnects_within_a_body_that_is_not_read(server, host, node, s
             leave(connection, how)
     check_server(server)
     assert node.count() <= 1
+
+
+@pytest.mark.hosts("nginx")
+@pytest.mark.parametrize("how", ["reset", "close"])
+@pytest.mark.parametrize("rest", [0, 1, LENGTH])
+def test_rest_of_a_body_is_read_after_the_504(server, node, rest, how):
+    fields = [TEXT, ONLY_IF_CACHED, ("Connection", "close"), ("Content-Length", str(LENGTH))]
+    with server.connect("port_lingering") as connection:
+        connection.send(request_bytes("/", method="POST", headers=fields) + b"x")
+        head = connection.read_head()
+        assert head.status == 504
+        # nginx resets no connection of which it reads the rest
+        connection.send(b"x" * max(rest - 1, 0))
+        assert b"only-if-cached" in connection.take(int(head.header("Content-Length")))
+        leave(connection, how)
+    check_server(server)
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
