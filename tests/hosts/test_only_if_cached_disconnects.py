@@ -93,7 +93,7 @@ def test_rest_of_a_body_is_read_after_the_504(server, node, rest, how):
         connection.send(request_bytes("/", method="POST", headers=fields) + b"x")
         head = connection.read_head()
         assert head.status == 504
-        # nginx resets no connection of which it reads the rest
+        # nginx reads the rest, and does not reset the connection
         connection.send(b"x" * max(rest - 1, 0))
         assert b"only-if-cached" in connection.take(int(head.header("Content-Length")))
         leave(connection, how)
