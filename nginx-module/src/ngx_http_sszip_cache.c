@@ -13,6 +13,8 @@
  */
 
 
+static ngx_int_t ngx_http_sszip_not_evaluated(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_only_if_cached(ngx_http_request_t *r);
 static void ngx_http_sszip_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_lookup(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
@@ -58,7 +60,7 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
     ctx = ngx_http_sszip_get_ctx(r);
 
     if (ctx == NULL) {
-        return slcf->has_policy ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
+        return ngx_http_sszip_not_evaluated(r);
     }
 
     if (slcf->sends_probes) {
@@ -93,6 +95,69 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
     ngx_http_finalize_request(r, NGX_DONE);
 
     return NGX_DONE;
+}
+
+
+/*
+ * Handles a request that the core could not evaluate: it is forwarded, unless
+ * a policy or the client itself forbids that.
+ */
+
+static ngx_int_t
+ngx_http_sszip_not_evaluated(ngx_http_request_t *r)
+{
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (slcf->has_policy
+        || (slcf->caches && ngx_http_sszip_only_if_cached(r)))
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return NGX_DECLINED;
+}
+
+
+/* whether the client forbids a request to the upstream (RFC 9111, 5.2.1.7) */
+
+static ngx_uint_t
+ngx_http_sszip_only_if_cached(ngx_http_request_t *r)
+{
+    u_char           *p;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (header[i].hash == 0
+                || header[i].key.len != sizeof("Cache-Control") - 1
+                || ngx_strncasecmp(header[i].key.data,
+                                   (u_char *) "Cache-Control",
+                                   sizeof("Cache-Control") - 1)
+                   != 0)
+            {
+                continue;
+            }
+
+            p = header[i].value.data;
+
+            if (ngx_strlcasestrn(p, p + header[i].value.len,
+                                 (u_char *) "only-if-cached",
+                                 sizeof("only-if-cached") - 1 - 1)
+                != NULL)
+            {
+                return 1;
+            }
+        }
+    }
+
+    return 0;
 }
 
 
@@ -168,7 +233,7 @@ ngx_http_sszip_lookup(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     if (status != SSZIP_STATUS_OK) {
-        return slcf->has_policy ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
+        return ngx_http_sszip_not_evaluated(r);
     }
 
     ngx_http_sszip_update(r, ctx);

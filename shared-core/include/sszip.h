@@ -1048,9 +1048,8 @@ typedef struct {
      */
     bool forwards_codings;
     /*
-     The host has no name or other property that distinguishes the route from
-     routes to other upstreams: requests without a `name_space` are not
-     looked up.
+     The host does not know the upstream of the route, and may respond
+     itself: requests without a `name_space` are not looked up.
      */
     bool route_unnamed;
 } sszip_lookup_request;

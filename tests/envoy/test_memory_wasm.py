@@ -81,3 +81,16 @@ def test_response_is_whole_truncated_or_an_error_when_a_sandbox_has_little_memor
     # a sandbox that has failed is replaced after a moment
     envoy.wait_for(lambda: envoy.fetch("/", short).status == 200, "an answer")
     envoy.wait_for(lambda: "; hit" in (envoy.fetch("/", short).header("Cache-Status") or ""), "a hit")
+    # of other blocks, and the hit
+    origin.requests.clear()
+    block_of = lambda pad: block(next(_numbers) + 20_000_000, 1, pad)  # noqa: E731
+    batch = b"[" + b",".join(block_of(0) for _ in range(100)) + b"]"
+    for body in (block_of(0), block_of(700_000), block_of(3 * MB), batch, short):
+        try:
+            response = envoy.fetch("/", body, headers=[("Cache-Control", "only-if-cached")])
+            outcome = response.status
+        except (Truncated, Malformed, ConnectionError):
+            outcome = "cut"
+        assert outcome in ({504, 200} if envoy.has_all else {504, 200, 502, 503, "cut"})
+        assert envoy.process.poll() is None
+    assert origin.received() == []

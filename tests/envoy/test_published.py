@@ -118,6 +118,24 @@ def test_pool_behind_keys_shares_entries_and_reports_errors(shape, origin, other
     assert is_hit(envoy.fetch(KEY, BLOCK))
 
 
+def test_504_of_only_if_cached_is_not_retried_in_a_pool(shape, host, origin, other):
+    """The pool retries gateway errors, and rewrites the body of local replies: Wasm's only."""
+    for node in (origin, other):
+        node.answers(Node({"eth_getBlockByHash": result(b"one")}))
+    envoy = shape("pool", node=origin.port, other=other.port)
+    fields = [("Cache-Control", "only-if-cached"), ("Origin", "https://wallet.test")]
+    response = envoy.fetch(KEY, BLOCK, headers=fields)
+    assert response.status == 504
+    assert response.header("Cache-Status").startswith("sszip; detail=miss; key=")
+    assert response.header("Access-Control-Allow-Origin") == "https://wallet.test"
+    body = json.loads(response.decoded)
+    problem = {"status": 504, "detail": "not cached: only-if-cached"}
+    assert (json.loads(body["error"]["message"]) if host == "wasm" else body) == problem
+    assert origin.received() == other.received() == []
+    assert envoy.fetch(KEY, BLOCK, headers=fields[1:]).status == 200
+    envoy.wait_for(lambda: is_hit(envoy.fetch(KEY, BLOCK, headers=fields)), "an answer to be stored")
+
+
 @pytest.mark.wasm_thorough("test_policy_heads and test_router forward a WebSocket past a sandbox")
 def test_websocket_of_a_pool_is_forwarded(shape, origin, other):
     with websocket_server() as port:

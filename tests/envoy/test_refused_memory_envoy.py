@@ -201,3 +201,48 @@ def test_client_gets_its_response_when_an_allocation_of_the_update_fails(envoy, 
 
     assert send() == send() == "whole"
     each_in_turn(envoy, preload, send)
+
+
+NOT_CACHED = b'{"status":504,"detail":"not cached: only-if-cached"}'
+
+
+# numbers of stored and of new calls, bytes of spaces, and the status of the response
+@pytest.mark.parametrize(
+    "known, new, pad, expected",
+    [(1, 0, 0, 200), (3, 0, 0, 200), (0, 1, 0, 504), (2, 1, 0, 504), (1, 0, 700_000, 200), (2, 0, 700_000, 200), (0, 1, 700_000, 504)],
+    ids=["hit", "hits", "miss", "mixed", "long-hit", "long-hits", "long-miss"],
+)
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_only_if_cached_reaches_no_node_when_any_large_allocation_fails(envoy, origin, preload, accept, known, new, pad, expected):
+    origin.answers(node())
+    calls = Calls(envoy, new=0, known=known)
+    numbers = [*calls.known, *(next(_numbers) for _ in range(new))]
+    bodies = [block(number, number) for number in numbers]
+    body = (bodies[0] if len(bodies) == 1 else b"[" + b",".join(bodies) + b"]") + b" " * pad
+    origin.requests.clear()
+
+    def send():
+        try:
+            response = envoy.fetch("/", body, accept, headers=[("Cache-Control", "only-if-cached")])
+        except (Truncated, Malformed, ConnectionError):
+            return "cut"
+        if response.status == 200:
+            answers = json.loads(response.decoded)
+            answers = answers if isinstance(answers, list) else [answers]
+            assert [one["id"] for one in answers] == numbers
+        elif response.status == 504:
+            assert response.decoded == NOT_CACHED
+        return response.status
+
+    outcomes = []
+    for skip in range(60):
+        with preload.refusing(envoy.process.pid, LONG, LIBRARIES, skip=skip):
+            outcomes.append(send())
+        assert envoy.process.poll() is None, envoy.error_log()[-3000:]
+        if not preload["refused"]:
+            break
+        # nothing is stuck
+        assert send() == expected
+    assert outcomes[-1] == expected
+    assert set(outcomes) <= {expected, 504, 502, "cut"}
+    assert origin.received() == []

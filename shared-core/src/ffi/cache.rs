@@ -98,8 +98,9 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
             let known = LookupRequest {
                 namespace: is_named.then(|| request.name_space.borrow_bytes()),
                 place: &place,
-                unnamed: request.route_unnamed,
-                local: false,
+                unnamed: false,
+                // the route's handler may respond itself
+                local: request.route_unnamed && !is_named,
                 host: request.host.borrow_bytes(),
                 port: request.port,
                 // of one that is not there, its beginning

@@ -89,9 +89,8 @@ pub struct sszip_lookup_request {
     /// The host's configuration forwards the client's accepted codings to the
     /// upstream, whatever the upstream edits specify.
     pub forwards_codings: bool,
-    /// The host has no name or other property that distinguishes the route from
-    /// routes to other upstreams: requests without a `name_space` are not
-    /// looked up.
+    /// The host does not know the upstream of the route, and may respond
+    /// itself: requests without a `name_space` are not looked up.
     pub route_unnamed: bool,
 }
 

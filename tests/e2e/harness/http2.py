@@ -57,7 +57,7 @@ class Http2Client:
         self.h2.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
         self.flush()
 
-    def fetch(self, path, accept="gzip", method="GET", body=None):
+    def fetch(self, path, accept="gzip", method="GET", body=None, headers=()):
         stream = self.h2.get_next_available_stream_id()
         head = [
             (":method", method),
@@ -69,6 +69,7 @@ class Http2Client:
             head.append(("accept-encoding", accept))
         if body:
             head += [("content-type", "application/json"), ("content-length", str(len(body)))]
+        head += headers
         self.h2.send_headers(stream, head, end_stream=not body)
         if body:
             self.h2.send_data(stream, body, end_stream=True)
