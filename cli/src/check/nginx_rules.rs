@@ -35,7 +35,8 @@ pub struct NginxView<'c> {
 /// A rule, which returns its findings.
 type Rule = fn(&NginxView<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
+    check_presence,
     check_routes_by_core,
     check_store,
     check_administrative_locations,
@@ -66,6 +67,28 @@ impl<'c> NginxView<'c> {
     pub fn cached_routes<'v>(&'v self) -> impl Iterator<Item = &'v Route<'c>> + 'v {
         self.routes.iter().filter(|route| route.is_cached())
     }
+}
+
+/// Rule `no-effect`: returns the warning about a configuration without directives of sszip.
+fn check_presence(view: &NginxView<'_>) -> Vec<Finding> {
+    let is_present = view.scope.directives.iter().any(|http| has_setting(http));
+    let first = view.routes.first();
+    let first = first.filter(|_| view.scope.is_whole && !is_present);
+    let finding = first.map(|route| {
+        Finding::warning(
+            "no-effect",
+            route.location.at,
+            "the configuration has no directive of sszip",
+            "set \"sszip on\" in http, a server or a location",
+        )
+    });
+    finding.into_iter().collect()
+}
+
+/// Whether a directive of sszip is among these directives or in their blocks.
+fn has_setting(directives: &[Directive]) -> bool {
+    let mut settings = directives.iter().filter(|it| !it.has_data());
+    settings.any(|it| it.name.starts_with("sszip") || has_setting(it.inner()))
 }
 
 /// Rules `settings`, `no-effect`, `body-buffer`, `http-1.0` and `head`: what the core reports about

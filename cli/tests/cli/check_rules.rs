@@ -287,6 +287,27 @@ fn namespace_is_compared_through_maps() {
 }
 
 #[test]
+fn configuration_without_directives_of_sszip_is_reported() {
+    let location = "server { location / { proxy_pass http://node; } }";
+    for (text, expected) in [
+        (format!("http {{ {location} }}"), &["no-effect"][..]),
+        (format!("http {{ sszip off; {location} }}"), &[]),
+        (
+            "http { map $a $b { sszip on; } server { location / {} } }".into(),
+            &["no-effect"],
+        ),
+        ("stream { server { listen 1; } }".into(), &[]),
+    ] {
+        let (code, findings) = check_text("nginx.conf", &text);
+        assert_eq!(
+            (code, rules(&findings)),
+            (0, expected.to_vec()),
+            "{text}: {findings:?}"
+        );
+    }
+}
+
+#[test]
 fn file_of_a_site_is_checked_without_http() {
     let site = "server { location / { sszip_cache on; sszip_cache_head http://n; \
                 sszip_cache_namespace a; proxy_pass http://node; } }";
