@@ -49,6 +49,11 @@ impl CacheAnswer {
             Some(member) => Self::NotCached(member),
         }
     }
+
+    /// Whether the policy of the route denies the request.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::NotCached(member) if member.reason() == "denied")
+    }
 }
 
 impl CacheStatusMember {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, RETRY_AFTER};
+use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CONTENT_ENCODING, RETRY_AFTER};
 use hyper::StatusCode;
 use tokio::time::sleep;
 
@@ -203,15 +203,18 @@ impl Warmer {
     async fn query_cache(&self, request: &WarmRequest) -> Result<CacheAnswer, Failure> {
         // a stored response is compressed: any other form costs the proxy time
         let coding = (ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        let reply = self.send(request, vec![only_if_cached(), coding]).await?;
-        let answer = CacheAnswer::from_head(reply.status, &reply.headers);
+        let mut reply = self.send(request, vec![only_if_cached(), coding]).await?;
+        let mut answer = CacheAnswer::from_head(reply.status, &reply.headers);
+        if answer.is_denied() && reply.headers.contains_key(CONTENT_ENCODING) {
+            // another filter of the host has compressed the error
+            reply = self.send(request, vec![only_if_cached()]).await?;
+            answer = CacheAnswer::from_head(reply.status, &reply.headers);
+        }
         if !matches!(answer, CacheAnswer::NoCache(_)) {
             self.has_responded.store(true, Ordering::Relaxed);
         }
-        if let CacheAnswer::NotCached(member) = &answer {
-            if member.reason() == "denied" {
-                self.check_denial(request, &reply)?;
-            }
+        if answer.is_denied() {
+            self.check_denial(request, &reply)?;
         }
         Ok(answer)
     }

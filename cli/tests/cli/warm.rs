@@ -215,6 +215,27 @@ fn request_over_a_concurrency_limit_is_repeated() {
 }
 
 #[test]
+fn error_of_a_denied_request_is_read_if_the_host_compresses_it() {
+    const LIMITED: &str =
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"too many calls"}}"#;
+    const DENIED: &str = "cache-status: sszip; detail=denied\r\n";
+    let count = AtomicUsize::new(0);
+    let route = cached_route(|_| Scripted::new(200, "", RESULT));
+    let proxy =
+        ScriptedServer::at_port(move |request| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => {
+                let compressed = format!("{DENIED}content-encoding: gzip\r\n");
+                Scripted::new(200, &compressed, "compressed")
+            }
+            1 => Scripted::new(200, DENIED, LIMITED),
+            _ => route(request),
+        });
+    let summary = warm_summary(&proxy.url, &[&["--blocks", "5-5"], &RECEIPTS[..]].concat());
+    assert_eq!(summary["requests"]["stored"], 1, "{summary}");
+    assert!(!proxy.received()[1].headers.contains("accept-encoding"));
+}
+
+#[test]
 fn failed_request_without_repetition_is_reported_at_the_end() {
     let proxy = node(|request| match request.body.contains("0x6") {
         true => Scripted::new(400, "", "{}"),
