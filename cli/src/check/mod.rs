@@ -5,6 +5,7 @@ mod envoy_filters;
 mod envoy_rules;
 mod findings;
 mod lua_block;
+mod nginx_access;
 mod nginx_include;
 mod nginx_routes;
 mod nginx_rules;

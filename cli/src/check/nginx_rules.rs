@@ -196,15 +196,12 @@ fn check_administrative_locations(view: &NginxView<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for route in &view.routes {
         let (location, name) = (&route.location, &route.location.name);
-        if location.is_restricted() {
-            continue;
-        }
         let remedy = "add \"allow\" and \"deny all\", or let the server listen on 127.0.0.1 only";
-        if route.purges() {
+        if route.purges() && !location.is_restricted("POST") {
             let text = format!("all clients can purge the cache at {name}");
             findings.push(Finding::error("open-purge", location.at, text, remedy));
         }
-        if route.reports_status() {
+        if route.reports_status() && !location.is_restricted("GET") {
             let text = format!("all clients can read the status page at {name}");
             findings.push(Finding::warning("open-status", location.at, text, remedy));
         }

@@ -20,24 +20,8 @@ const SCRIPTS: [&str; 4] = [
     "js_content",
 ];
 
-/// Directives that authenticate clients unless they are `off`.
-const AUTHENTICATION: [&str; 6] = [
-    "auth_basic",
-    "auth_request",
-    "auth_jwt",
-    "auth_digest",
-    "auth_pam",
-    "auth_ldap",
-];
-
-/// Directives with a script that may deny requests.
-const ACCESS_SCRIPTS: [&str; 3] = ["access_by_lua", "access_by_lua_block", "access_by_lua_file"];
-
 /// Blocks in a location whose directives apply to some of its requests.
 const CONDITIONS: [&str; 2] = ["if", "limit_except"];
-
-/// Status codes of `return` that deny a request.
-const DENIALS: [&str; 4] = ["401", "403", "404", "444"];
 
 /// The context `http` of a configuration.
 #[derive(Debug)]
@@ -60,7 +44,7 @@ pub struct Location<'c> {
     /// The path or regular expression.
     path: &'c str,
     /// The block `server`; empty if the file is included in one.
-    server: &'c [Directive],
+    pub server: &'c [Directive],
 }
 
 impl<'c> HttpScope<'c> {
@@ -191,60 +175,6 @@ impl<'c> Location<'c> {
     pub fn handles_requests(&self) -> bool {
         self.passes_requests() || SCRIPTS.iter().any(|name| self.own(name).is_some())
     }
-
-    /// Whether only some clients can reach the location: by their address or credentials, by an
-    /// `if` that denies others, or because the server listens on this machine only.
-    pub fn is_restricted(&self) -> bool {
-        let is_set = |name: &&str| !matches!(self.effective_word(name), "" | "off");
-        self.denies_addresses()
-            || AUTHENTICATION.iter().any(is_set)
-            // clients without a certificate pass with `optional`
-            || self.effective_word("ssl_verify_client") == "on"
-            || self.denies_by_condition()
-            || self.own("internal").is_some()
-            || ACCESS_SCRIPTS
-                .iter()
-                .any(|name| self.effective(name).is_some())
-            || self.listens_locally()
-    }
-
-    /// Whether clients are denied whose addresses are not listed. A block with `allow` or `deny`
-    /// inherits neither, and the first of them that matches is in effect.
-    fn denies_addresses(&self) -> bool {
-        let is_rule = |it: &&Directive| matches!(&*it.name, "allow" | "deny");
-        let mut blocks = self.blocks.iter().rev();
-        let with_rules = blocks.find(|block| block.iter().any(|it| is_rule(&it)));
-        let mut rules = with_rules.into_iter().flat_map(|block| block.iter());
-        let of_all = rules.find(|it| is_rule(it) && it.first_word() == "all");
-        of_all.is_some_and(|it| it.name == "deny")
-    }
-
-    /// Whether the location or its server has an `if` that denies requests. `if` in an outer
-    /// location has no effect here.
-    fn denies_by_condition(&self) -> bool {
-        let own = self.blocks.last().copied().unwrap_or_default();
-        let all = self.server.iter().chain(own);
-        let mut conditions = all.filter(|it| it.name == "if");
-        conditions.any(|condition| {
-            let mut inner = condition.inner().iter();
-            inner.any(|it| it.name == "return" && DENIALS.contains(&it.first_word()))
-        })
-    }
-
-    fn listens_locally(&self) -> bool {
-        let mut listens = self.server.iter().filter(|it| it.name == "listen");
-        let is_local = |it: &Directive| {
-            let address = it.first_word();
-            ["127.", "[::1]", "localhost", "unix:"]
-                .into_iter()
-                .any(|start| address.starts_with(start))
-        };
-        // without a `listen` the port is 80 of all addresses; of a part of a server it is unknown
-        match listens.next() {
-            None => self.server.is_empty(),
-            Some(first) => is_local(first) && listens.all(is_local),
-        }
-    }
 }
 
 /// Returns the names of the captures in a regular expression: `(?<name>...)`, `(?P<name>...)`.
@@ -304,41 +234,6 @@ mod tests {
         assert_eq!(inner.effective_word("b"), "4");
         assert_eq!(inner.effective_word("d"), "");
         assert!(inner.own("b").is_none() && inner.own("c").is_some());
-    }
-
-    #[test]
-    fn locations_are_restricted_by_addresses_credentials_and_listeners() {
-        for (server, location, expected) in [
-            ("", "", false),
-            ("listen 80;", "allow 127.0.0.1; deny all;", true),
-            ("listen 80;", "deny 192.0.2.1;", false),
-            ("listen 80;", "auth_basic node;", true),
-            ("auth_basic node;", "auth_basic off;", false),
-            ("listen 80;", "internal;", true),
-            ("listen 80;", "if ($arg_key != x) { return 403; }", true),
-            ("if ($http_x = '') { return 444; }", "", true),
-            (
-                "listen 80;",
-                "if ($request_method = GET) { return 405; }",
-                false,
-            ),
-            ("ssl_verify_client on;", "", true),
-            ("ssl_verify_client optional;", "", false),
-            ("listen 127.0.0.1:80; listen unix:/s;", "", true),
-            ("listen 127.0.0.1:80; listen 8080;", "", false),
-            ("listen 80;", "access_by_lua_block { x() }", true),
-            ("listen 80;", "access_by_lua 'x()';", true),
-            ("listen 80;", "auth_jwt node;", true),
-            ("deny all;", "", true),
-            ("deny all;", "allow 192.0.2.1;", false),
-            ("listen 80;", "allow all; deny all;", false),
-        ] {
-            let text = format!("http {{ server {{ {server} location / {{ {location} }} }} }}");
-            let directives = parse_nginx_text(&"f".into(), &text).ok().unwrap();
-            let scope = HttpScope::from_directives(&directives);
-            let is_restricted = scope.locations()[0].is_restricted();
-            assert_eq!(is_restricted, expected, "{text}");
-        }
     }
 
     #[test]

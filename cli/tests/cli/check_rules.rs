@@ -214,6 +214,10 @@ fn nginx_rules_accept_the_remedies() {
             "listen 80;",
             "location = /s { sszip_status on; auth_basic status; }",
         ),
+        (
+            "listen 80;",
+            "location = /s { sszip_status on; limit_except POST { deny all; } }",
+        ),
         ("sszip_cache_path /s;", "sszip_cache_owner unix:/o;"),
         (
             "sszip_cache on;",
