@@ -4,19 +4,10 @@ use std::rc::Rc;
 
 use sszip_core::config::validated::ValidatedConfig;
 
+use super::envoy_access::{check_administrative_routes, check_filter_order};
 use super::envoy_document::Node;
 use super::envoy_filters::{find_filters, nodes_where, FilterKind, HttpFilter, Route};
 use super::findings::{Finding, Position};
-
-/// Parts of the names of filters that authorize requests.
-const AUTHORIZATION_FILTERS: [&str; 6] = [
-    "rbac",
-    "ext_authz",
-    "jwt_authn",
-    "basic_auth",
-    "oauth2",
-    "api_key_auth",
-];
 
 /// Envoy's default of `per_connection_buffer_limit_bytes`.
 const DEFAULT_BUFFER_LIMIT: u64 = 1 << 20;
@@ -24,9 +15,10 @@ const DEFAULT_BUFFER_LIMIT: u64 = 1 << 20;
 const ALLOW_ORIGIN: &str = "access-control-allow-origin";
 
 /// An Envoy configuration, as the rules read it.
-struct EnvoyView<'n> {
+pub struct EnvoyView<'n> {
     file: &'n Rc<str>,
-    filters: Vec<HttpFilter<'n>>,
+    /// The filters of sszip.
+    pub filters: Vec<HttpFilter<'n>>,
     /// Names of the static clusters; `None` if clusters are configured elsewhere too.
     clusters: Option<Vec<&'n str>>,
 }
@@ -65,19 +57,27 @@ pub fn check_envoy_documents(file: &Rc<str>, documents: &[Node]) -> Vec<Finding>
 }
 
 /// Rule `no-effect`: returns the warning about a file whose connection managers lack the filter.
+/// Filters that Envoy fetches are unknown.
 fn missing_filter(file: &Rc<str>, documents: &[Node]) -> Option<Finding> {
-    let has_filters = |node: &Node| node.get("http_filters").is_some();
-    let mut managers = documents
+    let is_manager = |node: &Node| node.is_of_type("HttpConnectionManager");
+    let managers: Vec<_> = documents
         .iter()
-        .flat_map(|document| nodes_where(document, has_filters));
+        .flat_map(|document| nodes_where(document, is_manager))
+        .collect();
+    let mut filters = managers
+        .iter()
+        .flat_map(|manager| manager.items("http_filters"));
+    if filters.any(|filter| filter.get("config_discovery").is_some()) {
+        return None;
+    }
     let at = Position {
         file: Rc::clone(file),
-        line: managers.next()?.line,
+        line: managers.first()?.line,
     };
     Some(Finding::warning(
         "no-effect",
         &at,
-        "no \"http_filters\" of this file have a filter of sszip",
+        "the \"http_filters\" of this file have no filter of sszip",
         "add the filter; proxy-wasm needs \"name: sszip\" in its configuration to be recognized",
     ))
 }
@@ -91,7 +91,8 @@ fn static_clusters(document: &Node) -> Option<Vec<&str>> {
 }
 
 impl EnvoyView<'_> {
-    fn position(&self, node: &Node) -> Position {
+    /// Returns the position of a node.
+    pub fn position(&self, node: &Node) -> Position {
         Position {
             file: Rc::clone(self.file),
             line: node.line,
@@ -108,117 +109,16 @@ impl<'n> HttpFilter<'n> {
             is_cached && route.node.get("route").is_some()
         })
     }
-
-    /// The filters before sszip, and those behind it without the router.
-    fn other_filters(&self) -> (&[Node], &[Node]) {
-        let filters = self.manager.items("http_filters");
-        let at = filters
-            .iter()
-            .position(|filter| std::ptr::eq(filter, self.filter))
-            .unwrap_or(0);
-        let behind = filters.get(at + 1..).unwrap_or_default();
-        let end = match behind.last() {
-            Some(last) if names_filter(last, "router") => behind.len() - 1,
-            _ => behind.len(),
-        };
-        (&filters[..at], &behind[..end])
-    }
-
-    /// Whether only some clients reach the listener: clients of this machine, with a certificate, or
-    /// with a permitted address.
-    fn is_listener_restricted(&self) -> bool {
-        let is_local = |node: &Node| {
-            let host = node.text("address/socket_address/address");
-            host.starts_with("127.") || host == "::1" || node.get("address/pipe").is_some()
-        };
-        let mut others = self.listener.items("additional_addresses").iter();
-        let listens_locally = is_local(self.listener) && others.all(is_local);
-        let restrictions = nodes_where(self.listener, |node| {
-            node.is_true("require_client_certificate")
-                || node.text("name") == "envoy.filters.network.rbac"
-        });
-        listens_locally || !restrictions.is_empty()
-    }
-
-    /// Whether a filter before sszip authorizes the requests of a route.
-    fn authorizes(&self, route: &Route<'_>) -> bool {
-        let (before, _) = self.other_filters();
-        let mut in_effect = before.iter().filter(|filter| {
-            let own = route.filter_config(filter.text("name"));
-            !own.unwrap_or(filter).is_true("disabled")
-        });
-        in_effect.any(authorizes_requests)
-    }
-}
-
-/// Whether a filter's name or type contains a text.
-fn names_filter(filter: &Node, text: &str) -> bool {
-    filter.text("name").contains(text) || filter.text("typed_config/@type").contains(text)
-}
-
-/// Whether a filter authorizes requests.
-fn authorizes_requests(filter: &Node) -> bool {
-    let mut names = AUTHORIZATION_FILTERS.iter();
-    names.any(|name| names_filter(filter, name))
 }
 
 /// Returns the name of a route for messages.
-fn route_name(route: &Node) -> String {
+pub fn route_name(route: &Node) -> String {
     let path = ["match/path", "match/prefix"].map(|at| route.text(at));
     match (route.text("name"), path) {
         ("", ["", ""]) => "a route without a name".into(),
         ("", [path, prefix]) => format!("the route of \"{path}{prefix}\""),
         (name, _) => format!("the route \"{name}\""),
     }
-}
-
-/// Rule `filter-order`.
-fn check_filter_order(view: &EnvoyView<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for filter in &view.filters {
-        let (_, behind) = filter.other_filters();
-        for other in behind {
-            let name = other.text("name");
-            let remedy = "move sszip behind it: last before the router";
-            let at = view.position(other);
-            if authorizes_requests(other) || names_filter(other, "ratelimit") {
-                let text = format!("cache hits bypass the filter \"{name}\" behind sszip");
-                findings.push(Finding::error("filter-order", &at, text, remedy));
-            } else if !names_filter(other, "decompressor") {
-                let text = format!("the filter \"{name}\" does not receive requests that are hits");
-                findings.push(Finding::warning("filter-order", &at, text, remedy));
-            }
-        }
-    }
-    findings
-}
-
-/// Rules `open-purge` and `open-status`.
-fn check_administrative_routes(view: &EnvoyView<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let open = view
-        .filters
-        .iter()
-        .filter(|it| !it.is_listener_restricted());
-    for filter in open {
-        for route in filter.routes.iter().filter(|it| !filter.authorizes(it)) {
-            let Some(settings) = &route.settings else {
-                continue;
-            };
-            let (at, name) = (view.position(route.node), route_name(route.node));
-            let remedy = "move the route to a listener on 127.0.0.1, or restrict it by a filter \
-                          such as envoy.filters.http.rbac";
-            if settings.purges {
-                let text = format!("all clients can purge the cache at {name}");
-                findings.push(Finding::error("open-purge", &at, text, remedy));
-            }
-            if settings.reports_status {
-                let text = format!("all clients can read the status page at {name}");
-                findings.push(Finding::warning("open-status", &at, text, remedy));
-            }
-        }
-    }
-    findings
 }
 
 /// Rule `cors-twice`. The CORS filter replaces the node's header, and is no problem.

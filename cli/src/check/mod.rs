@@ -1,5 +1,6 @@
 //! `sszip check`: a linter of the configurations of nginx and Envoy (docs/checking.md).
 
+mod envoy_access;
 mod envoy_document;
 mod envoy_filters;
 mod envoy_rules;

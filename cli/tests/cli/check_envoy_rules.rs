@@ -166,8 +166,15 @@ fn file_without_the_filter_is_reported() {
     let both = format!("{MODULE}---\n{text}");
     let (_, findings) = check_text("envoy.yaml", &both);
     assert!(findings.is_empty(), "{findings:?}");
-    let (_, findings) = check_text("clusters.yaml", "resources: [{ name: node }]\n");
-    assert!(findings.is_empty(), "{findings:?}");
+    // filters of a cluster, and filters that Envoy fetches
+    let clusters = "resources: [{ name: node, options: { http_filters: [{ name: a }] } }]\n";
+    let router = "- name: envoy.filters.http.router";
+    let fetched = text.replacen(router, "- { name: a, config_discovery: {} }", 1);
+    assert_ne!(fetched, text);
+    for text in [clusters, fetched.as_str()] {
+        let (_, findings) = check_text("other.yaml", text);
+        assert!(findings.is_empty(), "{findings:?}");
+    }
 }
 
 #[test]
