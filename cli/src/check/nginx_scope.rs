@@ -159,11 +159,14 @@ impl<'c> Location<'c> {
             .collect()
     }
 
-    /// Returns the named captures of the location's and the server's regular expressions.
+    /// Returns the named captures of the regular expressions in the location's path, and in
+    /// `server_name`, `if` and `rewrite` around it.
     pub fn captures(&self) -> Vec<&'c str> {
-        let names = self.server.iter().filter(|it| it.name == "server_name");
-        let names = names.flat_map(|it| it.words.iter().map(String::as_str));
-        names.chain([self.path]).flat_map(capture_names).collect()
+        let matching = ["server_name", "if", "rewrite"];
+        let directives = self.blocks.iter().flat_map(|block| block.iter());
+        let directives = directives.filter(|it| matching.contains(&&*it.name));
+        let texts = directives.flat_map(|it| it.words.iter().map(String::as_str));
+        texts.chain([self.path]).flat_map(capture_names).collect()
     }
 
     /// Whether the location passes its requests, or some of them, to an upstream.
@@ -260,11 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn captures_are_those_of_the_server_and_the_location() {
-        let text = "server { server_name a ~^(?<b>.+)$; location ~ ^/(?P<c>x)(?<!z>)(?:y)$ { } }";
+    fn captures_are_those_of_all_expressions_around_the_location() {
+        let text = "server { server_name a ~^(?<b>.+)$; if ($host ~ ^(?<c>.+)$) { } \
+                    location ~ ^/(?P<e>x)(?<!z>)(?:y)$ { rewrite ^/(?<d>x) /; } }";
         let directives = parse_nginx_text(&"f".into(), text).ok().unwrap();
         let scope = HttpScope::from_directives(&directives);
-        assert_eq!(scope.locations()[0].captures(), ["b", "c"]);
+        assert_eq!(scope.locations()[0].captures(), ["b", "c", "d", "e"]);
     }
 
     #[test]

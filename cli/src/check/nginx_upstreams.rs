@@ -48,9 +48,7 @@ pub fn check_keepalive(view: &NginxView<'_>) -> Vec<Finding> {
             if target.contains('$') || target.contains("://unix:") {
                 continue;
             }
-            let host = target.split_once("://").map_or(target, |(_, host)| host);
-            let host = host.split('/').next().unwrap_or_default();
-            let has_pool = match upstreams.get(host) {
+            let has_pool = match upstreams.get(host_of(target)) {
                 Some(upstream) => {
                     let mut inner = upstream.inner().iter();
                     inner.any(|it| it.name == "keepalive" && it.first_word() != "0")
@@ -116,7 +114,9 @@ pub fn check_namespaces_of_upstreams(view: &NginxView<'_>) -> Vec<Finding> {
         let find = |names| client_variables(names, &sources, &captures);
         let known = find(variable_names(namespace.first_word()));
         for pass in location.proxy_passes() {
-            let choosing = find(host_variables(pass.first_word()));
+            let mut names = host_variables(pass.first_word());
+            names.extend(condition_variables(location, pass));
+            let choosing = find(names);
             if let Some(missing) = choosing.iter().find(|name| !known.contains(name)) {
                 findings.push(Finding::warning(
                     "namespace",
@@ -135,15 +135,43 @@ pub fn check_namespaces_of_upstreams(view: &NginxView<'_>) -> Vec<Finding> {
     findings
 }
 
+/// Returns the host and port in the URL of a `proxy_pass`, or the path of a Unix socket.
+fn host_of(url: &str) -> &str {
+    let host = url.split_once("://").map_or(url, |(_, host)| host);
+    match host.starts_with("unix:") {
+        true => host,
+        false => host.split('/').next().unwrap_or_default(),
+    }
+}
+
 /// Returns the variables in the host and port of the URL of a `proxy_pass`.
 fn host_variables(url: &str) -> Vec<&str> {
-    let host = url.split_once("://").map_or(url, |(_, host)| host);
-    let host = host.split('/').next().unwrap_or_default();
+    let host = host_of(url);
     let mut names = variable_names(host);
-    // a capture behind the host is a path most often: `http://node$1`
-    let is_path = |name: &str| name.starts_with(char::is_numeric) && !host.starts_with('$');
+    // a capture at the end is a path most often: `http://node$1`
+    let is_path = |name: &str| {
+        let before = host.strip_suffix(name).and_then(|it| it.strip_suffix('$'));
+        name.starts_with(char::is_numeric) && before.is_some_and(|it| !it.is_empty())
+    };
     names.retain(|name| !URL_VARIABLES.contains(name) && !is_path(name));
     names
+}
+
+/// Returns the variables of the `if` around a `proxy_pass`, if other requests of the location are
+/// passed to another node.
+fn condition_variables<'c>(location: &Location<'c>, pass: &Directive) -> Vec<&'c str> {
+    let has_pass = |it: &Directive| it.inner().iter().any(|inner| std::ptr::eq(inner, pass));
+    let mut conditions = location.conditions().filter(|it| it.name == "if");
+    let condition = conditions.find(|it| has_pass(it));
+    let host = host_of(pass.first_word());
+    let others = match location.own("proxy_pass") {
+        Some(own) => vec![own],
+        None => location.proxy_passes(),
+    };
+    let has_other = others.iter().any(|it| host_of(it.first_word()) != host);
+    let condition = condition.filter(|_| has_other);
+    let words = condition.into_iter().flat_map(|it| &it.words);
+    words.flat_map(|word| variable_names(word)).collect()
 }
 
 fn add_source<'c>(sources: &mut VariableSources<'c>, variable: &'c str, text: &'c str) {
@@ -188,6 +216,10 @@ fn client_variables<'t>(
         }
         let texts = sources.iter().filter_map(|it| it.get(name)).flatten();
         pending.extend(texts.flat_map(|text| variable_names(text)));
+        // requests for a WebSocket are not looked up
+        if name == "http_upgrade" {
+            continue;
+        }
         let is_clients = CLIENT_VARIABLES.contains(&name)
             || captures.contains(&name)
             || name.starts_with(char::is_numeric)
@@ -212,8 +244,11 @@ mod tests {
             ("http://node/$arg_key", &[]),
             ("http://$node$request_uri", &["node"]),
             ("$node", &["node"]),
-            ("http://$1:8545$2", &["1", "2"]),
+            ("http://$1:8545$2", &["1"]),
+            ("http://node-$1:8545", &["1"]),
             ("http://node$1", &[]),
+            ("$1", &["1"]),
+            ("http://unix:/run/$a.sock", &["a"]),
         ] {
             assert_eq!(host_variables(url), expected, "{url}");
         }
@@ -226,6 +261,7 @@ mod tests {
             (vec!["a", "c"], &["http_x"][..]),
             (vec!["host"], &["host"]),
             (vec!["d", "1"], &["1", "d"]),
+            (vec!["http_upgrade"], &[]),
         ] {
             assert_eq!(client_variables(names, &[&sources], &["d"]), expected);
         }

@@ -171,6 +171,20 @@ fn nginx_rules_report_the_changes_that_break_them() {
             (
                 "namespace",
                 "warning",
+                "proxy_pass http://node;",
+                "sszip_cache_namespace a; if ($arg_c = gno) { proxy_pass http://unix:/gno; } \
+                 proxy_pass http://node;",
+            ),
+            (
+                "namespace",
+                "warning",
+                "proxy_pass http://node;",
+                "sszip_cache_namespace a; if ($host ~ ^(?<chain>[a-z]+)[.]) { set $x 1; } \
+                 proxy_pass http://$chain;",
+            ),
+            (
+                "namespace",
+                "warning",
                 "listen 80;",
                 "listen 80; server_name ~^(?<chain>[a-z]+)[.]; location /c { \
                  sszip_cache on; sszip_cache_namespace a; client_body_buffer_size 128k; \
@@ -266,6 +280,11 @@ fn nginx_rules_accept_the_remedies() {
         (
             "proxy_pass http://node;",
             "sszip_cache_namespace a; set $n node; proxy_pass http://$n$request_uri;",
+        ),
+        (
+            "proxy_pass http://node;",
+            "sszip_cache_namespace a; if ($http_upgrade) { proxy_pass http://unix:/ws; } \
+             if ($arg_x) { proxy_pass http://node; } proxy_pass http://node;",
         ),
     ] {
         let (code, findings) = check_text("nginx.conf", &NGINX.replacen(old, new, 1));
