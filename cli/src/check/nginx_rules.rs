@@ -30,6 +30,8 @@ pub struct NginxView<'c> {
     pub scope: HttpScope<'c>,
     routes: Vec<Route<'c>>,
     validated: ValidatedConfig,
+    /// Whether all included files have been read.
+    is_complete: bool,
 }
 
 /// A rule, which returns its findings.
@@ -50,6 +52,7 @@ const RULES: [Rule; 10] = [
 
 /// Returns the findings of a configuration.
 pub fn check_nginx_config(config: NginxConfig) -> Vec<Finding> {
+    let is_complete = config.findings.is_empty();
     let mut findings = config.findings;
     let validated = validate_settings(&config.directives, &mut findings);
     let scope = HttpScope::from_directives(&config.directives);
@@ -57,6 +60,7 @@ pub fn check_nginx_config(config: NginxConfig) -> Vec<Finding> {
         routes: routes(&scope),
         scope,
         validated,
+        is_complete,
     };
     findings.extend(RULES.iter().flat_map(|rule| rule(&view)));
     findings
@@ -72,8 +76,9 @@ impl<'c> NginxView<'c> {
 /// Rule `no-effect`: returns the warning about a configuration without directives of sszip.
 fn check_presence(view: &NginxView<'_>) -> Vec<Finding> {
     let is_present = view.scope.directives.iter().any(|http| has_setting(http));
+    let is_known = view.scope.is_whole && view.is_complete;
     let first = view.routes.first();
-    let first = first.filter(|_| view.scope.is_whole && !is_present);
+    let first = first.filter(|_| is_known && !is_present);
     let finding = first.map(|route| {
         Finding::warning(
             "no-effect",

@@ -316,6 +316,10 @@ fn configuration_without_directives_of_sszip_is_reported() {
         (format!("http {{ {location} }}"), &["no-effect"][..]),
         (format!("http {{ sszip off; {location} }}"), &[]),
         (
+            format!("http {{ include /no/such/file; {location} }}"),
+            &["include"],
+        ),
+        (
             "http { map $a $b { sszip on; } server { location / {} } }".into(),
             &["no-effect"],
         ),
