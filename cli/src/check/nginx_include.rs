@@ -16,7 +16,7 @@ const MAIN_BLOCKS: [&str; 2] = ["http", "events"];
 /// Maximum nesting of includes.
 const MAX_DEPTH: usize = 16;
 
-/// Maximum number of bytes of all files, each as often as it is included.
+/// Maximum number of bytes of all files and their names, each as often as it is included.
 const MAX_BYTES: usize = 16 << 20;
 
 /// Prefix of the line before each file in the output of `nginx -T`.
@@ -115,7 +115,7 @@ impl Loader {
         depth: usize,
     ) -> Result<Vec<Directive>, CommandError> {
         let name = path.display().to_string();
-        self.bytes += text.len();
+        self.bytes += text.len() + name.len();
         if self.bytes > MAX_BYTES || depth > MAX_DEPTH {
             return Err(CommandError::Data(format!(
                 "{name} is included too often, or the configuration exceeds 16 MB; check that no \
@@ -280,6 +280,16 @@ mod tests {
         std::fs::write(&path, "include nginx.conf;").unwrap();
         let error = load_nginx_config(&path).unwrap_err();
         assert!(error.message().unwrap().contains("includes itself"));
+    }
+
+    #[test]
+    fn empty_file_that_is_included_too_often_is_an_error() {
+        let includes = "include a*;\n".repeat(40);
+        let name = "a".repeat(500_000);
+        let dump =
+            format!("# configuration file /n:\n{includes}\n# configuration file /{name}:\n\n");
+        let error = parse_nginx_config(Path::new("-"), &dump).unwrap_err();
+        assert!(error.message().unwrap().contains("included too often"));
     }
 
     #[test]
