@@ -171,7 +171,10 @@ impl<'c> Location<'c> {
 
     /// Whether the location passes its requests, or some of them, to an upstream.
     pub fn passes_requests(&self) -> bool {
-        PASSES.iter().any(|name| self.own(name).is_some()) || !self.proxy_passes().is_empty()
+        let own: &'c [Directive] = self.blocks.last().copied().unwrap_or_default();
+        let conditional = self.conditions().flat_map(Directive::inner);
+        let mut all = own.iter().chain(conditional);
+        all.any(|it| PASSES.contains(&&*it.name))
     }
 
     /// Whether the location passes its requests to an upstream or a script.
@@ -250,6 +253,7 @@ mod tests {
                 true,
             ),
             ("grpc_pass a;", 0, true),
+            ("if ($arg_x) { grpc_pass a; }", 0, true),
             ("js_content a.b;", 0, true),
             ("location /x { proxy_pass http://a; }", 0, false),
         ] {
