@@ -14,7 +14,7 @@
 
 
 static ngx_int_t ngx_http_sszip_not_evaluated(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_sszip_only_if_cached(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_forbids_upstream(ngx_http_request_t *r);
 static void ngx_http_sszip_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_lookup(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
@@ -111,7 +111,7 @@ ngx_http_sszip_not_evaluated(ngx_http_request_t *r)
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     if (slcf->has_policy
-        || (slcf->caches && ngx_http_sszip_only_if_cached(r)))
+        || (slcf->caches && ngx_http_sszip_forbids_upstream(r)))
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -120,13 +120,13 @@ ngx_http_sszip_not_evaluated(ngx_http_request_t *r)
 }
 
 
-/* whether the client forbids a request to the upstream (RFC 9111, 5.2.1.7) */
+/* whether the client forbids a request to the upstream */
 
 static ngx_uint_t
-ngx_http_sszip_only_if_cached(ngx_http_request_t *r)
+ngx_http_sszip_forbids_upstream(ngx_http_request_t *r)
 {
-    u_char           *p;
     ngx_uint_t        i;
+    sszip_header      field;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
 
@@ -135,23 +135,14 @@ ngx_http_sszip_only_if_cached(ngx_http_request_t *r)
 
         for (i = 0; i < part->nelts; i++) {
 
-            if (header[i].hash == 0
-                || header[i].key.len != sizeof("Cache-Control") - 1
-                || ngx_strncasecmp(header[i].key.data,
-                                   (u_char *) "Cache-Control",
-                                   sizeof("Cache-Control") - 1)
-                   != 0)
-            {
+            if (header[i].hash == 0) {
                 continue;
             }
 
-            p = header[i].value.data;
+            field.name = ngx_http_sszip_str(&header[i].key);
+            field.value = ngx_http_sszip_str(&header[i].value);
 
-            if (ngx_strlcasestrn(p, p + header[i].value.len,
-                                 (u_char *) "only-if-cached",
-                                 sizeof("only-if-cached") - 1 - 1)
-                != NULL)
-            {
+            if (sszip_header_forbids_upstream(&field)) {
                 return 1;
             }
         }

@@ -1303,6 +1303,16 @@ bool sszip_exchange_reserve_body_copy(sszip_exchange *exchange,
                                       size_t bytes);
 
 /*
+ Whether a request with this header must not reach the upstream
+ (`only-if-cached`, RFC 9111, 5.2.1.7), for requests whose exchange lacks
+ memory: allocates nothing. `false` for NULL.
+
+ # Safety
+ `header` is NULL or valid with the strings that it points at.
+ */
+bool sszip_header_forbids_upstream(const sszip_header *header);
+
+/*
  Looks up stored responses to the request, and returns the next action. If
  the library fails inside, the request is forwarded.
 

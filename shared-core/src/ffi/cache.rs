@@ -22,6 +22,7 @@ use crate::exchange::drive::{
     BodyLength, ExchangeDriver, OtherFiltersEffect, RequestBodyAvailability, RequiredBody,
 };
 use crate::exchange::{Exchange, LookupRequest, PurgeHttpRequest};
+use crate::negotiate::cache_control::has_only_if_cached;
 
 /// Returns the part of the request body that a lookup requires, for a request
 /// with a body of `length` bytes; 0: there is no body; negative: the length is
@@ -62,6 +63,24 @@ pub unsafe extern "C" fn sszip_exchange_reserve_body_copy(
 ) -> bool {
     // SAFETY: the function's contract.
     unsafe { call_with_driver(exchange, |driver| driver.reserve_body_copy(bytes)) }.unwrap_or(false)
+}
+
+/// Whether a request with this header must not reach the upstream
+/// (`only-if-cached`, RFC 9111, 5.2.1.7), for requests whose exchange lacks
+/// memory: allocates nothing. `false` for NULL.
+///
+/// # Safety
+/// `header` is NULL or valid with the strings that it points at.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_header_forbids_upstream(header: *const sszip_header) -> bool {
+    // SAFETY: the function's contract.
+    let Some(header) = (unsafe { header.as_ref() }) else {
+        return false;
+    };
+    // SAFETY: the function's contract.
+    let (name, value) = unsafe { (header.name.borrow_bytes(), header.value.borrow_bytes()) };
+    let is_forbidden = || name.eq_ignore_ascii_case(b"cache-control") && has_only_if_cached(value);
+    catch_panic(is_forbidden).unwrap_or(false)
 }
 
 /// Looks up stored responses to the request, and returns the next action. If

@@ -1,4 +1,4 @@
-//! The `Cache-Control` directive that forbids transformations.
+//! Directives of `Cache-Control` that forbid transformations, and requests to the node.
 
 use super::list_header::list_header_members;
 
@@ -11,9 +11,23 @@ pub fn has_no_transform(value: &[u8]) -> bool {
     })
 }
 
+/// Whether a `Cache-Control` value of a request contains `only-if-cached` (RFC 9111, 5.2.1.7): the node
+/// must not receive it. Allocates nothing.
+pub fn has_only_if_cached(value: &[u8]) -> bool {
+    list_header_members(value).any(|member| member.eq_ignore_ascii_case(b"only-if-cached"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::has_no_transform;
+    use super::{has_no_transform, has_only_if_cached};
+
+    #[test]
+    fn only_if_cached_is_one_of_the_members() {
+        assert!(has_only_if_cached(b"max-age=60, Only-If-Cached"));
+        assert!(!has_only_if_cached(
+            b"x-only-if-cached, a=\"b, only-if-cached\""
+        ));
+    }
 
     #[test]
     fn no_transform_is_found_among_others_in_any_case() {

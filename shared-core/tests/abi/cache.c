@@ -69,6 +69,12 @@ look_up(const sszip_config *config, const char *body, uintptr_t waiter,
           == (step.action == SSZIP_ACTION_WAIT ? SSZIP_NEED_LOOK_UP
                                         : SSZIP_NEED_NOTHING));
 
+    check(!sszip_header_forbids_upstream(&fields[0]));
+    fields[0].name = str("cache-control");
+    fields[0].value = str("max-age=1, Only-If-Cached");
+    check(sszip_header_forbids_upstream(&fields[0]));
+    check(!sszip_header_forbids_upstream(NULL));
+
     *found = step.action;
 
     return exchange;

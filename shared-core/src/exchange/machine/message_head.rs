@@ -272,8 +272,8 @@ impl CacheRequestProperties {
         if name.eq_ignore_ascii_case(b"cache-control") {
             for directive in list_header_members(value) {
                 self.no_store |= directive.eq_ignore_ascii_case(b"no-store");
-                self.only_if_cached |= directive.eq_ignore_ascii_case(b"only-if-cached");
             }
+            self.only_if_cached |= cache_control::has_only_if_cached(value);
         } else {
             self.credentials |= credentials.header_causes_bypass(name);
         }
