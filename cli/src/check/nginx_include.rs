@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::findings::Finding;
+use super::findings::{Finding, Position};
 use super::nginx_syntax::{parse_nginx_text, Directive};
 use super::text_file::read_text_file;
 use super::wildcards::{has_wildcard, is_path_match, matching_files};
@@ -27,7 +27,7 @@ const DUMP_HEADER: &str = "# configuration file ";
 pub struct NginxConfig {
     /// The directives of the main file.
     pub directives: Vec<Directive>,
-    /// Warnings about files that can't be read.
+    /// Warnings about files and folders that can't be read.
     pub findings: Vec<Finding>,
 }
 
@@ -154,26 +154,31 @@ impl Loader {
             for path in self.included_paths(&directive) {
                 match self.read_file(&path) {
                     Ok(text) => all.extend(self.parse_file(&path, &text, depth + 1)?),
-                    Err(problem) => self.findings.push(Finding::warning(
-                        "include",
-                        &directive.at,
-                        format!("{problem}: its directives are not checked"),
-                        "check nginx.conf on its machine, or the output of nginx -T",
-                    )),
+                    Err(problem) => {
+                        let finding = unread_include(&directive.at, &problem);
+                        self.findings.push(finding);
+                    }
                 }
             }
         }
         Ok(all)
     }
 
-    /// Returns the files that an include names, in nginx's order.
-    fn included_paths(&self, include: &Directive) -> Vec<PathBuf> {
+    /// Returns the files that an include names, in nginx's order. Folders that can't be read become
+    /// findings.
+    fn included_paths(&mut self, include: &Directive) -> Vec<PathBuf> {
         let pattern = self.folder.join(include.first_word());
         if !has_wildcard(include.first_word()) {
             return vec![pattern];
         }
         match &self.source {
-            ConfigSource::Disk => matching_files(&pattern),
+            ConfigSource::Disk => {
+                let mut problems = Vec::new();
+                let paths = matching_files(&pattern, &mut problems);
+                let unread = problems.iter().map(|it| unread_include(&include.at, it));
+                self.findings.extend(unread);
+                paths
+            }
             ConfigSource::Dump(files) => {
                 let paths = files.keys();
                 paths
@@ -200,6 +205,16 @@ impl Loader {
                 .ok_or_else(|| format!("{} is not in the output of nginx -T", path.display())),
         }
     }
+}
+
+/// Rule `include`: returns the finding about a file or folder that can't be read.
+fn unread_include(at: &Position, problem: &str) -> Finding {
+    Finding::warning(
+        "include",
+        at,
+        format!("{problem}: its directives are not checked"),
+        "check nginx.conf on its machine as root, or the output of nginx -T",
+    )
 }
 
 /// Returns the innermost folder around a file that has an `nginx.conf`.
@@ -259,6 +274,28 @@ mod tests {
             let missing = usize::from(expected.len() == 1);
             assert_eq!(config.findings.len(), missing, "{:?}", config.findings);
             std::fs::remove_file(main).unwrap();
+        }
+    }
+
+    #[test]
+    fn folders_that_cannot_be_read_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("nginx.conf");
+        // root can't read a link to itself either
+        std::os::unix::fs::symlink("loop", folder.path().join("loop")).unwrap();
+        for (name, expected) in [
+            ("loop/*.conf", Some("/loop: ")),
+            ("l*p/a.conf", Some("/loop/a.conf: ")),
+            ("none/*.conf", None),
+            ("nginx.conf/*", None),
+        ] {
+            std::fs::write(&main, format!("include {name}; http {{}}")).unwrap();
+            let findings = load_nginx_config(&main).unwrap().findings;
+            let count = usize::from(expected.is_some());
+            assert_eq!(findings.len(), count, "{name}: {findings:?}");
+            for (finding, expected) in findings.iter().zip(expected) {
+                assert!(finding.text.contains(expected), "{findings:?}");
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! Wildcards in the names of nginx's includes, as glob(7) has them.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 /// Whether the name of an include has wildcards.
@@ -8,8 +10,9 @@ pub fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// Returns the existing files that match a pattern, in the order of their names.
-pub fn matching_files(pattern: &Path) -> Vec<PathBuf> {
+/// Returns the existing files that match a pattern, in the order of their names, and those that can't
+/// be examined. Appends the errors of folders that can't be read.
+pub fn matching_files(pattern: &Path, problems: &mut Vec<String>) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
         let name = part.as_os_str().to_string_lossy();
@@ -23,18 +26,36 @@ pub fn matching_files(pattern: &Path) -> Vec<PathBuf> {
                 true => Path::new("."),
                 false => folder.as_path(),
             };
-            let entries = fs::read_dir(place).into_iter().flatten().flatten();
-            let names = entries.map(|entry| entry.file_name());
-            let mut names: Vec<_> = names
-                .filter(|it| is_name_match(name.as_bytes(), it.to_string_lossy().as_bytes()))
-                .collect();
+            let mut names = match file_names(place) {
+                Ok(names) => names,
+                Err(error) if is_absence(&error) => continue,
+                Err(error) => {
+                    problems.push(format!("cannot read {}: {error}", place.display()));
+                    continue;
+                }
+            };
+            names.retain(|it| is_name_match(name.as_bytes(), it.to_string_lossy().as_bytes()));
             names.sort();
             next.extend(names.into_iter().map(|name| folder.join(name)));
         }
         found = next;
     }
-    found.retain(|path| path.is_file());
+    found.retain(|path| match fs::metadata(path) {
+        Ok(metadata) => metadata.is_file(),
+        Err(error) => !is_absence(&error),
+    });
     found
+}
+
+/// Returns the names of the files in a folder.
+fn file_names(folder: &Path) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(folder)?;
+    entries.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// Whether an error means that the file or folder does not exist.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Whether a path matches a pattern, each of its parts by itself.
