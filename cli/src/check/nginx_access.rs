@@ -111,11 +111,19 @@ fn is_address_rule(directive: &Directive) -> bool {
 }
 
 /// Whether a block denies the addresses that it does not list: the first rule that matches is in
-/// effect.
+/// effect, and a range may have the addresses of IPv4 or IPv6 only.
 fn denies_all(block: &[Directive]) -> bool {
-    let mut rules = block.iter().filter(|it| is_address_rule(it));
-    let of_all = rules.find(|it| it.first_word() == "all");
-    of_all.is_some_and(|it| it.name == "deny")
+    [false, true].into_iter().all(|is_ipv6| {
+        let mut rules = block.iter().filter(|it| is_address_rule(it));
+        let of_all = rules.find(|it| has_all_addresses(it.first_word(), is_ipv6));
+        of_all.is_some_and(|it| it.name == "deny")
+    })
+}
+
+/// Whether a range of `allow` or `deny` has all addresses of IPv4 or IPv6.
+fn has_all_addresses(range: &str, is_ipv6: bool) -> bool {
+    let address = range.strip_suffix("/0");
+    range == "all" || address.is_some_and(|it| it.contains(':') == is_ipv6)
 }
 
 #[cfg(test)]
@@ -156,6 +164,10 @@ mod tests {
             ("deny all;", "", true),
             ("deny all;", "allow 192.0.2.1;", false),
             ("listen 80;", "allow all; deny all;", false),
+            ("listen 80;", "deny 0.0.0.0/0; deny ::/0;", true),
+            ("listen 80;", "deny 0.0.0.0/0;", false),
+            ("listen 80;", "deny ::/0; deny 192.0.2.0/24;", false),
+            ("listen 80;", "allow 0.0.0.0/0; deny all;", false),
         ] {
             let text = format!("http {{ server {{ {server} location / {{ {location} }} }} }}");
             let directives = parse_nginx_text(&"f".into(), &text).ok().unwrap();
