@@ -43,6 +43,8 @@ pub struct Location<'c> {
     pub blocks: Vec<&'c [Directive]>,
     /// The path or regular expression.
     path: &'c str,
+    /// Whether the path is a regular expression.
+    is_regex: bool,
     /// The block `server`; empty if the file is included in one.
     pub server: &'c [Directive],
 }
@@ -108,6 +110,7 @@ fn collect_locations<'c>(
             at: &location.at,
             blocks: all.clone(),
             path,
+            is_regex: location.first_word().starts_with('~'),
             server,
         });
         collect_locations(&all, server, found);
@@ -169,6 +172,32 @@ impl<'c> Location<'c> {
         texts.chain([self.path]).flat_map(capture_names).collect()
     }
 
+    /// Returns the variable that a capture is a part of: `uri` for a capture in the location's path,
+    /// unless a `rewrite` changes it, and `host` for a capture in `server_name`.
+    pub fn captured_variable(&self, capture: &str) -> Option<&'static str> {
+        let names_capture = |text: &str| capture_names(text).any(|it| it == capture);
+        // the last regular expression sets `$1`: an `if` may have one
+        let mut conditions = self.conditions().flat_map(|it| &it.words);
+        let is_of_path = match capture.starts_with(char::is_numeric) {
+            true => self.is_regex && !conditions.any(|word| word.contains('~')),
+            false => names_capture(self.path),
+        };
+        if is_of_path {
+            return (!self.is_rewritten()).then_some("uri");
+        }
+        let servers = self.server.iter().filter(|it| it.name == "server_name");
+        let mut names = servers.flat_map(|it| &it.words);
+        names.any(|name| names_capture(name)).then_some("host")
+    }
+
+    /// Whether a `rewrite` may change the path: `$uri` is then another one than `$request_uri`.
+    pub fn is_rewritten(&self) -> bool {
+        let own: &'c [Directive] = self.blocks.last().copied().unwrap_or_default();
+        let is_rewrite = |it: &Directive| it.name == "rewrite";
+        let mut all = self.server.iter().chain(own);
+        all.any(|it| is_rewrite(it) || (it.name == "if" && it.inner().iter().any(is_rewrite)))
+    }
+
     /// Whether the location passes its requests, or some of them, to an upstream.
     pub fn passes_requests(&self) -> bool {
         let own: &'c [Directive] = self.blocks.last().copied().unwrap_or_default();
@@ -206,11 +235,15 @@ pub fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Returns the names of the variables in a text: `$name`, `${name}`.
+/// Returns the names of the variables in a text: `$name`, `${name}`, `$1`.
 pub fn variable_names(text: &str) -> Vec<&str> {
     // the text before the first `$` has no name
     let parts = text.split('$').skip(1);
     let names = parts.map(|part| {
+        // without braces a number has one digit
+        if part.starts_with(|letter: char| letter.is_ascii_digit()) {
+            return &part[..1];
+        }
         let part = part.strip_prefix('{').unwrap_or(part);
         let is_end = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
         part.split(is_end).next().unwrap_or_default()
@@ -287,6 +320,6 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), size, "{text}");
         }
-        assert_eq!(variable_names("http://$a_1:${b}c/$"), ["a_1", "b"]);
+        assert_eq!(variable_names("http://$a_1:${b}c$1d/$"), ["a_1", "b", "1"]);
     }
 }

@@ -117,7 +117,8 @@ pub fn check_namespaces_of_upstreams(view: &NginxView<'_>) -> Vec<Finding> {
             let mut names = host_variables(pass.first_word());
             names.extend(condition_variables(location, pass));
             let choosing = find(names);
-            if let Some(missing) = choosing.iter().find(|name| !known.contains(name)) {
+            let is_known = |name: &str| known.iter().any(|it| contains(location, it, name));
+            if let Some(missing) = choosing.iter().find(|name| !is_known(name)) {
                 findings.push(Finding::warning(
                     "namespace",
                     &pass.at,
@@ -135,26 +136,58 @@ pub fn check_namespaces_of_upstreams(view: &NginxView<'_>) -> Vec<Finding> {
     findings
 }
 
+/// Whether a variable contains another one's text: both are the same property of the request, or the
+/// other one is a capture that is a part of it.
+fn contains(location: &Location<'_>, variable: &str, other: &str) -> bool {
+    let is_rewritten = location.is_rewritten();
+    let whole = location.captured_variable(other).unwrap_or(other);
+    variable == other || property_name(variable, is_rewritten) == property_name(whole, is_rewritten)
+}
+
+/// Returns one name for all variables with the same property of a request.
+fn property_name(variable: &str, is_rewritten: bool) -> &str {
+    match variable {
+        "http_host" => "host",
+        "document_uri" => "uri",
+        "request_uri" if !is_rewritten => "uri",
+        "query_string" => "args",
+        other => other,
+    }
+}
+
 /// Returns the host and port in the URL of a `proxy_pass`, or the path of a Unix socket.
 fn host_of(url: &str) -> &str {
     let host = url.split_once("://").map_or(url, |(_, host)| host);
     match host.starts_with("unix:") {
         true => host,
-        false => host.split('/').next().unwrap_or_default(),
+        false => host.split(['/', '?']).next().unwrap_or_default(),
     }
 }
 
 /// Returns the variables in the host and port of the URL of a `proxy_pass`.
 fn host_variables(url: &str) -> Vec<&str> {
     let host = host_of(url);
-    let mut names = variable_names(host);
-    // a capture at the end is a path most often: `http://node$1`
-    let is_path = |name: &str| {
-        let before = host.strip_suffix(name).and_then(|it| it.strip_suffix('$'));
-        name.starts_with(char::is_numeric) && before.is_some_and(|it| !it.is_empty())
-    };
-    names.retain(|name| !URL_VARIABLES.contains(name) && !is_path(name));
+    let all = variable_names(host).into_iter();
+    let before_path = all.take_while(|name| !URL_VARIABLES.contains(name));
+    let mut names: Vec<_> = before_path.collect();
+    if names.last().is_some_and(|name| is_path_capture(host, name)) {
+        names.pop();
+    }
     names
+}
+
+/// Whether a capture at the end of a host is a path, as it is most often: `http://node$1`. It is a
+/// part of the name in `http://node-$1`.
+fn is_path_capture(host: &str, name: &str) -> bool {
+    let variable = format!("${name}");
+    let Some(at) = host.rfind(&variable) else {
+        return false;
+    };
+    let (before, after) = (&host[..at], &host[at + variable.len()..]);
+    name.starts_with(char::is_numeric)
+        && !before.is_empty()
+        && !before.ends_with(['-', '_', '.', ':'])
+        && (after.is_empty() || after.starts_with('$'))
 }
 
 /// Returns the variables of the `if` around a `proxy_pass`, if other requests of the location are
@@ -247,6 +280,12 @@ mod tests {
             ("http://$1:8545$2", &["1"]),
             ("http://node-$1:8545", &["1"]),
             ("http://node$1", &[]),
+            ("http://node$1$is_args$args", &[]),
+            ("http://node$1?$arg_key", &[]),
+            ("http://node-$1", &["1"]),
+            ("http://node-$1/", &["1"]),
+            ("http://node:$1", &["1"]),
+            ("http://node$1.example.org", &["1"]),
             ("$1", &["1"]),
             ("http://unix:/run/$a.sock", &["a"]),
         ] {

@@ -293,23 +293,6 @@ fn nginx_rules_accept_the_remedies() {
 }
 
 #[test]
-fn namespace_is_compared_through_maps() {
-    let map = "map $http_x $chain { default a; }\n server {";
-    let pass = "proxy_pass http://node$chain;";
-    let text = NGINX.replacen("server {", map, 1);
-    for (namespace, expected) in [
-        ("sszip_cache_namespace a;", &["namespace"][..]),
-        ("sszip_cache_namespace $chain;", &[]),
-        ("sszip_cache_namespace a-$http_x;", &[]),
-    ] {
-        let own = format!("{namespace} {pass}");
-        let text = text.replacen("proxy_pass http://node;", &own, 1);
-        let (_, findings) = check_text("nginx.conf", &text);
-        assert_eq!(rules(&findings), expected, "{findings:?}");
-    }
-}
-
-#[test]
 fn configuration_without_directives_of_sszip_is_reported() {
     let location = "server { location / { proxy_pass http://node; } }";
     for (text, expected) in [

@@ -4,6 +4,7 @@
 
 mod check;
 mod check_envoy_rules;
+mod check_namespaces;
 mod check_rules;
 mod doctor;
 mod errors;
