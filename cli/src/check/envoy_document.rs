@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use sszip_core::log::escape_log_text;
 
 use super::findings::Position;
-use super::text_file::syntax_remedy;
+use super::text_file::{syntax_remedy, template_tag_line_before};
 use crate::CommandError;
 
 /// Maximum nesting of lists and mappings.
@@ -75,7 +75,7 @@ pub fn parse_yaml(file: &Rc<str>, text: &str) -> Result<Vec<Node>, CommandError>
         return Err(CommandError::Data(format!(
             "{at}: {}; {}",
             escape_log_text(&problem),
-            syntax_remedy(text)
+            syntax_remedy(text, &[line, template_tag_line_before(text, line)])
         )));
     }
     Ok(builder.documents)

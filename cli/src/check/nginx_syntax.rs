@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::findings::Position;
 use super::lua_block::lua_block_length;
-use super::text_file::syntax_remedy;
+use super::text_file::{begins_as_template_tag, syntax_remedy};
 use crate::CommandError;
 
 /// Maximum nesting of blocks.
@@ -44,6 +44,8 @@ struct Parser<'t> {
     line: u32,
     /// Line of the first byte of the last token.
     token_line: u32,
+    /// Line of the first token that begins as a tag of a template does; 0 if there is none.
+    tag_line: u32,
 }
 
 /// Parses the text of a file. Includes are directives like others.
@@ -57,6 +59,7 @@ pub fn parse_nginx_text(file: &Rc<str>, text: &str) -> Result<Vec<Directive>, Co
         at: 0,
         line: 1,
         token_line: 1,
+        tag_line: 0,
     };
     if text.starts_with('\u{feff}') {
         return Err(parser.syntax_error("the file begins with a byte order mark"));
@@ -146,6 +149,9 @@ impl Parser<'_> {
     fn next_token(&mut self) -> Result<Token, CommandError> {
         self.skip_space_and_comments();
         self.token_line = self.line;
+        if self.tag_line == 0 && begins_as_template_tag(self.rest()) {
+            self.tag_line = self.line;
+        }
         let Some(byte) = self.peek() else {
             return Ok(Token::EndOfText);
         };
@@ -275,7 +281,7 @@ impl Parser<'_> {
         let text = String::from_utf8_lossy(self.bytes);
         let remedy = match text.contains("static_resources") {
             true => "set --format envoy for a configuration of Envoy",
-            false => syntax_remedy(&text),
+            false => syntax_remedy(&text, &[self.line, self.tag_line]),
         };
         CommandError::Data(format!(
             "{at}: {}; {remedy}",
