@@ -31,35 +31,43 @@ use crate::CommandError;
 /// Runs `sszip check`.
 ///
 /// # Errors
-/// A file can't be read or parsed, after the others have been checked; or a finding is an error;
-/// with `--strict`, any finding.
+/// A file can't be read or parsed, or is of another kind, after the others have been checked; or a
+/// finding is an error; with `--strict`, any finding.
 pub fn run_check(arguments: &CheckArguments) -> Result<(), CommandError> {
     let (mut findings, mut problems) = (Vec::new(), Vec::new());
+    let mut is_usage_error = false;
     for path in &arguments.files {
         match check_file(path, arguments.format) {
             Ok(found) => findings.extend(found),
             Err(CommandError::Data(problem)) => problems.push(problem),
+            Err(CommandError::Usage(problem)) => {
+                is_usage_error = true;
+                problems.push(problem);
+            }
             Err(error) => return Err(error),
         }
     }
-    if problems.len() < arguments.files.len() {
-        print_findings(arguments, &mut findings)?;
+    remove_repeated(&mut findings);
+    let is_any_checked = problems.len() < arguments.files.len();
+    if is_any_checked || arguments.json {
+        print_findings(arguments, &findings)?;
+    }
+    if is_any_checked {
+        print_summary(&findings);
     }
     let is_error = |finding: &Finding| finding.level == FindingLevel::Error;
+    let problem = problems.join("\nsszip: ");
     match problems.is_empty() {
-        false => Err(CommandError::Data(problems.join("\nsszip: "))),
+        false if is_usage_error => Err(CommandError::Usage(problem)),
+        false => Err(CommandError::Data(problem)),
         true if findings.iter().any(is_error) => Err(CommandError::Findings),
         true if arguments.strict && !findings.is_empty() => Err(CommandError::Findings),
         true => Ok(()),
     }
 }
 
-/// Prints the findings, and their numbers to standard error.
-fn print_findings(
-    arguments: &CheckArguments,
-    findings: &mut Vec<Finding>,
-) -> Result<(), CommandError> {
-    remove_repeated(findings);
+/// Prints the findings.
+fn print_findings(arguments: &CheckArguments, findings: &[Finding]) -> Result<(), CommandError> {
     print_text(&match arguments.json {
         true => {
             let all: Value = findings.iter().map(Finding::to_json).collect();
@@ -70,14 +78,17 @@ fn print_findings(
             let _ = writeln!(text, "{finding}");
             text
         }),
-    })?;
+    })
+}
+
+/// Prints the numbers of findings to standard error.
+fn print_summary(findings: &[Finding]) {
     let is_error = |finding: &&Finding| finding.level == FindingLevel::Error;
     let errors = findings.iter().filter(is_error).count();
     let warnings = findings.len() - errors;
     let summary = format!("sszip: errors: {errors}, warnings: {warnings}");
     // a closed standard error does not change the exit code
     let _ = writeln!(io::stderr(), "{summary}");
-    Ok(())
 }
 
 fn check_file(path: &Path, format: Option<ConfigFormat>) -> Result<Vec<Finding>, CommandError> {

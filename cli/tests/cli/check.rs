@@ -100,3 +100,39 @@ fn files_that_are_no_configuration_are_errors() {
     let (status, _) = failed_output(&["check"], b"");
     assert_eq!(status, 2);
 }
+
+#[test]
+fn file_of_another_kind_does_not_hide_the_findings_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (toml, good) = (
+        write("cached.toml", ""),
+        write("good.conf", "sszip_cach on;"),
+    );
+    let output = run_sszip(&["check", &toml, &good, "/no/a"], b"");
+    assert_eq!(output.status.code(), Some(2));
+    let finding = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        finding.contains("good.conf:1: error[settings]"),
+        "{finding}"
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    for expected in ["sszip-cached --check", "sszip: cannot read /no/a"] {
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+#[test]
+fn json_is_an_empty_list_if_no_file_can_be_read() {
+    for (path, code) in [("/no/a", 1), ("/no/a.toml", 2)] {
+        let output = run_sszip(&["check", "--json", path], b"");
+        assert_eq!(output.status.code(), Some(code));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!errors.contains("warnings: 0"), "{errors}");
+    }
+}
