@@ -135,8 +135,10 @@ fn check_cors_headers(view: &EnvoyView<'_>) -> Vec<Finding> {
         let headers = route.levels.iter();
         let headers = headers.flat_map(|level| level.items("response_headers_to_add"));
         for header in headers.filter(|it| is_allow_origin(it.text("header/key"))) {
+            // a name, or its number
             let action = header.text("append_action");
-            let appends = matches!(action, "" | "APPEND_IF_EXISTS_OR_ADD");
+            let appends = matches!(action, "" | "APPEND_IF_EXISTS_OR_ADD")
+                && matches!(header.number("append_action"), None | Some(0));
             // the field that append_action has replaced
             let replaces = header.get("append").is_some() && !header.is_true("append");
             if appends && !replaces && !removes {

@@ -120,6 +120,17 @@ fn envoy_rules_report_the_changes_that_break_them() {
             ("route-timeout", "warning", ", timeout: 120s", ""),
         ],
     );
+    for (action, expected) in [
+        ("0", &["cors-twice"][..]),
+        ("APPEND_IF_EXISTS_OR_ADD", &["cors-twice"]),
+        ("2", &[]),
+        ("OVERWRITE_IF_EXISTS_OR_ADD", &[]),
+    ] {
+        let with_action = header.replace("'*' }", &format!("'*' }}, append_action: {action}"));
+        let text = MODULE.replacen("timeout: 120s }", &with_action, 1);
+        let (_, findings) = check_text("envoy.yaml", &text);
+        assert_eq!(rules(&findings), expected, "{action}: {findings:?}");
+    }
     let removed = format!(
         "{header}\n                response_headers_to_remove: \
                            [access-control-allow-origin]"
