@@ -1,7 +1,7 @@
 //! Rules for Envoy about the clients that reach sszip, and the filters around it.
 
 use super::envoy_document::Node;
-use super::envoy_filters::{nodes_where, HttpFilter, Route};
+use super::envoy_filters::{nodes_where, HttpFilter, Route, API_LISTENER};
 use super::envoy_rules::{route_name, EnvoyView};
 use super::findings::Finding;
 
@@ -31,8 +31,8 @@ impl HttpFilter<'_> {
         (&filters[..at], &behind[..end])
     }
 
-    /// Whether only some clients reach the listener: clients of this machine, with a certificate, or
-    /// with a permitted address.
+    /// Whether only some clients reach the listener: clients of this machine or in this process, with
+    /// a certificate, or with a permitted address.
     fn is_listener_restricted(&self) -> bool {
         let is_local = |node: &Node| {
             let host = node.text("address/socket_address/address");
@@ -44,7 +44,8 @@ impl HttpFilter<'_> {
             node.is_true("require_client_certificate")
                 || node.text("name") == "envoy.filters.network.rbac"
         });
-        listens_locally || !restrictions.is_empty()
+        let has_no_socket = self.listener.get(API_LISTENER).is_some();
+        listens_locally || has_no_socket || !restrictions.is_empty()
     }
 
     /// Whether a filter before sszip authorizes the requests of a route.

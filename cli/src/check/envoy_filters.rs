@@ -14,6 +14,10 @@ use sszip_envoy_carrier::settings::{
 use super::envoy_document::Node;
 use super::findings::{Finding, Position};
 
+/// The path of the connection manager in a listener without a socket, whose client is the program
+/// that embeds Envoy.
+pub const API_LISTENER: &str = "api_listener/api_listener";
+
 /// The forms of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
@@ -166,10 +170,10 @@ pub fn nodes_where(outer: &Node, is_wanted: impl Fn(&Node) -> bool) -> Vec<&Node
     found
 }
 
-/// Whether a node is a listener: it has filter chains.
+/// Whether a node is a listener: it has filter chains, or is the API listener.
 fn is_listener(node: &Node) -> bool {
-    let mut names = ["filter_chains", "default_filter_chain"].into_iter();
-    names.any(|name| node.get(name).is_some())
+    let paths = ["filter_chains", "default_filter_chain", API_LISTENER];
+    paths.iter().any(|path| node.get(path).is_some())
 }
 
 /// Returns the form of the filter if it is sszip.

@@ -217,6 +217,23 @@ fn fields_in_camel_case_and_default_filter_chains_are_checked() {
 }
 
 #[test]
+fn api_listener_is_checked_and_has_clients_of_its_process_only() {
+    let chain = "filter_chains:\n    - filters:\n      - typed_config:\n";
+    let api = "api_listener:\n      api_listener:\n";
+    assert!(MODULE.contains(chain));
+    let text = MODULE.replacen(chain, api, 1);
+    let purge = route_with_setting("cache_purge");
+    for (old, new, expected) in [
+        ("name: sszip_envoy", "name: other", &["no-effect"][..]),
+        (", timeout: 120s", "", &["route-timeout"]),
+        ("- name: rpc", &*purge, &[]),
+    ] {
+        let (_, findings) = check_text("envoy.yaml", &text.replacen(old, new, 1));
+        assert_eq!(rules(&findings), expected, "{new}: {findings:?}");
+    }
+}
+
+#[test]
 fn listener_with_an_additional_public_address_is_not_restricted() {
     let purge = route_with_setting("cache_purge");
     let text = MODULE.replacen("- name: rpc", &purge, 1);
