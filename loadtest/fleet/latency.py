@@ -2,7 +2,11 @@
 length by the same client.
 
 A worker requests all entries once, and then another one, so that each request is a lookup of the
-owner. In the first pass the owner finds them in the fleet, in the second one in its memory."""
+owner. In the first pass the owner finds them in the fleet, in the second one in its memory.
+
+The server and the owner have a core each, so that the server has to wake for each GET, as on another
+machine. Where they may share a core, the scheduler lets a GET between two pauses, which nothing else
+surrounds, run on one core, but not the GET of a fleet hit: they could not be compared."""
 
 import http.client
 import json
@@ -29,6 +33,7 @@ METHODS = {
     "trace_block": lambda block: [block],
 }
 WAIT_SECONDS = 120
+OWNER_CORE, SERVER_CORE = 0, 1
 # Costs of a request: CPU time of owner and worker in microseconds, and the owner's page faults and
 # sleeps.
 COSTS = ["owner_us", "worker_us", "faults", "sleeps"]
@@ -48,12 +53,18 @@ def measure(work, rounds, keys, log):
     for size, (kind, length, transactions) in SIZES.items():
         options = ["--chain", "--chain-length", "1300", "--chain-transactions", str(transactions)]
         with Node(work, [], core=None, options=options) as node, Redis(work) as redis:
+            pin(redis.process.pid, SERVER_CORE)
             exchange(node.socket, "POST", "/chain", json.dumps([{"finalize": 1250}]))
             calls = choose_calls(node, kind, length, keys)
             for number in range(rounds):
                 log(f"latency, {size}, round {number + 1}")
                 samples[size].append(measure_round(work, node, redis, calls, f"latency-{number}-{slug(size)}"))
     return samples
+
+
+def pin(process, core):
+    for task in Path(f"/proc/{process}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {core})
 
 
 def slug(size):
@@ -93,6 +104,7 @@ def measure_round(work, node, redis, calls, prefix):
         length = int(float(nginx.owner_status()["fleet"]["bytes"]["sent"]) / len(calls))
     with Nginx(work, f"{prefix}-reader", node.port, {"/": reader}, core=None) as nginx:
         wait_until_ready(nginx, wait_for)
+        pin(nginx.owner, OWNER_CORE)
         gets = [ping(nginx, length) for _ in range(5)]
         from_fleet = measure_pass(nginx, calls)
         replace_worker(nginx)
