@@ -276,7 +276,7 @@ class Envoy(LoggedServer):
             self._log.close()
         expected = {0 if number == signal.SIGTERM else -number}
         if self.restarts and "caught ENVOY_SIGTERM" in self.error_log():
-            # a successor that ends tells it to end as well: this signal may be the second one, which
+            # a successor that ends requests its end as well: this signal may be the second one, which
             # Envoy does not handle any more
             expected.add(-signal.SIGTERM)
         assert process.returncode in expected, f"Envoy ended with {process.returncode}"
