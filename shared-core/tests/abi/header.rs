@@ -126,7 +126,7 @@ const ABI_CHECKSUMS: &[(u32, &str)] = &[
     (1, "75e198776a6ed88a"),
     (2, "02e6115ccc24ba3f"),
     (3, "4af80dd3b71efcdb"),
-    (4, "382abd1ab32d75f3"),
+    (4, "122e5d4154e62b4a"),
 ];
 
 /// Returns the checksum of a header's declarations: the text without comments, white space and
