@@ -8,7 +8,7 @@ import pytest
 from harness.chain import Chain
 from harness.nginx import free_port
 from harness.origin import answer
-from harness.owner import Client
+from harness.owner import Client, owner_of
 from harness.rpc import Node
 from test_reloads import Dynamic, is_up
 from test_store_life import LARGE, hits, wait_until_linked
@@ -98,6 +98,7 @@ def test_head_of_a_route_is_followed_after_its_filter_is_replaced(dynamic):
 
 def test_change_of_the_store_is_rejected_until_a_restart(dynamic):
     """The error names the remedy, and Envoy continues with the present store."""
+    wait_until_linked(dynamic)
     assert hits(dynamic, range(3)) == 0
     dynamic.expect(r"gRPC config|Error adding/updating listener|dynamic_modules|has one store")
     for path in (f"{dynamic.prefix}/another", f"{dynamic.prefix}/cache max_size=65m"):
@@ -108,6 +109,8 @@ def test_change_of_the_store_is_rejected_until_a_restart(dynamic):
         assert f"is at unix:{dynamic.prefix}/cache/owner.sock: \"cache_path\" and" in log
         assert "restart it (a hot restart is enough)" in log
         assert hits(dynamic, range(3)) == 3
+    # what a worker has stored is lost with it until the owner has it
+    dynamic.wait_for(lambda: owner_of(dynamic).status()["memory"]["entries"] == 3, "the owner to have the entries")
     dynamic.end()
     dynamic.start()
     dynamic.wait_for(lambda: is_up(dynamic), "the listener")
