@@ -35,6 +35,8 @@ fn host() -> &'static Path {
 pub(crate) fn compile(name: &str, sources: &[impl AsRef<Path>]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // another run of the tests may execute the program meanwhile
+    let written = program.with_extension(std::process::id().to_string());
     let output = Command::new("gcc")
         .args(["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g"])
         .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
@@ -45,7 +47,7 @@ pub(crate) fn compile(name: &str, sources: &[impl AsRef<Path>]) -> PathBuf {
         .args(["-lpthread", "-ldl", "-lm"])
         .args(STORE_LIBRARIES)
         .arg("-o")
-        .arg(&program)
+        .arg(&written)
         .output()
         .expect("gcc runs");
     assert!(
@@ -53,6 +55,7 @@ pub(crate) fn compile(name: &str, sources: &[impl AsRef<Path>]) -> PathBuf {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    std::fs::rename(&written, &program).unwrap();
     program
 }
 
