@@ -54,12 +54,12 @@ def authority(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def envoy(start_envoy, authority):
-    def with_filter(name):
+    def filtered_route(name):
         found = route(f"/{name}/", {"cache": True})
         found["typed_per_filter_config"][name] = CORS if name == "cors" else ENABLED
         return found
 
-    routes = [with_filter(name) for name in (*NAMES, "custom")]
+    routes = [filtered_route(name) for name in (*NAMES, "custom")]
     routes += [route(f"/{name}/", {"cache": True}, **more) for name, more in MORE.items()]
     off, after = (
         [{**one, "name": name, "disabled": True} for name, one in filters.items() if name in NAMES]
