@@ -23,10 +23,6 @@ use super::tier::{FleetTier, QueriedKey};
 use crate::clock::read_clocks;
 use crate::engine::OwnerRequestExecutor;
 
-/// Maximum time of the commands that take the leases that are free after a wait, in milliseconds: the
-/// reply to the batch follows them.
-const FREE_LEASE_WAIT_MS: u64 = 10;
-
 /// The result of a batch lookup in the fleet.
 #[derive(Default)]
 pub(crate) struct QueriedBatch {
