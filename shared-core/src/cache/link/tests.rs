@@ -25,6 +25,7 @@ use crate::cache::CacheKey;
 
 use self::chains::SPACE;
 
+mod batch_lookups;
 mod callouts;
 mod chains;
 mod direct;

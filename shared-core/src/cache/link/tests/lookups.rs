@@ -295,59 +295,6 @@ fn lookups_without_a_lease_are_woken_to_fetch_alone() {
 }
 
 #[test]
-fn batch_lookup_returns_the_found_entries() {
-    let mut host = LinkTestHost::connected();
-    host.look_up_batch(&[[1; 32], [2; 32]], 5);
-    let [ProcessMessage::BatchLookup { id, keys, .. }] = &host.take_messages()[..] else {
-        panic!("one lookup is expected");
-    };
-    assert_eq!(keys[..], [[1; 32], [2; 32]]);
-    host.send_together(&batch_replies(*id, [2; 32]));
-    assert_eq!(host.woken(), [5]);
-    let hot = host.shared.hot_tier().unwrap();
-    assert!(hot.get(&[2; 32], host.now).is_some() && hot.entry_count() == 1);
-    let claimed = host.link().take_batch_entries(test_waiter(5));
-    assert!(claimed.len() == 1 && claimed[0].0 == [2; 32]);
-    assert_eq!(
-        claimed[0].1.response_metadata().requested_at,
-        host.now - 200
-    );
-    assert!(host.link().take_batch_entries(test_waiter(5)).is_empty());
-    // a waiter that has left is not woken
-    host.look_up_batch(&[[3; 32]], 6);
-    let id = host.take_id();
-    assert!(host.link().take_batch_entries(test_waiter(6)).is_empty());
-    host.send_together(&batch_replies(id, [3; 32]));
-    assert!(host.woken().is_empty());
-}
-
-#[test]
-fn batch_lookup_has_a_maximum_number_of_keys() {
-    let mut host = LinkTestHost::connected();
-    let waiter = test_waiter(6);
-    let now = host.now;
-    let is_sent = |host: &LinkTestHost, keys: Vec<CacheKey>| {
-        let options = shareable_batch(keys.len());
-        host.link()
-            .lookup_batch_at_owner(keys, options, waiter, now)
-    };
-    assert!(!is_sent(&host, Vec::new()));
-    assert!(is_sent(&host, vec![[1; 32]; 1_001]));
-    host.run();
-    let messages = host.take_messages();
-    assert!(!messages.is_empty());
-    for message in &messages {
-        let ProcessMessage::BatchLookup {
-            keys, call_kinds, ..
-        } = message
-        else {
-            panic!("{message:?}");
-        };
-        assert_eq!((keys.len(), call_kinds.len()), (1_000, 1_000));
-    }
-}
-
-#[test]
 fn reply_of_another_kind_does_not_end_a_request() {
     let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
@@ -360,27 +307,6 @@ fn reply_of_another_kind_does_not_end_a_request() {
     host.send(found(lookup));
     host.send_together(&batch_replies(batch, [2; 32]));
     assert_eq!(host.woken(), [1, 5]);
-}
-
-#[test]
-fn batch_lookup_result_is_dropped_after_a_purge() {
-    for position in 0..3 {
-        let mut host = LinkTestHost::connected();
-        host.look_up_batch(&[[2; 32]], 5);
-        let id = host.take_id();
-        for (n, reply) in batch_replies(id, [2; 32]).into_iter().enumerate() {
-            if n == position {
-                host.purge_event(1, None);
-            }
-            host.send(reply);
-        }
-        if position == 2 {
-            host.purge_event(1, None);
-        }
-        assert_eq!(host.woken(), [5]);
-        assert!(!host.is_hot([2; 32]));
-        assert!(host.link().take_batch_entries(test_waiter(5)).is_empty());
-    }
 }
 
 #[test]

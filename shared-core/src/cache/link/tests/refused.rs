@@ -41,6 +41,32 @@ fn found_entry_without_memory_is_a_miss() {
 }
 
 #[test]
+fn batch_lookup_without_memory_is_woken_at_once() {
+    // two in one frame are longer than the longest allocation that is never refused
+    let keys: Vec<CacheKey> = (0..1_000_u64)
+        .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
+        .collect();
+    each(|step| {
+        let mut host = LinkTestHost::connected();
+        for waiter in [5, 6] {
+            let (keys, waiter) = (keys.clone(), test_waiter(waiter));
+            assert!(host
+                .link()
+                .lookup_batch_at_owner(keys, shareable_batch(0), waiter, host.now));
+        }
+        let refusals = step(&mut || {
+            host.link()
+                .pass_unwritten_pieces(&host.shared, host.now, |_| 0);
+        });
+        let failed = if refusals.all > 0 { vec![6] } else { vec![] };
+        assert_eq!(host.woken(), failed);
+        host.run();
+        let sent = host.take_messages().len();
+        assert_eq!(sent + failed.len(), 2);
+    });
+}
+
+#[test]
 fn entry_without_memory_for_a_copy_is_none() {
     let part = |byte: u8| vec![byte; 2 * MAX_RESERVE_ALLOCATION].into_boxed_slice();
     let envelope = EnvelopeBytes {
