@@ -92,11 +92,11 @@ class RunCargoTests(unittest.TestCase):
         self.assertEqual((status, counts["failed"]), (1, 1))
         self.assertEqual(counts["failures"], ["src/lib.rs: a::fails"])
 
-    def test_program_that_is_killed_fails_the_stage_beside_a_flaky_test(self):
+    def test_killed_program_fails_the_stage_when_another_test_is_flaky(self):
         status, counts, _, _ = self.run_on(FAILING + KILLED, AGAIN)
         self.assertEqual((status, counts["failed"], len(counts["flaky"])), (1, 0, 1))
 
-    def test_seed_of_property_tests_is_fixed_in_tiers_or_given(self):
+    def test_property_tests_have_a_fixed_seed_in_tiers_or_that_of_the_environment(self):
         self.assertEqual(self.run_on(PASSING, SSZIP_TIER="test")[3], "0")
         self.assertEqual(self.run_on(PASSING, SSZIP_TIER="all", SSZIP_SEED="700")[3], "700")
         self.assertEqual(self.run_on(PASSING, SSZIP_SEED="700")[3], "700")
