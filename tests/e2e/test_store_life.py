@@ -123,7 +123,8 @@ class Clients(ClientThreads):
                 response = connection.read()
             except (OSError, client.Truncated) as error:
                 # closed while idle: nginx does so when a worker ends
-                if received is None or connection.received != received:
+                is_idle = received is not None and connection.received == received
+                if isinstance(error, TimeoutError) or not is_idle:
                     self.faults.append(repr(error))
                 if connection is not None:
                     connection.close()
