@@ -347,9 +347,9 @@ class TestUnderLoad:
         origin.answers(clients.serve)
         wait_until_linked(nginx)
         with clients:
-            for _ in range(times(2, 4)):
+            for turn in range(times(2, 4)):
                 clients.await_more(60)
-                stopped = random.choice(nginx.workers())
+                stopped = nginx.workers()[turn % 2]
                 stop(stopped)
                 clients.version += 1
                 version = clients.version
