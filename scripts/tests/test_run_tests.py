@@ -5,13 +5,28 @@ import importlib.util
 import io
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 from unittest import mock
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "run-tests"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Where the minutes of a tier are.
+PAGES = {
+    "test": {
+        "README.md": r"^make test .* (\d+) minutes",
+        "CONTRIBUTING.md": r"^make test +# (\d+) minutes",
+        "Makefile": r"^test: .* (\d+) minutes",
+        "tests/README.md": r"^\| `make test` \| (\d+) \|",
+    },
+    "all": {
+        "CONTRIBUTING.md": r"^make test-all +# (\d+) minutes",
+        "tests/README.md": r"^\| `make test-all` \| (\d+) \|",
+    },
+}
+SCRIPT = ROOT / "scripts/run-tests"
 # In place of make: writes a line, and fails in the stage `lint`, or only in its first run.
 MAKE = """#!/bin/sh
 echo "output of $2"
@@ -63,6 +78,16 @@ class RunTests(unittest.TestCase):
         status, output, summary = self.run_quick("true")
         self.assertEqual((status, output.count("output of lint\n")), (0, 1))
         self.assertNotIn("flaky", summary)
+
+
+class Pages(unittest.TestCase):
+    def test_minutes_of_a_tier_are_the_same_on_all_pages(self):
+        script = load_script()
+        for name, pages in PAGES.items():
+            expected = f"{script.expected_minutes(script.TIERS[name]):.0f}"
+            for page, pattern in pages.items():
+                found = re.findall(pattern, (ROOT / page).read_text(), re.MULTILINE)
+                self.assertEqual((page, found), (page, [expected]))
 
 
 class LanesOutput(unittest.TestCase):
