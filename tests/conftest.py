@@ -1,12 +1,15 @@
 """Hooks for every suite that shares tests/pytest.ini."""
 
 import gc
+import pathlib
 
 import pytest
 
 # Asserts in helper modules show both sides, as asserts in tests do.
-_FLEET = ("cluster_servers", "fleet_load", "fleet_status", "machines", "published_site", "sentinel_servers", "servers")
-pytest.register_assert_rewrite("harness", "daemon", *_FLEET)
+_FILES = [path for name in ("owner", "fleet") for path in pathlib.Path(__file__).parent.glob(f"{name}/*.py")]
+pytest.register_assert_rewrite(
+    "harness", *(path.stem for path in _FILES if not path.stem.startswith(("conftest", "test_")))
+)
 
 import saved_logs  # noqa: E402
 from durations import LongestFirst, Recorder  # noqa: E402

@@ -2,7 +2,10 @@
 
 import pytest
 
-from stack import Stack
+# Asserts in helper modules show both sides, as asserts in tests do.
+pytest.register_assert_rewrite("stack")
+
+from stack import Stack  # noqa: E402
 
 
 @pytest.fixture(scope="session")

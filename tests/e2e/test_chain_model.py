@@ -19,7 +19,7 @@ from test_store_life import kill_manager
 from tiers import seeds, times
 
 pytestmark = [
-    pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
+    pytest.mark.carried("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
 ]
 
 # Polls of the follower by which a change of the chain is known to workers. The follower knows it

@@ -20,7 +20,7 @@ from test_store_life import end, kill_manager
 from tiers import seeds, times
 
 pytestmark = [
-    pytest.mark.once("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),
+    pytest.mark.carried("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),
 ]
 
 CONFIG = """

@@ -25,10 +25,13 @@ SETTINGS = {
     "cache_use_stale": "updating",
     "ssz": True,
 }
+# The lease of a sandbox that is gone may last as long (shared-core/src/cache/link/request_messages.rs);
+# its followers continue earlier, after the default of cache_lock_timeout.
+LEASE_SECONDS = 60
 # additional settings of each host
 OWN = {
     # longer than a client waits: a follower without a leader fails its test
-    "native": {"cache_background_update": True, "cache_lock_timeout": "60s"},
+    "native": {"cache_background_update": True, "cache_lock_timeout": "10m"},
     "wasm": {"cache_owner": "cluster:sszip_cached"},
 }
 CALL = call("eth_blockNumber")
@@ -119,7 +122,7 @@ def under_way(envoy, origin, turn):
         yield slow, go_on, gate
 
 
-def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, origin, host):
+def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, origin):
     """Updates and probes are in flight all the time: no response is wrong or lost."""
     path = "/eth/v1/beacon/states/9/pending_consolidations"
     value = b'{"version":"electra","data":[]}'
@@ -134,12 +137,11 @@ def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, or
             envoy.publish_and_wait(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after five
-    assert host == "native" or load.longest < 8
+    assert load.longest < LEASE_SECONDS
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")
 
 
-def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(envoy, origin, host):
+def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(envoy, origin):
     """Meanwhile there is no filter, or a stream has the removed one."""
     whole = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"1" * 3000)
     origin.answers(Node({"eth_blockNumber": b'"0x%b"' % (b"1" * 3000)}, newline=b""))
@@ -157,6 +159,5 @@ def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(env
             envoy.wait_for(is_there, "it to be back")
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after five
-    assert host == "native" or load.longest < 8
+    assert load.longest < LEASE_SECONDS
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")

@@ -2,8 +2,11 @@
 
 import pytest
 
-from chroot import DebianSystem
-from harness.replay import ReplayNode
+# Asserts in helper modules show both sides, as asserts in tests do.
+pytest.register_assert_rewrite("chroot", "harness", "nginx_site")
+
+from chroot import DebianSystem  # noqa: E402
+from harness.replay import ReplayNode  # noqa: E402
 
 
 @pytest.fixture

@@ -6,8 +6,11 @@ import pathlib
 
 import pytest
 
-import faster  # noqa: F401
-from process import Process
+# Asserts in helper modules show both sides, as asserts in tests do.
+pytest.register_assert_rewrite("newer_layouts", "process", "specs", "values")
+
+import faster  # noqa: E402, F401
+from process import Process  # noqa: E402
 
 ORACLE = pathlib.Path(os.environ.get("SSZIP_SSZ_ORACLE", "ssz_oracle"))
 LODESTAR = pathlib.Path(os.environ.get("SSZIP_LODESTAR", "lodestar"))

@@ -70,8 +70,9 @@ class Load(ClientThreads):
                 response = connection.read()
             except (OSError, Truncated) as error:
                 # Closed while idle: nginx does so when a worker ends. Within a response, or
-                # on a new connection, it is a fault.
-                if received is None or connection.received != received:
+                # on a new connection, it is a fault, and so is a request without a response.
+                is_idle = received is not None and connection.received == received
+                if isinstance(error, TimeoutError) or not is_idle:
                     self._fault(f"{target}: {error!r}")
                 if connection is not None:
                     connection.close()
