@@ -107,9 +107,10 @@ impl FleetTier {
         join_all(calls.into_iter().map(take)).await;
     }
 
-    /// Takes the leases of the calls that the process fetches after a wait.
+    /// Takes the leases of the calls that the process fetches after a wait. The reply to the batch
+    /// follows, so that this takes no longer than a lookup in the fleet.
     pub(crate) async fn take_free_leases(&self, calls: Vec<ShareableCall>) {
-        self.take_leases(calls, FREE_LEASE_WAIT_MS).await;
+        self.take_leases(calls, self.settings.timeout_ms).await;
     }
 
     /// Begins a wait for the values of keys that other machines fetch, if the batch may wait. Returns
