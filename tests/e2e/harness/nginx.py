@@ -309,7 +309,7 @@ class Nginx(LoggedServer):
                 except AssertionError:
                     os.kill(master, signal.SIGKILL)
                     raise
-            self.process.wait(10)
+            self.process.wait(GUARD_SECONDS)
             self.check()
         finally:
             self.process = None
