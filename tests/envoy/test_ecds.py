@@ -29,7 +29,7 @@ SETTINGS = {
 OWN = {
     # longer than a client waits: a follower without a leader fails its test
     "native": {"cache_background_update": True, "cache_lock_timeout": "60s"},
-    "wasm": {"cache_owner": "cluster:sszip_cached"},
+    "wasm": {"cache_owner": "cluster:sszip_cached", "cache_lock_timeout": "1s"},
 }
 CALL = call("eth_blockNumber")
 JSON = [("Content-Type", "application/json")]
@@ -134,7 +134,7 @@ def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, or
             envoy.publish_and_wait(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after five
+    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after one
     assert host == "native" or load.longest < 8
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")
 
@@ -157,6 +157,6 @@ def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(env
             envoy.wait_for(is_there, "it to be back")
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after five
+    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after one
     assert host == "native" or load.longest < 8
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")
