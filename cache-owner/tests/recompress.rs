@@ -278,6 +278,7 @@ fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
         config.flush_interval = 100;
         config.recompress = false;
     });
+    let mut requested_at = Instant::now();
     for n in [1, 2] {
         owner.put(n, &entry(n, 50_000));
         // on the second request it is written to the disk
@@ -285,7 +286,6 @@ fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
     }
     wait_until(|| owner.status("store.entries") >= 2);
     let begin = Instant::now();
-    let mut requested_at = Instant::now();
     // seldom enough for SST files not to be compacted: the entries of a file are dropped together
     while begin.elapsed() < Duration::from_millis(8_500) {
         std::thread::sleep(Duration::from_millis(1_500));
