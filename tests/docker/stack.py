@@ -5,11 +5,11 @@ import os
 import pathlib
 import shlex
 import signal
-import socket
 import subprocess
 import time
 import uuid
 
+from harness.nginx import free_port
 from known_calls import fetch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,15 +36,6 @@ def docker(*arguments, check=True, text=None):
     return done
 
 
-def free_ports(count):
-    """Free ports; all of them are bound until the last one is known."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def wait_for(description, condition, seconds=LIMIT):
     """Waits until `condition` returns a true value, and returns it."""
     end = time.monotonic() + seconds
@@ -61,7 +52,7 @@ class Stack:
 
     def __init__(self, *overrides, **environment):
         names = [*PORTS.values(), *LOCAL.values()]
-        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.ports = {name: free_port() for name in names}
         self.project = f"sszip-test-{uuid.uuid4().hex[:8]}"
         self.files = [FOLDER / "docker-compose.yml", *(OVERRIDES / name for name in overrides)]
         # without the machine's own settings

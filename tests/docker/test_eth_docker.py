@@ -4,8 +4,9 @@ import json
 
 import yaml
 
+from harness.nginx import free_port
 from known_calls import send_call, call, fetch
-from stack import LIMIT, OVERRIDES, ROOT, TAG, Stack, docker, free_ports, wait_for
+from stack import LIMIT, OVERRIDES, ROOT, TAG, Stack, docker, wait_for
 
 FILE = ROOT / "docker/eth-docker/sszip.yml"
 
@@ -15,7 +16,7 @@ def labels(service):
 
 
 def test_sszip_serves_the_nodes_of_eth_docker():
-    (port,) = free_ports(1)
+    port = free_port()
     one = Stack(SSZIP_TAG=TAG, SSZIP_PORT=str(port), NETWORK="hoodi", DOMAIN="example.org", COMPOSE_PROFILES="")
     one.files = [FILE, OVERRIDES / "eth-docker.yml"]
     url = f"http://127.0.0.1:{port}"

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from harness.nginx import free_port
 from known_calls import CALLS, send_call, call
-from stack import TAG, docker, free_ports, wait_for
+from stack import TAG, docker, wait_for
 
 IMAGES = {"nginx": (8545,), "envoy": (8546, 8547)}
 
@@ -17,7 +18,7 @@ def run(stack):
     found = []
 
     def start(image, url, *options):
-        ports = dict(zip(IMAGES[image], free_ports(len(IMAGES[image])), strict=True))
+        ports = {inside: free_port() for inside in IMAGES[image]}
         published = [each for inside, outside in ports.items() for each in ("--publish", f"127.0.0.1:{outside}:{inside}")]
         started = docker(
             "run", "--detach", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp", "--network", f"{stack.project}_default",

@@ -29,7 +29,7 @@ server {
     location /unix { proxy_pass http://@origin_unix@; }
     location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
     location /zipped { proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
-    location /impatient { proxy_read_timeout 100ms; proxy_pass http://@origin@; }
+    location /impatient { proxy_read_timeout 1s; proxy_pass http://@origin@; }
     location /status { sszip off; stub_status; }
 }
 """

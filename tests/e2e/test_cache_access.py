@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from harness.client import gunzip, request_bytes
+from harness.guards import GUARD_SECONDS
 from harness.http2 import Http2Client
 from harness.origin import answer
 from harness.rpc import Node, call
@@ -284,7 +285,7 @@ class TestWaysOn:
         body = call("eth_getBlockByHash", f'["0x{"fe" * 32}",true]')
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
         after = threading.Event()
-        origin.answers(lambda request: after.wait(10) and [b"HTTP/1.1 204 No\r\n\r\n"], "/after")
+        origin.answers(lambda request: after.wait(GUARD_SECONDS) and [b"HTTP/1.1 204 No\r\n\r\n"], "/after")
         answers = []
         leader = threading.Thread(target=lambda: answers.append(self.post(nginx, "/", body)))
         leader.start()

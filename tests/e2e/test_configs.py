@@ -13,6 +13,7 @@ import websockets.sync.client
 from harness import client
 from harness.chain import Chain
 from harness.copied_configs import CONFIGS, CopiedConfig, request_through, certificate
+from harness.guards import GUARD_SECONDS
 from harness.nginx import Nginx, free_port
 from harness.origin import Origin, WaitFor, answer, chunked, head
 from harness.owner import UnixConnection
@@ -224,7 +225,7 @@ def test_rpc_site_forwards_websockets(serving, sockets, path):
     with serving.connect("rpc") as connection, websockets.sync.client.connect(f"ws://rpc.example.org{path}", sock=connection.socket, proxy=None) as ws:
         for message in (BLOCK.decode(), "x" * 100_000):
             ws.send(message)
-            assert ws.recv(20) == message
+            assert ws.recv(GUARD_SECONDS) == message
 
 
 # auth

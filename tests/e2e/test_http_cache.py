@@ -84,7 +84,7 @@ def cases(suite, tmp_path_factory):
             time.sleep(0.05)
     yield port
     server.send_signal(signal.SIGTERM)
-    server.wait(10)
+    server.wait(GUARD_SECONDS)
 
 
 def run(suite, port, only=()):

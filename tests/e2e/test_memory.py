@@ -9,6 +9,7 @@ import pytest
 
 from harness import bodies
 from harness.client import gunzip, request_bytes
+from harness.guards import GUARD_SECONDS
 from harness.nginx import peak, resident
 from harness.recorded_nodes import plain
 from harness.origin import WaitFor, answer, gzipped
@@ -65,7 +66,7 @@ def test_responses_are_streamed_while_the_memory_is_full(nginx, origin):
     slow_ones = [nginx.connect() for _ in range(6)]
     for connection in slow_ones:
         connection.send(request_bytes("/some/slow", headers=GZIP))
-        assert arrivals.acquire(timeout=20)
+        assert arrivals.acquire(timeout=GUARD_SECONDS)
     nginx.wait_for(lambda: nginx.get("/some/quick").mode == "memory", "the memory to be full")
     assert nginx.get("/some/quick").decoded == BODY
     go.set()

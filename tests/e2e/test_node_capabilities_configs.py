@@ -300,7 +300,6 @@ def test_responses_are_right_when_any_allocation_of_a_probe_fails(short, origin,
         with preload.refusing(worker, caller=caller, sizes=sizes, skip=skip):
             try:
                 with short.connect() as connection:
-                    connection.socket.settimeout(10)
                     connection.send(request_bytes(BLOCK, headers=[OCTETS]) * 2)
                     for _ in range(2):
                         response = connection.read()

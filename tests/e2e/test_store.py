@@ -109,6 +109,15 @@ def new_rpc_client(run, origin):
     return new_rpc_client
 
 
+def await_stored(rpc, *answers):
+    """Waits until the owner has these answers: a worker sends them after it has responded."""
+    keys = [answer.header("x-key") for answer in answers]
+    owner = rpc.nginx.owner
+    rpc.nginx.wait_for(
+        lambda: all(owner.request("GET", f"/v1/entries/{key}")[0] == 200 for key in keys), "all to be stored"
+    )
+
+
 def purge(nginx, query, path="/purge", method="POST"):
     return client.fetch(nginx.port, f"{path}?{query}", method=method)
 
@@ -126,8 +135,7 @@ class TestTwoProcesses:
     def test_entries_survive_a_reload(self, run, new_rpc_client, accept):
         nginx = run()
         rpc = new_rpc_client(nginx)
-        rpc(block())
-        rpc(call("eth_chainId"))
+        await_stored(rpc, rpc(block()), rpc(call("eth_chainId")))
         reload(nginx)
         for method, result in (("eth_getBlockByHash", LARGE), ("eth_chainId", b'"0x1"')):
             answer = rpc(CALLS[method](id="7"), accept=accept)
@@ -138,8 +146,7 @@ class TestTwoProcesses:
     def test_batch_is_looked_up_in_the_store(self, run, new_rpc_client):
         nginx = run()
         rpc = new_rpc_client(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
-        rpc(block())
-        rpc(call("eth_chainId"))
+        await_stored(rpc, rpc(block()), rpc(call("eth_chainId")))
         reload(nginx)
         # a worker merges batches once it has seen a response that no filter changes
         rpc(call("eth_syncing"))
@@ -406,8 +413,9 @@ class TestWithoutAnOwner:
         assert rpc.node.count() <= len(answers) // 5
 
     def test_worker_keeps_its_entries_while_the_owner_is_restarted(self, start_nginx, new_rpc_client):
-        # the outage is reported after the worker's lease has expired
-        times = "memory_lease=500ms owner_outage_grace=1s"
+        # the outage is reported after the worker's lease has expired, which a pause of a busy
+        # machine does not let expire earlier
+        times = "memory_lease=2s owner_outage_grace=3s"
         own = Owner(max_size="64m", memory="32m", environment={"SSZIP_TIMES": times}).start()
         try:
             nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"), environment={"SSZIP_TIMES": times})

@@ -208,7 +208,7 @@ class TestStops:
             nginx.stop()
 
     def test_purged_entries_stay_purged_after_a_kill(self, origin, node):
-        nginx = Nginx(CONFIG, origin=origin)
+        nginx = Nginx(CONFIG, origin=origin, environment=PATIENT)
         try:
             nginx.start()
             wait_until_linked(nginx)
@@ -264,7 +264,7 @@ class TestStops:
 
 class TestUnderLoad:
     def test_responses_are_current_when_nginx_reloads_under_load(self, start_nginx, origin):
-        nginx = start_nginx(CONFIG, workers=2)
+        nginx = start_nginx(CONFIG, workers=2, environment=PATIENT)
         clients = Clients(nginx)
         origin.answers(clients.serve)
         wait_until_linked(nginx)

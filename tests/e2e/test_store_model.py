@@ -11,6 +11,7 @@ import signal
 import pytest
 
 from harness import client
+from harness.guards import GUARD_SECONDS
 from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import wait_until_linked
@@ -152,7 +153,7 @@ class Run:
         for victim in filter(runs, victims):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
-        self.nginx.process.wait(10)
+        self.nginx.process.wait(GUARD_SECONDS)
         self.nginx.wait_for(lambda: not any(map(runs, victims)), "all to be gone")
         (self.nginx.prefix / "nginx.pid").unlink()
         self.nginx.start()

@@ -301,5 +301,5 @@ def test_lua_content_sees_the_accept_encoding_of_the_client(start_nginx):
 def test_lua_content_shorter_than_its_length_is_a_502(start_nginx):
     nginx = start_nginx(SCRIPT, main=modules("ndk_http_module", "ngx_http_lua_module"))
     nginx.expect("ended before its length")
-    response = fetch(nginx.port, "/short", headers=[("Accept-Encoding", "gzip")], timeout=5)
+    response = fetch(nginx.port, "/short", headers=[("Accept-Encoding", "gzip")])
     assert response.status == 502

@@ -17,6 +17,7 @@ from harness import client
 from harness.chain import Chain
 from harness.copied_configs import CONFIGS, Tls, request_through
 from harness.envoy import Envoy
+from harness.guards import GUARD_SECONDS
 from harness.nginx import free_port
 from harness.origin import Origin, answer
 from harness.owner import Owner
@@ -219,7 +220,7 @@ def test_rpc_yaml_forwards_websockets(rpc):
     with rpc.tls() as connection, websockets.sync.client.connect("ws://rpc.example.org/", sock=connection.socket, proxy=None) as ws:
         for message in (BLOCK.decode(), "x" * 100_000):
             ws.send(message)
-            assert ws.recv(20) == message
+            assert ws.recv(GUARD_SECONDS) == message
 
 
 def test_rpc_yaml_logs_hits_as_json(rpc, node):

@@ -51,6 +51,8 @@ def await_followed(envoy, *names):
 def test_head_of_a_removed_filter_is_not_followed(dynamic):
     main = {**dynamic.store, "cache_namespace": "main"}
     assert followed(dynamic) == set() and hits(dynamic, range(3)) == 0
+    # the owner restarts
+    dynamic.wait_for(lambda: owner_of(dynamic).status()["memory"]["entries"] == 3, "the owner to have the entries")
     dynamic.settings(**main, cache_head=[dynamic.head, f"{dynamic.head} namespace=side"])
     await_followed(dynamic, "main", "side")
     # an updated listener with the same head and without the other

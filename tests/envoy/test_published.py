@@ -10,6 +10,7 @@ import websockets.sync.client
 
 from harness.client import request_bytes
 from harness.envoy import Envoy
+from harness.guards import GUARD_SECONDS
 from harness.origin import Origin, answer
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
@@ -144,7 +145,7 @@ def test_websocket_of_a_pool_is_forwarded(shape, origin, other):
         with websockets.sync.client.connect(uri, proxy=None) as connection:
             for message in (BLOCK.decode(), "x" * 100_000):
                 connection.send(message)
-                assert connection.recv(20) == message
+                assert connection.recv(GUARD_SECONDS) == message
 
 
 def publish(path, version, typed):

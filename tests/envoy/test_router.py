@@ -12,6 +12,7 @@ import websockets.sync.client
 from harness import bodies
 from harness.client import Truncated, gunzip, request_bytes
 from harness.envoy import address, cluster, pipe, route
+from harness.guards import GUARD_SECONDS
 from harness.http2 import Http2Client
 from harness.nginx import free_port
 from harness.nginx_state import wait_until_expired
@@ -302,7 +303,7 @@ class TestOrder:
             origin.answers(answer(long, framing=framing))
             fields = [("Content-Type", "application/octet-stream"), ("Transfer-Encoding", "chunked"),
                       ("Accept-Encoding", "gzip")]  # fmt: skip
-            with envoy.connect(timeout=20) as connection:
+            with envoy.connect() as connection:
                 connection.send(request_bytes(path, method="POST", headers=fields))
                 over = threading.Event()
 
@@ -319,7 +320,7 @@ class TestOrder:
                     response = connection.read("POST")
                 finally:
                     over.set()
-                    sender.join(20)
+                    sender.join(GUARD_SECONDS)
             assert (response.status, response.decoded) == (200, long)
 
     def test_request_with_trailers_is_looked_up(self, envoy, origin):
@@ -467,7 +468,7 @@ class TestTunnels:
 
     def test_connect_tunnel_is_forwarded(self, tunnels):
         with socket.create_connection(("127.0.0.1", tunnels.direct)) as connection:
-            connection.settimeout(20)
+            connection.settimeout(GUARD_SECONDS)
             connection.sendall(
                 b"CONNECT somewhere:443 HTTP/1.1\r\nHost: somewhere:443\r\nAccept-Encoding: gzip\r\n\r\n"
             )

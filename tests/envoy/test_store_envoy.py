@@ -89,13 +89,17 @@ def shares(host, numbers):
 
 
 def store(envoy, bodies):
-    """Repeats each call until it is a hit: a slow owner is not queried for a moment."""
+    """Repeats each call until it is a hit, and until the owner has its response: a slow owner is
+    not queried for a moment."""
 
     def is_hit(body):
         return "; hit" in envoy.post("/", body).header("cache-status")
 
+    bodies = list(bodies)
     for body in bodies:
         envoy.wait_for(lambda body=body: is_hit(body), "it to be stored")
+    entries = len(bodies)
+    envoy.wait_for(lambda: owner_of(envoy).status()["memory"]["entries"] == entries, "the owner to have the entries")
 
 
 def assert_stored(envoy, node, numbers):

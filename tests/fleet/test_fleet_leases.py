@@ -60,14 +60,11 @@ def test_machine_fetches_when_the_holder_of_the_lease_is_killed(new_fleet):
 def test_machine_fetches_when_the_fleet_fails_meanwhile(world, new_fleet, fault):
     redis = world.redis()
     proxy = world.proxy(redis)
-    fleet = new_fleet(redis=redis, url=proxy.url, timeout="200ms")
-    a, b = fleet.machines
+    fleet = new_fleet(redis=redis, url=proxy.url, is_patient=True)
+    _, b = fleet.machines
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():
-        results = [fleet.send(a, body)]
-        fleet.wait_for_count("leased", 1)
-        results.append(fleet.send(b, body))
-        fleet.wait_for_count("waited", 1)
+        results = fleet.send_to_each(body)
         getattr(proxy, fault[0])(*fault[1:])
         fleet.wait_for_node_requests(requests + 2)
     fleet.assert_right(body, *results)
@@ -80,8 +77,7 @@ def test_machine_fetches_when_the_fleet_fails_meanwhile(world, new_fleet, fault)
 def test_worker_fetches_for_the_others_when_the_wait_for_a_machine_is_abandoned(world, new_fleet):
     redis = world.redis()
     proxy = world.proxy(redis)
-    options = {"lock_timeout": "2m"}
-    fleet = new_fleet(redis=redis, url=proxy.url, timeout="200ms", options=options)
+    fleet = new_fleet(redis=redis, url=proxy.url, options={"lock_timeout": "2m"})
     a, b = fleet.machines
     body, requests = fleet.next_call(), fleet.node_requests
     with fleet.delayed_responses():

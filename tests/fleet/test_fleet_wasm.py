@@ -198,7 +198,7 @@ def test_responses_of_a_sandbox_are_right_while_the_fleet_is_slow(world):
     proxy = world.proxy(redis)
     chain = world.chain(final_blocks=60)
     a = world.machine(chain, redis.url)
-    b = world.machine(chain, proxy.url, "wasm", timeout="200ms")
+    b = world.machine(chain, proxy.url, "wasm", timeout="500ms")
     calls = [balance(chain.final - n, n + 1) for n in range(30)]
     share(a, redis, *calls)
     proxy.delay(1.0)

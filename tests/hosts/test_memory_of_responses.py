@@ -338,7 +338,7 @@ def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, o
             with contextlib.suppress(Truncated, ConnectionError), connection:
                 assert connection.read().status >= 400
         for _ in range(count):
-            assert ended.acquire(timeout=20)
+            assert ended.acquire(timeout=GUARD_SECONDS)
         origin.requests.clear()
     assert next(numbers) > times(200, 1_000)
     server.wait_for(lambda: in_use(host, server) == 0, "all memory to be free")

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from harness.client import Connection, request_bytes
+from harness.guards import GUARD_SECONDS
 from harness.http2 import Http2Client
 from harness.json_readers import method_members, received_methods
 from harness.origin import answer
@@ -226,7 +227,7 @@ class TestLimits:
         finally:
             gate.set()
             for client in clients:
-                client.join(20)
+                client.join(GUARD_SECONDS)
         assert sorted(reply["id"] for reply in got if reply.get("result") == []) == [1, 2]
         # permits are released
         server.wait_for(lambda: "result" in one(server, 5), "room")

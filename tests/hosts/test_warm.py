@@ -68,7 +68,7 @@ def test_requests_of_clients_are_hits_after_the_command(stand):
 def test_entry_of_a_client_is_found_without_the_node(stand):
     blocks = final_blocks(30)
     stand.fetch(receipts(blocks[3]))
-    stand.nginx.wait_for(lambda: inspect(stand, receipts(blocks[3]))["hit"], "the entry")
+    stand.nginx.wait_for(lambda: inspect(stand, receipts(blocks[3]))["owner"], "the entry at the owner")
     before = stand.chain.count(METHOD)
     summary = warm(stand, blocks)
     assert summary["requests"] == {"stored": 4, "cached": 1, "not_stored": 0, "failed": 0}

@@ -109,7 +109,9 @@ def test_requests_on_300_connections_are_served(owner):
         client.close()
 
 
-def test_client_that_does_not_read_does_not_delay_others(owner):
+def test_client_that_does_not_read_does_not_delay_others(start_daemon):
+    # with the idle timeout of the other tests, a client that a busy machine delays is closed
+    owner = start_daemon(max_entry="1m")
     owner.put(9, os.urandom(1 << 20))
     deaf = [connected(owner) for _ in range(20)]
     for raw in deaf:

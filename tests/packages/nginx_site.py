@@ -4,12 +4,12 @@ import concurrent.futures
 import contextlib
 import json
 import re
-import socket
 import threading
 import time
 
 from chroot import wait_for
 from harness import client
+from harness.nginx import free_port
 
 EXAMPLES = "/usr/share/doc/libnginx-mod-http-sszip/examples/nginx"
 SITE = """
@@ -23,13 +23,6 @@ server {{
 }}
 """
 HEADERS = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
-
-
-def free_ports():
-    """Two ports that no program uses."""
-    address = ("127.0.0.1", 0)
-    with socket.create_server(address) as first, socket.create_server(address) as second:
-        return first.getsockname()[1], second.getsockname()[1]
 
 
 def call(method, params):
@@ -63,7 +56,7 @@ class NginxSite:
 
     def __init__(self, system, node):
         self.system = system
-        self.port, self.status_port = free_ports()
+        self.port, self.status_port = free_port(), free_port()
         self._responses = {one: self._result(node.port, one) for one in CALLS}
         settings = system.read(f"{EXAMPLES}/conf.d/sszip.conf")
         assert ":8580;" in settings

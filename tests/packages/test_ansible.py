@@ -10,7 +10,8 @@ import pytest
 from chroot import wait_for
 from harness import client
 from harness.load import Load
-from nginx_site import HEADERS, call, free_ports
+from harness.nginx import free_port
+from nginx_site import HEADERS, call
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 CHAIN_ID = call("eth_chainId", [])
@@ -23,7 +24,7 @@ class Playbook:
 
     def __init__(self, system, node):
         self.system = system
-        self.port, _ = free_ports()
+        self.port = free_port()
         for name in ("ansible", "nginx"):
             shutil.copytree(CONFIGS / name, system.path(f"/configs/{name}"))
         variables = {

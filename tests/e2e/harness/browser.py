@@ -43,7 +43,7 @@ class Browser:
     def __exit__(self, *_):
         self.ends.close()
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(GUARD_SECONDS)
         self.process.stderr.close()
         self.folder.cleanup()
 

@@ -12,6 +12,8 @@ import zstandard
 
 from .client import gunzip, unzstd
 
+from harness.guards import GUARD_SECONDS
+
 _SOURCES = pathlib.Path(__file__).resolve().parents[2] / "decoders"
 _FAILED = 0xFFFFFFFF
 
@@ -78,7 +80,7 @@ class DecoderProcess:
 
     def close(self):
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(GUARD_SECONDS)
         self._process.stdout.close()
 
 

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import time
 
 import h2.config
 import h2.connection
@@ -118,7 +119,8 @@ class Http2Client:
         """Finishes streams while others are silent: nginx queues a RST_STREAM, and sends it
         with other frames."""
         self.socket.settimeout(0.05)
-        for _ in range(600):
+        deadline = time.monotonic() + GUARD_SECONDS
+        while time.monotonic() < deadline:
             if set(streams) <= self.ended:
                 return
             try:

@@ -10,6 +10,7 @@ import subprocess
 import urllib.parse
 
 from harness.decoders import build_go_program
+from harness.guards import GUARD_SECONDS
 
 
 class Go:
@@ -27,7 +28,7 @@ class Go:
 
     def close(self):
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(GUARD_SECONDS)
         self._process.stdout.close()
 
 

@@ -42,7 +42,7 @@ load_module @module@;
 @main@
 daemon @daemon@;
 worker_processes @workers@;
-worker_shutdown_timeout 20s;
+worker_shutdown_timeout 60s;
 pid @prefix@/nginx.pid;
 error_log @prefix@/error.log notice;
 env ASAN_OPTIONS;
@@ -309,7 +309,7 @@ class Nginx(LoggedServer):
                 except AssertionError:
                     os.kill(master, signal.SIGKILL)
                     raise
-            self.process.wait(10)
+            self.process.wait(GUARD_SECONDS)
             self.check()
         finally:
             self.process = None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from . import client
 
+from harness.guards import GUARD_SECONDS
+
 BINARY = os.environ.get("SSZIP_REPLAY_NODE", "build/bin/replay-node")
 
 
@@ -33,11 +35,11 @@ class ReplayNode:
     def kill(self):
         """Ends it at once, with all requests in flight."""
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(GUARD_SECONDS)
 
     def stop(self):
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(GUARD_SECONDS)
         self._process.stdout.close()
 
 
