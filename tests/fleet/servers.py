@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 
 import saved_logs
 from documented_acl import documented_rules
 from resp_client import ErrorReply, RespClient
 
-from harness import processes
+from harness import guards, processes
 from harness.guards import GUARD_SECONDS
 from harness.nginx import free_port
 
@@ -27,11 +26,7 @@ PREFIX = "sszip"
 
 def wait_until(condition, description):
     """Waits for a server; returns the value of the condition."""
-    deadline = time.monotonic() + GUARD_SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"timed out waiting for {description}"
-        time.sleep(0.005)
-    return value
+    return guards.wait_until(condition, lambda: f"timed out waiting for {description}")
 
 
 class Redis:
@@ -100,11 +95,12 @@ class Redis:
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
         )
-        deadline = time.monotonic() + GUARD_SECONDS
-        while not self._responds():
-            assert self.process.poll() is None and time.monotonic() < deadline, self.log()
-            time.sleep(0.002)
+        guards.wait_until(self._is_ready, self.log)
         return self
+
+    def _is_ready(self):
+        assert self.process.poll() is None, self.log()
+        return self._responds()
 
     def _responds(self):
         try:

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, wait_until
 
 CACHED = pathlib.Path(os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached"))
 NAMESPACE = "5a" * 16
@@ -97,11 +97,7 @@ class Daemon:
 
     def wait_for(self, condition, description):
         """Waits until `condition` returns a true value, and returns it."""
-        end = time.monotonic() + GUARD_SECONDS
-        while not (value := condition()):
-            assert time.monotonic() < end, f"waited in vain for {description}\n{self.log_text()[-3000:]}"
-            time.sleep(0.002)
-        return value
+        return wait_until(condition, lambda: f"waited in vain for {description}\n{self.log_text()[-3000:]}")
 
     def kill(self):
         self.process.kill()

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import time
 
 import saved_logs
 
@@ -17,7 +16,7 @@ from . import client
 from .logged_server import LoggedServer
 from .nginx import free_port
 
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, wait_until
 
 ENVOY = os.environ.get("SSZIP_ENVOY", "envoy")
 MODULE = os.environ.get("SSZIP_ENVOY_MODULE", "build/envoy/libsszip_envoy.so")
@@ -250,12 +249,7 @@ class Envoy(LoggedServer):
             return client.fetch(self.admin, "/ready").status == 200
 
     def wait_for(self, condition, description, seconds=GUARD_SECONDS):
-        deadline = time.monotonic() + seconds
-        while not (value := condition()):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {description}\n" + self.error_log()[-3000:])
-            time.sleep(0.005)
-        return value
+        return wait_until(condition, lambda: f"waited in vain for {description}\n" + self.error_log()[-3000:], seconds)
 
     def workers(self):
         """The process that links itself to the owner of a store."""

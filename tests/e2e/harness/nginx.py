@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 
 import saved_logs
 
@@ -23,7 +22,7 @@ from . import client
 from .logged_server import LoggedServer
 from .processes import Processes, runs
 
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, wait_until
 
 NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
 MODULE = os.environ.get("SSZIP_MODULE", "build/nginx/ngx_http_sszip_module.so")
@@ -241,12 +240,7 @@ class Nginx(LoggedServer):
         return self.master_or_none() and len(self.workers()) == int(self.values["workers"])
 
     def wait_for(self, condition, description, seconds=GUARD_SECONDS):
-        deadline = time.monotonic() + seconds
-        while not (value := condition()):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {description}\n" + self.all_logs()[-3000:])
-            time.sleep(0.002)
-        return value
+        return wait_until(condition, lambda: f"waited in vain for {description}\n" + self.all_logs()[-3000:], seconds)
 
     @property
     def master(self):

@@ -8,11 +8,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 
 import saved_logs
 
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, wait_until
 
 SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
 
@@ -116,11 +115,12 @@ class Owner(Client):
                 stderr=log,
                 env={**os.environ, **self.environment},
             )
-        deadline = time.monotonic() + GUARD_SECONDS
-        while not self.answers():
-            assert self.process.poll() is None and time.monotonic() < deadline, self.log()
-            time.sleep(0.002)
+        wait_until(self._is_ready, self.log)
         return self
+
+    def _is_ready(self):
+        assert self.process.poll() is None, self.log()
+        return self.answers()
 
     def log(self):
         return (self.folder / "log").read_text(errors="replace")
