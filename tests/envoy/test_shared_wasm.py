@@ -8,12 +8,12 @@ import pytest
 
 import test_chain
 import test_chain_model
-import test_store_model
-from harness import client
+from harness import client, store_model
 from harness.chain import Chain
 from harness.envoy import Envoy, address, cluster, route
 from harness.nginx import Nginx
 from harness.owner import Owner
+from harness.processes import kill_all
 from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
 from harness.stands import SandboxStand
@@ -22,8 +22,6 @@ from test_chain import (
 )
 from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as replaced_blocks
 from test_store_life import LARGE, Clients, end, hits
-from test_store_model import CHAINS, Run
-from test_store_model_envoy import PURGE, route_of_chain
 from tiers import by_tier, seeds, times
 
 VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
@@ -203,17 +201,13 @@ class TestThreeHosts:
         assert clients.faults == []
 
 
-class OnAll(Run):
+class StoreRun(store_model.Run):
     """The store's model, with all kinds of hosts of one daemon."""
 
     def __init__(self, seed, origin):
-        self.dice = random.Random(seed)
-        self.model = test_store_model.Model()
-        origin.answers(test_store_model.serve(self.model))
-        self.acknowledged = 0
-        self.hits = dict.fromkeys(("wasm", "native", "nginx"), 0)
+        super().__init__(seed, origin)
         self.owner = Owner(max_size="64m", memory="16m").start()
-        routes = [PURGE, *map(route_of_chain, CHAINS)]
+        routes = store_model.envoy_routes()
         # each route names its namespace
         own = {"enable": True}
         self.kinds = {
@@ -223,9 +217,12 @@ class OnAll(Run):
         }
         self.hosts = Hosts(*self.kinds.values())
 
+    def start(self):
+        self.hosts.start()
+
     def any(self):
         self.kind = self.dice.choice(list(self.kinds))
-        self.nginx = self.kinds[self.kind]
+        self.server = self.kinds[self.kind]
 
     def request(self):
         self.any()
@@ -242,9 +239,10 @@ class OnAll(Run):
     def kill_all(self):
         self.any()
         if self.kind == "nginx":
-            return super().kill_all()
-        self.nginx.end(signal.SIGKILL)
-        self.nginx.start()
+            kill_all(self.server)
+        else:
+            self.server.end(signal.SIGKILL)
+        self.server.start()
 
     def kill_worker(self):
         nginx = self.kinds["nginx"]
@@ -257,10 +255,10 @@ class OnAll(Run):
         self.any()
         number = self.dice.choice([signal.SIGTERM, signal.SIGQUIT])
         if self.kind == "nginx":
-            end(self.nginx, number)
+            end(self.server, number)
         else:
-            self.nginx.end()
-        self.nginx.start()
+            self.server.end()
+        self.server.start()
 
     def settle(self):
         linked(self.owner, self.kinds["native"], self.kinds["nginx"])
@@ -274,20 +272,7 @@ class OnAll(Run):
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin):
-    run = OnAll(seed, origin)
-    weights, steps = zip(*test_store_model.STEPS, strict=True)
-    done = []
-    try:
-        run.hosts.start()
-        run.settle()
-        for step in run.dice.choices(steps, weights, k=times(90, 150)):
-            done.append(step.__name__)
-            getattr(run, step.__name__)()
-    except AssertionError as error:
-        raise AssertionError(f"after {done}") from error
-    finally:
-        run.stop()
-    assert run.acknowledged >= 2
+    StoreRun(seed, origin).take_steps(times(90, 150))
 
 
 class Stand(SandboxStand):

@@ -3,6 +3,7 @@
 /proc is avoided: reading a process there makes the kernel remember it, and a parent that reaps
 such a process may spin for seconds."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -85,6 +86,21 @@ def stop(pid):
     while not all(map(_is_stopped, pathlib.Path(f"/proc/{pid}/task").iterdir())):
         assert time.monotonic() < deadline, f"{pid} does not stop"
         time.sleep(0.001)
+
+
+def kill_all(nginx):
+    """Kills all processes of an nginx, as a crash of the machine does, except for unsynced writes."""
+    master = nginx.master
+    # so that the master starts no other process meanwhile
+    stop(master)
+    children = pathlib.Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    victims = [master, *map(int, children)]
+    for victim in filter(runs, victims):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+    nginx.process.wait(GUARD_SECONDS)
+    nginx.wait_for(lambda: not any(map(runs, victims)), "all to be gone")
+    (nginx.prefix / "nginx.pid").unlink()
 
 
 def _is_stopped(thread):
