@@ -6,10 +6,9 @@ import signal
 
 import pytest
 
-import test_chain
-import test_chain_model
-from harness import client, store_model
+from harness import chain_model, client, store_model
 from harness.chain import Chain
+from harness.chain_checks import OPERATOR_METHODS, check_operator_methods, check_replaced_blocks
 from harness.envoy import Envoy, address, cluster, route
 from harness.nginx import Nginx
 from harness.owner import Owner
@@ -17,10 +16,6 @@ from harness.processes import kill_all
 from harness.rpc import Node
 from harness.sandbox import WasmEnvoy
 from harness.stands import SandboxStand
-from test_chain import (
-    test_method_rows_of_the_operator_expire_as_built_in_methods_do as operator_rows,
-)
-from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as replaced_blocks
 from test_store_life import LARGE, Clients, end, hits
 from tiers import by_tier, seeds, times
 
@@ -278,8 +273,7 @@ def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin)
 class Stand(SandboxStand):
     """A daemon that follows a chain, and all kinds of hosts in front of it."""
 
-    def __init__(self, *arguments, head=None, workers=2, more="", methods=()):
-        assert not more
+    def __init__(self, *arguments, methods=()):
         self.chain = Chain(*arguments)
         follows = {"namespace": "main", "url": f"http://{self.chain.address}", "interval": "100ms"}
         self.owner = Owner([follows], max_size="64m", memory="32m")
@@ -287,7 +281,7 @@ class Stand(SandboxStand):
         settings = {"cache_namespace": "main"}
         if methods:
             settings["cache_method"] = list(methods)
-        self.wasm = wasm_of(self.owner, workers=workers, settings=settings, clusters=[node])
+        self.wasm = wasm_of(self.owner, settings=settings, clusters=[node])
         self.native = native_of(self.owner, settings=settings, clusters=[node])
         rows = "".join(f"sszip_cache_method {method};\n" for method in methods)
         self.by_nginx = nginx_of(self.owner, self.chain.address, more=rows)
@@ -313,51 +307,40 @@ class Stand(SandboxStand):
             self.nginx.wait_for(lambda body=body, honest=honest: self.result(body) == honest, f"the node's answer to {body}")
 
 
+class ChainRun(chain_model.Run):
+    """The chain's model, with all kinds of hosts of one daemon."""
+
+    stand_type = Stand
+
+    def kill_owner(self):
+        self.stand.owner.kill()
+        self.stand.owner.start()
+
+    def kill_worker(self):
+        self.stand.wasm.end(signal.SIGKILL)
+        self.stand.wasm.start()
+
+    def reload(self):
+        self.stand.by_nginx.reload()
+
+    def settle(self):
+        linked(self.stand.owner, self.stand.native, self.stand.by_nginx)
+
+
 class TestAChain:
     """No host sends a response of a replaced block."""
 
-    @pytest.fixture(autouse=True)
-    def on_all(self, monkeypatch):
-        monkeypatch.setattr(test_chain, "Stand", Stand)
-        monkeypatch.setattr(test_chain_model, "Stand", Stand)
-
     @pytest.mark.parametrize("depth, by", by_tier([(3, 4)], [(1, 1), (3, 4)]))
     def test_entries_of_replaced_blocks_are_removed_by_a_reorg(self, depth, by):
-        replaced_blocks(depth, by)
+        with Stand() as stand:
+            check_replaced_blocks(stand, depth, by)
 
     def test_method_rows_of_the_operator_expire_on_all_hosts(self):
-        operator_rows()
+        with Stand(methods=OPERATOR_METHODS) as stand:
+            check_operator_methods(stand)
 
     @pytest.mark.parametrize("seed", seeds(1, 3))
     def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(self, seed):
-        run = test_chain_model.Run(seed)
-        weights, steps = zip(*test_chain_model.STEPS, strict=True)
-        instead = {
-            "kill_owner": self.kill_owner,
-            "kill_worker": self.kill_wasm,
-            "reload": self.reload,
-            "settle": self.settle,
-        }
-        done = []
+        run = ChainRun(seed)
         with run.stand:
-            try:
-                for step in run.dice.choices(steps, weights, k=times(150, 200)):
-                    done.append(step.__name__)
-                    instead.get(step.__name__, step)(run)
-                run.request_until_hits()
-            except AssertionError as error:
-                raise AssertionError(f"after {done}") from error
-
-    def kill_owner(self, run):
-        run.stand.owner.kill()
-        run.stand.owner.start()
-
-    def kill_wasm(self, run):
-        run.stand.wasm.end(signal.SIGKILL)
-        run.stand.wasm.start()
-
-    def reload(self, run):
-        run.stand.by_nginx.reload()
-
-    def settle(self, run):
-        linked(run.stand.owner, run.stand.native, run.stand.by_nginx)
+            run.take_steps(times(150, 200))

@@ -7,6 +7,19 @@ from .replay import ReplayNode
 from .rpc import call
 
 ADDRESS = '"0xdac17f958d2ee523a2206206994597c13d831ec7"'
+# calls about the head
+TIP = [
+    call("eth_blockNumber"),
+    call("eth_gasPrice"),
+    call("eth_getBlockByNumber", '["latest",false]'),
+    call("eth_getBlockReceipts", '["latest"]'),
+    call("eth_getBalance", f"[{ADDRESS}]"),
+    call("eth_getBalance", f'[{ADDRESS},"latest"]'),
+    call("eth_call", f'[{{"to":{ADDRESS},"data":"0x70a08231"}},"latest"]'),
+    call("eth_getLogs", '[{"fromBlock":"latest"}]'),
+    call("eth_getBlockByNumber", '["safe",false]'),
+    call("eth_getBlockByNumber", '["finalized",false]'),
+]
 
 
 class Chain(ReplayNode):
@@ -66,3 +79,26 @@ def calls_for_transactions(chain, number):
             call("trace_transaction", f'["{transaction}"]'),
         ]
     return bodies
+
+
+def calls_for_block(number):
+    """Calls that name a block by its number."""
+    block = f'"0x{number:x}"'
+    return [
+        call("eth_getBlockByNumber", f"[{block},true]"),
+        call("eth_getBlockByNumber", f"[{block},false]"),
+        call("eth_getBlockReceipts", f"[{block}]"),
+        call("eth_getBlockTransactionCountByNumber", f"[{block}]"),
+        call("eth_getTransactionByBlockNumberAndIndex", f'[{block},"0x0"]'),
+        call("eth_getUncleCountByBlockNumber", f"[{block}]"),
+        call("eth_getBalance", f"[{ADDRESS},{block}]"),
+        call("eth_getBalance", f'[{ADDRESS},{{"blockNumber":{block}}}]'),
+        call("eth_getCode", f"[{ADDRESS},{block}]"),
+        call("eth_getTransactionCount", f"[{ADDRESS},{block}]"),
+        call("eth_getStorageAt", f'[{ADDRESS},"0x0",{block}]'),
+        call("eth_call", f'[{{"to":{ADDRESS},"data":"0x70a08231"}},{block}]'),
+        call("eth_feeHistory", f'["0x2",{block},[]]'),
+        call("eth_getLogs", f'[{{"fromBlock":"0x{number - 3:x}","toBlock":{block}}}]'),
+        call("debug_traceBlockByNumber", f'[{block},{{"tracer":"callTracer"}}]'),
+        call("trace_block", f"[{block}]"),
+    ]

@@ -246,6 +246,10 @@ class SandboxStand(Stand):
         return self.owner
 
 
+# of the hosts that own a store
+STANDS = {"nginx": Stand, "native": EnvoyStand}
+
+
 def stand_of_host(host, *arguments, interval, api="execution", settings=None, valid=VALID):
     """A stand whose node is polled at this interval, with these settings in addition, and these
     lifetimes, or with the default ones. Its workers are processes of nginx, threads of Envoy's
@@ -254,4 +258,4 @@ def stand_of_host(host, *arguments, interval, api="execution", settings=None, va
     if host == "wasm":
         return SandboxStand(*arguments, interval=interval, api=api, **options)
     head = f"http://%s interval={interval} api={api}"
-    return {"nginx": Stand, "native": EnvoyStand}[host](*arguments, head=head, **options)
+    return STANDS[host](*arguments, head=head, **options)

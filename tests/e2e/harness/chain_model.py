@@ -1,26 +1,17 @@
-"""A chain that changes, random requests, and a slow and obvious model: each response is
-one that an honest, synced node would have given a moment ago, and none contradicts a
-final block."""
+"""A slow and obvious model of a chain that changes, for random requests: each response is one that
+an honest, synced node would have given a moment ago, and none contradicts a final block."""
 
 import http.client
 import json
 import random
 import time
 
-import pytest
+from .chain import TIP, calls_for_block, calls_for_transactions
+from .owner import wait_until_linked
+from .random_steps import take_random_steps
+from .rpc import call
 
-from harness.chain import calls_for_transactions
 from harness.guards import GUARD_SECONDS
-from harness.owner import wait_until_linked
-from harness.rpc import call
-from harness.stands import Stand
-from test_chain import TIP, at
-from test_store_life import kill_manager
-from tiers import seeds, times
-
-pytestmark = [
-    pytest.mark.carried("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
-]
 
 # Polls of the follower by which a change of the chain is known to workers. The follower knows it
 # after two, and workers a moment later; while the machine is busy or the node is down there are
@@ -61,20 +52,43 @@ class Model:
 
 
 class Run:
+    """Random steps in front of a stand. A subclass has the stand's type, and the steps of its processes."""
+
+    STEPS = [
+        (100, "request"),
+        (20, "generate_calls"),
+        (5, "check_all_calls"),
+        (10, "extend"),
+        (8, "reorg"),
+        (4, "finalize"),
+        (2, "rollback"),
+        (1, "down"),
+        (2, "syncing"),
+        (1, "kill_owner"),
+        (1, "kill_worker"),
+        (1, "reload"),
+        (4, "settle"),
+        (10, "rest"),
+    ]
+
     def __init__(self, seed):
         self.dice = random.Random(seed)
-        self.stand = Stand("--seed", seed, head="http://%s interval=100ms")
+        self.stand = self.stand_type("--seed", seed)
         self.chain = self.stand.chain
         self.model = Model(self.chain)
         self.calls = []
         self.sent_requests = self.hits = 0
+
+    def take_steps(self, count):
+        """Takes this number of steps, and sends requests until there were hits."""
+        take_random_steps(self, self.STEPS, count, last=["request_until_hits"])
 
     def generate_calls(self):
         """Generates calls about the present state of the chain."""
         head = self.chain.head
         # most changes are near the head
         number = max(head + 2 - int(self.dice.expovariate(1 / 4)), 1)
-        pool = at(number) + TIP
+        pool = calls_for_block(number) + TIP
         if number <= head:
             pool += calls_for_transactions(self.chain, number)
         pool.append(call("eth_getLogs", f'[{{"fromBlock":"0x{max(number - 2, 0):x}","toBlock":"0x{number + 2:x}"}}]'))
@@ -165,51 +179,8 @@ class Run:
     def syncing(self):
         self.change({"syncing": not self.chain.state["syncing"]})
 
-    def kill_owner(self):
-        kill_manager(self.stand.nginx)
-
-    def kill_worker(self):
-        self.stand.nginx.kill(self.dice.choice(self.stand.nginx.workers()))
-
-    def reload(self):
-        self.stand.nginx.reload()
-
     def settle(self):
         wait_until_linked(self.stand.nginx)
 
     def rest(self):
         time.sleep(self.dice.choice([0.02, 0.1, 0.3]))
-
-
-STEPS = [
-    (100, Run.request),
-    (20, Run.generate_calls),
-    (5, Run.check_all_calls),
-    (10, Run.extend),
-    (8, Run.reorg),
-    (4, Run.finalize),
-    (2, Run.rollback),
-    (1, Run.down),
-    (2, Run.syncing),
-    (1, Run.kill_owner),
-    (1, Run.kill_worker),
-    (1, Run.reload),
-    (4, Run.settle),
-    (10, Run.rest),
-]
-
-
-@pytest.mark.parametrize("seed", seeds(1, 6))
-def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(seed):
-    run = Run(seed)
-    weights, steps = zip(*STEPS, strict=True)
-    done = []
-    with run.stand:
-        run.stand.nginx.expect("exited on signal 9")
-        try:
-            for step in run.dice.choices(steps, weights, k=times(250, 400)):
-                done.append(step.__name__)
-                step(run)
-            run.request_until_hits()
-        except AssertionError as error:
-            raise AssertionError(f"after {done}") from error
