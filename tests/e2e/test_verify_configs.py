@@ -12,9 +12,10 @@ from harness.load import Load
 from harness.nginx import MODULE
 from harness.owner import wait_until_linked
 from harness.rpc import Node
+from harness.status import read_status
 from test_node_capabilities_configs import certificate
+from test_store_life import by_hash
 from test_third_party_modules import FOLDER, modules, order
-from test_verify import block, verification_counts
 
 # pytest finds the fixtures by these names
 __all__ = ["certificate", "order"]
@@ -76,7 +77,7 @@ def nginx(start_nginx, certificate, order):
 
 
 def results_by_curl(nginx, number):
-    command = ["curl", "-sSk", "--http2", "--parallel", "--compressed", "-d", block(number).decode()]
+    command = ["curl", "-sSk", "--http2", "--parallel", "--compressed", "-d", by_hash(number).decode()]
     for name, value in FIELDS[:1] + FIELDS[2:]:
         command += ["-H", f"{name}: {value}"]
     url = f"https://127.0.0.1:{nginx.ports['port_tls']}/"
@@ -90,12 +91,12 @@ def test_hits_are_verified_in_a_realistic_configuration(nginx, origin):
     node = Node({"eth_getBlockByHash": RESULT})
     origin.answers(node)
     body = b'{"jsonrpc":"2.0","id":1,"result":' + RESULT + b"}\n"
-    requests = [(("/", FIELDS, block(number)), body) for number in NUMBERS]
+    requests = [(("/", FIELDS, by_hash(number)), body) for number in NUMBERS]
     with Load(nginx.port, requests, clients=4) as load:
         for _ in range(3):
             for _ in range(30):
                 with nginx.connect() as connection:
-                    connection.send(client.request_bytes("/", method="POST", headers=FIELDS, body=block()))
+                    connection.send(client.request_bytes("/", method="POST", headers=FIELDS, body=by_hash(1)))
             nginx.reload()
     assert not load.faults, load.faults[:3]
     assert load.answered > 20
@@ -103,17 +104,17 @@ def test_hits_are_verified_in_a_realistic_configuration(nginx, origin):
     wait_until_linked(nginx)
     for number in NUMBERS:
         assert results_by_curl(nginx, number) == [json.loads(RESULT)] * 8
-    response = client.fetch(nginx.port, "/", method="POST", headers=FIELDS, body=block())
+    response = client.fetch(nginx.port, "/", method="POST", headers=FIELDS, body=by_hash(1))
     assert "; hit" in response.header("Cache-Status") and response.coding == "gzip"
     assert response.all("Access-Control-Allow-Origin") == ["https://a.test"]
     assert len(response.all("X-Request-ID")) == 1
 
     def verdicts():
-        client.fetch(nginx.port, "/", method="POST", headers=FIELDS, body=block())
-        return verification_counts(nginx.port)
+        client.fetch(nginx.port, "/", method="POST", headers=FIELDS, body=by_hash(1))
+        return read_status(nginx)["verified"]
 
     nginx.wait_for(lambda: verdicts().get("same", 0) > 50, "hits to be verified")
-    assert verification_counts(nginx.port).keys() <= {"same", "unanswered"}
+    assert read_status(nginx)["verified"].keys() <= {"same", "unanswered"}
     # any worker with the entry detects a difference
     nginx.expect("a hit differs from the node's response")
     node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')

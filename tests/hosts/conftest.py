@@ -8,11 +8,11 @@ import shutil
 import pytest
 
 from harness import hosts
-from harness.fixtures import assert_no_error_log, origin, preload, session_origin, starting
+from harness.fixtures import assert_no_error_log, daemon, origin, preload, session_origin, starting
 from harness.spec_vectors import cache_directory
 
 # pytest finds the fixtures by these names
-__all__ = ["cache_directory", "assert_no_error_log", "origin", "preload", "session_origin"]
+__all__ = ["cache_directory", "assert_no_error_log", "daemon", "origin", "preload", "session_origin"]
 
 NEEDED = {
     "nginx": ("SSZIP_NGINX", "SSZIP_MODULE"),

@@ -15,19 +15,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = TESTS / "clients" / "lodestar" / "ask.js"
 PYTHON_SOURCE = TESTS / "clients" / "python" / "send_requests.py"
 
-CONFIG = """
-proxy_http_version 1.1;
-client_max_body_size 64m;
-sszip on;
-sszip_zstd on;
-sszip_ssz on;
-sszip_ssz_request always;
-sszip_cache on;
-server {
-    listen 127.0.0.1:@port@;
-    location / { proxy_pass http://@origin@; }
-}
-"""
+SETTINGS = {"zstd": True, "ssz": True, "ssz_request": "always", "cache": True}
 
 pytestmark = [
     pytest.mark.once("what a client makes of SSZ is the same behind each nginx"),
@@ -107,9 +95,9 @@ def specified(values_by_fork):
 
 
 @pytest.fixture(scope="module")
-def url(start_nginx):
-    """The URL of nginx in front of the node."""
-    return f"http://127.0.0.1:{start_nginx(CONFIG).ports['port']}"
+def url(start_server):
+    """The URL of the server in front of the node."""
+    return f"http://127.0.0.1:{start_server({'/': {}}, SETTINGS).port}"
 
 
 @pytest.fixture
