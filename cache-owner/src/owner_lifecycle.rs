@@ -170,6 +170,15 @@ impl RunningOwnerHandle {
     }
 }
 
+/// Waits until no other thread uses the store: one that waits for the disk, or for a core, may outlive
+/// the runtime. The exit of the process destroys RocksDB's static objects, so that an owner whose store
+/// is in use has not ended.
+fn wait_until_unshared(owner: &Arc<Owner>) {
+    while Arc::strong_count(owner) > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Calls `start` with all signals blocked, which threads that it starts inherit.
 fn start_with_signals_blocked<T>(
     start: impl FnOnce() -> Result<T, std::io::Error>,
@@ -226,6 +235,7 @@ impl OwnerMainThread {
                 &format!("cannot write all entries to the store before the end: {error}"),
             );
         }
+        wait_until_unshared(&owner);
         served
     }
 

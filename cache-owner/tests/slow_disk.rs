@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -42,12 +43,20 @@ const PURGE: &str = r#"{"namespace":"11111111111111111111111111111111"}"#;
 struct DiskGate {
     open: Mutex<bool>,
     opened: Condvar,
+    /// Number of reads and writes that have come to the gate.
+    arrived: AtomicUsize,
 }
 
 impl DiskGate {
     fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
+    }
+
+    fn wait_for_arrival(&self) {
+        while self.arrived.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -58,6 +67,7 @@ impl SimulatedDisk for Arc<DiskGate> {
 
     fn wait(&self) {
         let open = self.open.lock().unwrap();
+        self.arrived.fetch_add(1, Ordering::Relaxed);
         drop(self.opened.wait_while(open, |open| !*open).unwrap());
     }
 }
@@ -341,5 +351,17 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
     for purge in &purges {
         assert!(answer(purge).starts_with("HTTP/1.1 200 "));
     }
+    assert!(owner.stop_owner_within(Duration::from_secs(30)));
+}
+
+#[test]
+fn owner_has_not_ended_while_a_thread_uses_its_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut owner, gate) = start_owner(folder.path());
+    let _waiting = look_up(&folder.path().join("socket"), &key(ON_DISK, 0));
+    gate.wait_for_arrival();
+    // a process that exits now would destroy what the thread uses
+    assert!(!owner.stop_owner_within(Duration::from_secs(2)));
+    gate.open();
     assert!(owner.stop_owner_within(Duration::from_secs(30)));
 }

@@ -256,22 +256,29 @@ def test_both_formats_expire_with_the_head_and_at_a_reorganisation(start_nginx, 
         wait_until_linked(nginx)
         owner = owner_of(nginx)
 
-        def follows():
-            (status,) = owner.status()["chains"]
-            return status["state"] == "following" and status["head"] == chain.state["served_head"]["number"]
+        def wait_until_followed(reorgs):
+            head = chain.state["served_head"]["number"]
 
-        nginx.wait_for(follows, "the chain to be followed")
+            def is_followed():
+                (status,) = owner.status()["chains"]
+                return (status["state"], status["head"], status["reorgs"]) == ("following", head, reorgs)
+
+            nginx.wait_for(is_followed, "the chain to be followed")
+
+        wait_until_followed(reorgs=0)
         node = Node(origin)
         young = chain.state["served_head"]["number"] - 1
         head_of, named = (Target(nginx, f"/eth/v1/beacon/states/{id}/pending_consolidations") for id in ("head", young))
         for place in (head_of, named):
             assert place.states(OCTETS, JSON, OCTETS, JSON) == [1] * 4
         assert node.request_count == 4
-        for command, ended in (({"extend": 1}, [head_of]), ({"reorg": {"depth": 4, "length": 4}}, [head_of, named])):
+        changes = [({"extend": 1}, [head_of]), ({"reorg": {"depth": 4, "length": 4}}, [head_of, named])]
+        for reorgs, (command, ended) in enumerate(changes):
             before = node.state
             node.state += 1
             chain.do(command)
-            nginx.wait_for(follows, "the chain to be followed")
+            # after the reorganisation the head has the same number
+            wait_until_followed(reorgs)
             # the worker confirms a purge, here of an unused key, after earlier events
             owner.purge(key="0" * 64)
             for place in (head_of, named):

@@ -60,7 +60,8 @@ fn batch_lookup_without_memory_is_woken_at_once() {
         });
         let failed = if refusals.all > 0 { vec![6] } else { vec![] };
         assert_eq!(host.woken(), failed);
-        host.run();
+        let bytes = host.written_bytes();
+        host.receive_from_link(&bytes);
         let sent = host.take_messages().len();
         assert_eq!(sent + failed.len(), 2);
     });
