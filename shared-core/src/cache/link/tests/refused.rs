@@ -42,13 +42,13 @@ fn found_entry_without_memory_is_a_miss() {
 
 #[test]
 fn batch_lookup_without_memory_is_woken_at_once() {
-    // two in one frame are longer than the longest allocation that is never refused
+    // three in one frame are longer than the longest allocation that is never refused
     let keys: Vec<CacheKey> = (0..1_000_u64)
         .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
         .collect();
     each(|step| {
         let mut host = LinkTestHost::connected();
-        for waiter in [5, 6] {
+        for waiter in [5, 6, 7] {
             let (keys, waiter) = (keys.clone(), test_waiter(waiter));
             assert!(host
                 .link()
@@ -58,12 +58,12 @@ fn batch_lookup_without_memory_is_woken_at_once() {
             host.link()
                 .pass_unwritten_pieces(&host.shared, host.now, |_| 0);
         });
-        let failed = if refusals.all > 0 { vec![6] } else { vec![] };
+        let failed = if refusals.all > 0 { vec![7] } else { vec![] };
         assert_eq!(host.woken(), failed);
         let bytes = host.written_bytes();
         host.receive_from_link(&bytes);
         let sent = host.take_messages().len();
-        assert_eq!(sent + failed.len(), 2);
+        assert_eq!(sent + failed.len(), 3);
     });
 }
 
