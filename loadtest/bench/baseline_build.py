@@ -1,4 +1,4 @@
-"""The suites in comparison with another build of the module: each row of sszip with_both_modules in one
+"""The suites in comparison with another build of the module: each row of sszip with both modules in one
 run, to show changes that are smaller than the differences between two runs.
 """
 
@@ -7,11 +7,13 @@ from statistics import median
 
 import caching
 import caching_bodies as bodylib
-from report import machine_text, table
 import store_writes
 import storing_bodies
+from bodies import Library
 from caches import FRESH, Row, batch_rows, gzip_rows, identity_rows, miss_rows
 from caching_report import Samples
+from marked_calls import stored_calls
+from report import machine_text, table
 from stack import Node
 from storing_coders import stored
 
@@ -29,7 +31,7 @@ def run(args, work, library, chosen, pairs, log):
 def store(args, work, _library, chosen, pairs, log):
     out = {}
     if "hit" in args.only:
-        folder, calls = storing_bodies.calls(pairs, work, 1 if args.quick else 3)
+        folder, calls = stored_calls(pairs, work, 1 if args.quick else 3)
         modules = (("", None), (BEFORE, args.before))
         with Node(work, [folder], options=["--lenient"]) as node:
             log("measuring hits")
@@ -62,7 +64,7 @@ def cache(args, work, library, chosen, pairs, log):
                 out[section] = caching.hits(work, node, couple, calls, rounds, log)
     if "batch" in args.only:
         log("measuring batches")
-        own = bodylib.Library(work / "batches")
+        own = Library(work / "batches")
         batches = [call for couple in bodylib.batches(pairs, own) for call in couple]
         with Node(work, [own.pairs]) as node:
             couples = with_both_modules(batch_rows(()), args.before)

@@ -5,7 +5,7 @@ import socket
 import time
 
 import check
-import storing_bodies as bodylib
+from marked_calls import numbered
 
 # Maximum number of passes: a first one fetches, a second one stores, and the last one only hits.
 MOST_PASSES = 6
@@ -40,7 +40,7 @@ def request_all(port, call, keys):
         for first in range(0, keys, PIPELINED):
             numbers = range(first, min(first + PIPELINED, keys))
             texts = (
-                check.written(port, "/", bodylib.numbered(call, n), "gzip") for n in numbers
+                check.written(port, "/", numbered(call, n), "gzip") for n in numbers
             )
             peer.sendall(b"".join(texts))
             left = len(numbers)

@@ -13,6 +13,7 @@ import check
 import engines
 import load
 import profiling
+from bodies import Library
 from caches import (
     FILE,
     FRESH,
@@ -24,6 +25,7 @@ from caches import (
     zstd,
     zstd_rows,
 )
+from marked_calls import DIGITS
 from stack import MODULE, PASS, Coder, Nginx, Node
 
 SECTIONS = ["gzip", "zstd", "identity", "batch", "miss", "core", "profiles"]
@@ -51,7 +53,7 @@ def run(args, work, library, chosen, pairs, log):
                 if section == "zstd":
                     out[section]["memory"] = entry_memory(work, node, methods, calls)
     if "batch" in args.only:
-        own = bodylib.Library(work / "batches")
+        own = Library(work / "batches")
         couples = bodylib.batches(pairs, own)
         with Node(work, [own.pairs]) as node:
             log("measuring batches")
@@ -129,7 +131,7 @@ class Servers:
         if row.request_kind == FILE:
             self.place(server, call, plain)
         for n in range(4):
-            digits = b"%d" % (100_000_000 + n) if row.request_kind == FRESH else bodylib.DIGITS
+            digits = b"%d" % (100_000_000 + n) if row.request_kind == FRESH else DIGITS
             request = call.request(digits)
             sent = check.send(plain.port, "/", request, "")[2]
             if row.request_kind == FILE:
@@ -150,7 +152,7 @@ class Servers:
 
     def place(self, server, call, plain):
         """Writes the bytes that sszip sends for the call into a file."""
-        request = call.request(bodylib.DIGITS)
+        request = call.request(DIGITS)
         coder = self.rows[0].coder
         first = self.servers[self.rows[0]]
         headers, content = check.send(first.port, "/", request, coder.accept)[1:3]
@@ -228,7 +230,7 @@ def entry_memory(work, node, methods, calls):
         with Nginx(work, f"memory-{group}", node.port, coders) as server:
             for accept in ("gzip", "zstd"):
                 for call in own * 2:
-                    check.send(server.port, "/", call.request(bodylib.DIGITS), accept)
+                    check.send(server.port, "/", call.request(DIGITS), accept)
                 found[group][accept] = tier_bytes(server)
     return found
 
@@ -246,7 +248,7 @@ def core(args, work, library, calls):
         work, "identity", node.port, {"/": PASS}
     ) as plain:
         contents = {
-            call.name: check.send(plain.port, "/", call.request(bodylib.DIGITS), "")[2]
+            call.name: check.send(plain.port, "/", call.request(DIGITS), "")[2]
             for call in calls
         }
     recordings = args.corpus if args.corpus.is_dir() else None

@@ -1,87 +1,17 @@
 """Calls of the cache suite: recorded calls with marks for numbers."""
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
 
-from bodies import Body, Library, compact
+from bodies import Library, compact
+from marked_calls import STORED_METHODS, Call, any_id, block_hash, written
 
-# Mark that wrk replaces with the digits of a request; see post.lua.
-MARK = b"\1" * 9
-DIGITS = b"123456789"
 BATCH = 10
 BATCH_SIZES = {"1 KB": 1_000, "30 KB": 30_000, "300 KB": 300_000}
-# Methods for misses, one per response, because the node finds responses by the method alone. Their
-# responses are stored whatever block they show: the call names it by its hash, and the result need
-# not. A response of eth_getBlockByHash, for example, must have the requested hash.
-STORED_METHODS = (
-    "eth_getBlockAccessListByBlockHash",
-    "debug_getBlockRlpByHash",
-    "debug_getModifiedAccountsByHash",
-    "debug_intermediateRoots",
-)
 # Methods for batches: their responses are stored with any params.
 STORABLE = re.compile(
     "eth_get(Balance|Block|Code|Storage)|debug_getRaw|debug_traceTransaction"
     "|trace_(block|replayTransaction|transaction)"
 )
-
-
-@dataclass
-class Call:
-    """A request with marks: a call under any id, or a batch of calls."""
-
-    name: str
-    group: str
-    method: str
-    size: int
-    file: Path
-
-    @classmethod
-    def written(cls, library, name, group, method, size, request):
-        file = library.requests / f"{re.sub(r'[^A-Za-z0-9]', '_', name)}.marked"
-        file.write_bytes(request)
-        return cls(name, group, method, size, file)
-
-    def request(self, digits):
-        return self.file.read_bytes().replace(MARK, digits)
-
-    def fresh(self):
-        """Returns a body for wrk with other digits in each request."""
-        return Body(self.name, self.method, self.group, self.size, self.file)
-
-    def same(self):
-        """Returns a body for wrk with the same id in each request."""
-        file = self.file.with_suffix(".same")
-        file.write_bytes(self.request(DIGITS))
-        return Body(self.name, self.method, self.group, self.size, file)
-
-    def get(self):
-        """Returns a GET for wrk of the file that is named like the request's."""
-        path = f"/{self.file.stem}.json"
-        return Body(self.name, self.method, self.group, self.size, None, path=path)
-
-
-def any_id(request, suffix=b""):
-    text, count = re.subn(rb'"id":\d+(?=[,}])', b'"id":' + MARK + suffix, request)
-    if count != 1:
-        raise SystemExit(f"the request has {count} numeric ids, expected 1: {request[:200]!r}")
-    return text
-
-
-def block_hash():
-    """Returns the hash of a block that no node has, which ends in wrk's number."""
-    return "0x" + "ab" * 27 + "c" + MARK.decode()
-
-
-def written(library, name, group, method, params, response):
-    """Returns a call whose params have marks; a node that finds responses by the method sends this
-    response."""
-    pair = {"request": {"jsonrpc": "2.0", "id": 1, "method": method, "params": []}}
-    body = library.add(name, pair | {"response": response}, group)
-    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    text = any_id(compact(request).replace(rb"\u0001", b"\1"))
-    return Call.written(library, name, group, method, body.size, text)
 
 
 def singles(bodies, library, per_group):

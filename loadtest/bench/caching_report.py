@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from bodies import GROUPS
+from chosen_bodies import GROUPS
 from report import MET, machine_text, profile_text, quiet, table
 from throughput import SATURATED
 

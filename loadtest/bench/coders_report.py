@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from bodies import GROUPS
+from chosen_bodies import GROUPS
 from report import MET, machine_text, mid, profile_text, quiet, rows_of, table
 from throughput import DEFAULT, REFERENCE, SATURATED
 

@@ -18,9 +18,10 @@ from types import SimpleNamespace
 sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))
 
 import baseline_build  # noqa: E402
-import bodies as bodylib  # noqa: E402
+import bodies  # noqa: E402
 import caching  # noqa: E402
 import caching_report  # noqa: E402
+import chosen_bodies  # noqa: E402
 import coders_report  # noqa: E402
 import engines  # noqa: E402
 import load  # noqa: E402
@@ -90,15 +91,15 @@ def log(text):
 
 
 def choose(args, library, work):
-    per_group = 2 if args.quick else bodylib.PER_GROUP
+    per_group = 2 if args.quick else chosen_bodies.PER_GROUP
     if args.corpus.is_dir():
-        chosen = bodylib.recorded(args.corpus, library, per_group)
-        return chosen, bodylib.all_pairs(args.corpus), (
+        chosen = chosen_bodies.recorded(args.corpus, library, per_group)
+        return chosen, bodies.all_pairs(args.corpus), (
             "Recorded from Ethereum mainnet nodes (erigontech/rpc-tests, "
             "integration/mainnet), sent compacted, as nodes send them."
         )
-    pairs = bodylib.sample_pairs(work)
-    return bodylib.from_sample(pairs, library, per_group), pairs, (
+    pairs = bodies.sample_pairs(work)
+    return chosen_bodies.from_sample(pairs, library, per_group), pairs, (
         "The replay node's generated sample: no recorded corpus was found, so these "
         "numbers do not count for the targets, which are set on real bodies."
     )
@@ -125,7 +126,7 @@ def measure(suite, args, work):
     if suite == "ssz":
         return results | transcoding.run(args, work, log)
 
-    library = bodylib.Library(work)
+    library = bodies.Library(work)
     chosen, pairs, source = choose(args, library, work)
     results |= {
         "source": source,
@@ -146,8 +147,8 @@ def measure(suite, args, work):
 
 def nginx_suite(args, work, library, chosen, pairs):
     results = {}
-    small = bodylib.small_body(library)
-    bulk = bodylib.bulk_body(pairs, library)
+    small = chosen_bodies.small_body(library)
+    bulk = chosen_bodies.bulk_body(pairs, library)
     with Node(work, [library.pairs]) as node:
         if "throughput" in args.only or "profiles" in args.only:
             plan = throughput.Plan(rounds=1 if args.quick else 3, seconds=1)

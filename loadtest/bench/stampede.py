@@ -16,7 +16,8 @@ import threading
 import time
 
 import check
-import storing_bodies as bodylib
+import marked_calls
+from bodies import compact
 from caches import sszip_cache
 from stack import Nginx
 from storing_coders import stored
@@ -71,7 +72,7 @@ class SlowNode:
                 call = json.loads(stream.read(length))
                 time.sleep(NODE_SECONDS)
                 answer = {"jsonrpc": "2.0", "id": call["id"], "result": self.result}
-                body = bodylib.compact(answer)
+                body = compact(answer)
                 head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
                 # taken before the response is sent, so that sending counts as waiting time of the
                 # clients
@@ -84,8 +85,8 @@ def run(work, pairs, rounds, log):
     # each connection has two ends
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    _, (call,) = bodylib.calls(pairs, work, 1)
-    result = bodylib.nearest(pairs)[0][1]["result"]
+    _, (call,) = marked_calls.stored_calls(pairs, work, 1)
+    result = marked_calls.nearest(pairs)[0][1]["result"]
     samples = []
     for kind, (workers, has_store) in KINDS.items():
         log(f"{CLIENTS:,} clients, {kind}")
@@ -136,10 +137,10 @@ class Clients:
 
     def request_from_all(self, call, number, node, result):
         """Sends a request for the same key from each client, with an id of its own."""
-        template = bodylib.numbered(call, number)
+        template = marked_calls.numbered(call, number)
         before = len(node.answered)
         # the id is the client's own, the number in the params is common to all
-        own = b"%d" % (bodylib.FIRST + number)
+        own = b"%d" % (marked_calls.FIRST + number)
         texts = [
             check.written(self.port, "/", template.replace(b'"id":' + own, b'"id":%d' % n), "gzip")
             for n in range(CLIENTS)

@@ -16,10 +16,11 @@ import engines
 import load
 import profiling
 import stampede
-import storing_bodies as bodylib
+import storing_bodies
 from caching import CONNECTIONS, PER_GROUP, SLACK, Servers
 from caches import FRESH, SMALL_TIER, Row, sszip_cache
 from cache_fill import fill
+from marked_calls import numbered, stored_calls
 from stack import PASS, Nginx, Node
 from storing_coders import HOT, MEMORY, PLACES, STORE, TIERS, stored
 
@@ -38,10 +39,10 @@ def run(args, work, library, chosen, pairs, log):
     quick = args.quick
     out = {}
     if {"hit", "profiles"} & set(args.only):
-        folder, calls = bodylib.calls(pairs, work, 1 if quick else 3)
+        folder, calls = stored_calls(pairs, work, 1 if quick else 3)
         with Node(work, [folder], options=["--lenient"]) as node:
             log("measuring hits")
-            with MeasuredOrigins(work, node, calls, bodylib.KEYS, log) as places:
+            with MeasuredOrigins(work, node, calls, storing_bodies.KEYS, log) as places:
                 if "hit" in args.only:
                     out["hit"] = places.hits(1 if quick else 5, 1, CONNECTIONS)
                 if "profiles" in args.only:
@@ -66,7 +67,7 @@ def large(work, quick, log):
     """Measures each long entry with a node of its own, because the node finds responses by the
     method alone."""
     found = {}
-    for folder, call in bodylib.large(work):
+    for folder, call in storing_bodies.large(work):
         with Node(work, [folder], options=["--lenient"]) as node:
             log(f"measuring a large entry: {call.name}")
             with MeasuredOrigins(work, node, [call], 1, log, LARGE_ENTRY) as places:
@@ -147,7 +148,7 @@ class MeasuredOrigins:
             self.verify(row, server, call, plain)
 
     def verify(self, row, server, call, plain):
-        request = bodylib.numbered(call, self.keys - 1)
+        request = numbered(call, self.keys - 1)
         sent = check.send(plain.port, "/", request, "")[2]
         status, headers, content, wire = check.send(server.port, "/", request, "gzip")
         if status != 200 or gzip.decompress(content) != sent:

@@ -5,6 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 import http_client
+from bodies import compact
 
 # Digits that are inserted when a request is sent; see calls.lua.
 ID, KEY = b"\1" * 9, b"\2" * 9
@@ -80,10 +81,6 @@ class Workload:
                 )
             )
         path.write_bytes(b"\n".join(lines) + b"\n")
-
-
-def compact(value):
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def marked(text):

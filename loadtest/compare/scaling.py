@@ -29,7 +29,8 @@ import machine  # noqa: E402
 import model  # noqa: E402
 import scaling_report  # noqa: E402
 import servers  # noqa: E402
-from calls import Workload, compact  # noqa: E402
+from bodies import compact  # noqa: E402
+from calls import Workload  # noqa: E402
 from stack import MODULE, REPLAY_NODE, ROOT, Coder, Nginx, Node  # noqa: E402
 
 SECTIONS = ["workers", "connections", "keys", "store"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import http_client
 import calls
-from calls import Workload, compact
+from bodies import all_pairs, compact
+from calls import Workload
 from stack import ROOT
 
 # Lengths of the bodies of Erigon's experiment: a block with its first transactions only, and one
@@ -34,16 +35,6 @@ class NodeSetup:
     folders: list
     workloads: list = field(default_factory=list)
     source: str = ""
-
-
-def load(folder):
-    """Returns all recorded pairs of a corpus."""
-    return [
-        (str(file.relative_to(folder)), pair)
-        for file in sorted(folder.rglob("*.json"))
-        for pair in json.loads(file.read_bytes())
-        if "response" in pair
-    ]
 
 
 def save(folder, name, pairs):
@@ -87,7 +78,7 @@ def still(work, corpus):
     node if there is no corpus."""
     if not corpus.is_dir():
         return NodeSetup([], [], source="sample")
-    pairs = load(corpus)
+    pairs = all_pairs(corpus)
     by_method, added = calls.recorded_calls(pairs)
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     large = nearest(blocks, LARGE)
@@ -170,7 +161,7 @@ def ssz(path):
 def unseen(work, corpus, port=None):
     """Returns a node that finds responses by the method alone, and workloads of keys that were
     never requested."""
-    pairs = load(corpus) if corpus.is_dir() else sample(port)
+    pairs = all_pairs(corpus) if corpus.is_dir() else sample(port)
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     block = nearest(blocks, LARGE)
     folder = work / "unseen"

@@ -8,9 +8,9 @@ import shutil
 from fleet_servers import Redis, cache_coder, exchange, wait_until_ready
 from latency import wait_for
 from load import Wrk, measure
+from marked_calls import MARK
 from stack import Nginx, Node, free_port
 
-MARK = b"\1" * 9
 CONNECTIONS = 16
 # Seconds of load before a measurement, in which the breaker of a server that has stopped opens.
 WARM_UP_SECONDS = 2

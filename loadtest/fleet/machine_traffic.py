@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[1:1] = [str(HERE.parent / "lib"), str(HERE.parent / "day")]
+sys.path.insert(1, str(HERE.parent / "lib"))
 
 from fleet_servers import cache_coder, exchange, wait_until_ready  # noqa: E402
 from latency import HEADERS, wait_for  # noqa: E402

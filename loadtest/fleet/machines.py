@@ -1,5 +1,5 @@
-"""Two machines with one node, on the traffic of loadtest/day, with a fleet and without: requests of
-the second machine that reach the node.
+"""Two machines with one node, on the traffic of loadtest/day (lib/traffic.py), with a fleet and
+without: requests of the second machine that reach the node.
 
 Each machine is a process in a network namespace of its own (machine_traffic.py). The node is a Unix
 socket, the fleet is on the link between namespace and this machine."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 HERE = Path(__file__).resolve().parent
-sys.path[1:1] = [str(HERE.parent / "lib"), str(HERE.parent / "day")]
+sys.path.insert(1, str(HERE.parent / "lib"))
 
 import dead_fleet  # noqa: E402
 import latency  # noqa: E402
@@ -93,7 +93,7 @@ def machines_text(results, arguments):
     parts = [
         "## Node requests of a second machine",
         f"Two machines in network namespaces, {arguments.rate} requests/s each from {arguments.clients} clients of their own "
-        f"(loadtest/day/traffic.py), slots of {arguments.slot_ms} ms, {arguments.seconds} s; the second machine starts "
+        f"(loadtest/lib/traffic.py), slots of {arguments.slot_ms} ms, {arguments.seconds} s; the second machine starts "
         f"{arguments.lead} s later. *Final* are `eth_chainId` and calls about old blocks, *one block* blocks, receipts, transactions "
         "and logs of one block that is not final when it is requested: a fleet may share their responses. It shares none that depend "
         "on the *head*, or are *unanchored*: the state at the number of a recent block, logs of several recent blocks.",

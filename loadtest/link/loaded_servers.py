@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import bodies
-import storing_bodies
 from load import Wrk, machine_share, machine_ticks, process_ns
+from marked_calls import numbered, stored_calls
 from stack import Nginx, Node
 from storing_coders import MEMORY, TIERS, stored
 
@@ -79,7 +79,7 @@ class LoadedServer:
 
     def verify(self):
         """Compares a response with the node's."""
-        request = storing_bodies.numbered(self.call, 0)
+        request = numbered(self.call, 0)
         if gzip.decompress(post(self.nginx.port, request, "gzip")) != post(self.node.port, request, "identity"):
             raise SystemExit(f"{self.row.name}: the response differs from the node's")
 
@@ -163,7 +163,7 @@ def measure(work, corpus, builds, rounds, seconds, log):
     """Measures a recorded call of about 30 KB, all rows in turn. `builds` has the module of each
     build, None for this one. Returns the call, and the samples by row."""
     pairs = bodies.all_pairs(corpus) if corpus.is_dir() else bodies.sample_pairs(work)
-    folder, (call,) = storing_bodies.calls(pairs, work, 1)
+    folder, (call,) = stored_calls(pairs, work, 1)
     rows = [Row(kind, workers, build) for kind in KINDS for workers in WORKERS for build in builds]
     samples = {row: [] for row in rows}
     with Node(work, [folder], core=None, options=["--lenient"]) as node, ExitStack() as stack:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 HERE = Path(__file__).resolve().parent
-sys.path[1:1] = [str(HERE.parent / "lib"), str(HERE.parent / "bench")]
+sys.path.insert(1, str(HERE.parent / "lib"))
 
 import loaded_servers  # noqa: E402
 import machine  # noqa: E402

@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / "loadtest/lib"), str(ROOT / "loadtest/bench")]
 import caching  # noqa: E402
 import caching_bodies  # noqa: E402
 import check  # noqa: E402
-import storing_bodies  # noqa: E402
+import marked_calls  # noqa: E402
 from bodies import Library  # noqa: E402
 from caches import FRESH, Row, miss_rows  # noqa: E402
 from stack import Coder  # noqa: E402
@@ -70,13 +70,13 @@ class Server:
 class StoredMethods(unittest.TestCase):
     def test_responses_of_the_methods_are_stored_whatever_block_they_show(self):
         rows = dict(re.findall(r'new_method_table_row\("(\w+)", (.+)\),', METHOD_TABLE.read_text()))
-        for method in caching_bodies.STORED_METHODS:
+        for method in marked_calls.STORED_METHODS:
             self.assertEqual(rows[method], "Immutable, block_hash_in_param(0), NO_RESULT_BLOCK", method)
             self.assertNotIn(f'"{method}"', PLAUSIBILITY.read_text())
 
     def test_call_of_a_group_has_a_method_of_its_own(self):
-        self.assertGreaterEqual(len(set(caching_bodies.STORED_METHODS)), caching.PER_GROUP)
-        self.assertGreaterEqual(len(set(caching_bodies.STORED_METHODS)), len(storing_bodies.SOURCES))
+        self.assertGreaterEqual(len(set(marked_calls.STORED_METHODS)), caching.PER_GROUP)
+        self.assertGreaterEqual(len(set(marked_calls.STORED_METHODS)), len(marked_calls.SOURCES))
 
 
 class Calls(unittest.TestCase):
@@ -91,7 +91,7 @@ class Calls(unittest.TestCase):
         pairs = [json.loads(file.read_text())[0] for file in folder.iterdir()]
         found = {pair["request"]["method"]: pair["response"] for pair in pairs}
         self.assertEqual([found[call.method] for call in calls], answers)
-        self.assertEqual([call.method for call in calls], list(caching_bodies.STORED_METHODS[: len(calls)]))
+        self.assertEqual([call.method for call in calls], list(marked_calls.STORED_METHODS[: len(calls)]))
         for call in calls:
             first, second = (json.loads(call.request(digits)) for digits in (b"123456789", b"123456790"))
             self.assertEqual((first["method"], first["id"]), (call.method, 123456789))
@@ -118,7 +118,7 @@ class Calls(unittest.TestCase):
             ("logs", {"request": {"id": 1, "method": "eth_getLogs", "params": [{}]}, "response": OTHER_ANSWER}),
             ("block", {"request": {"id": 1, "method": "debug_getRawBlock", "params": []}, "response": ANSWER}),
         ]
-        folder, calls = storing_bodies.calls(pairs, self.work, 3)
+        folder, calls = marked_calls.stored_calls(pairs, self.work, 3)
         self.assert_stored_calls(folder, calls, [ANSWER, OTHER_ANSWER])
 
 
@@ -132,8 +132,8 @@ class Verification(unittest.TestCase):
         """Starts a row's servers, which verifies them, and returns the requests to the row's server."""
         with tempfile.TemporaryDirectory() as work, Server(statuses) as server, Server([""]) as plain:
             library = Library(pathlib.Path(work))
-            params = [caching_bodies.block_hash()]
-            call = caching_bodies.written(library, "one", "30 KB", caching_bodies.STORED_METHODS[0], params, ANSWER)
+            params = [marked_calls.block_hash()]
+            call = marked_calls.written(library, "one", "30 KB", marked_calls.STORED_METHODS[0], params, ANSWER)
             row = Row(Coder("row", directives, "", accept=""), FRESH)
             with mock.patch.object(caching, "Nginx", side_effect=[server, plain]):
                 caching.Servers(work, mock.Mock(port=0), [row], [call], misses)

@@ -1,4 +1,4 @@
-"""Rows of the store suite."""
+"""sszip with a store: the origins of its hits, and the memory that leads to each of them."""
 
 from dataclasses import replace
 
