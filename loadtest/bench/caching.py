@@ -213,8 +213,7 @@ class Servers:
         return sample
 
     def node_requests(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.node.port}/stats") as reply:
-            return json.load(reply)["requests"]
+        return self.node.stats()["requests"]
 
 
 def entry_memory(work, node, methods, calls):

@@ -6,8 +6,6 @@ waiting time of concurrent clients; and the bytes that RocksDB writes with and w
 """
 
 import gzip
-import json
-import urllib.request
 from dataclasses import replace
 
 import caching_bodies
@@ -206,8 +204,7 @@ class MeasuredOrigins:
         return sample
 
     def node_requests(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.node.port}/stats") as reply:
-            return json.load(reply)["requests"]
+        return self.node.stats()["requests"]
 
     def profiles(self, work, seconds):
         """Profiles the worker and the owner while the owner sends entries."""

@@ -12,7 +12,6 @@ import collections
 import http.client
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,8 +19,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "lib"))
+sys.path.insert(1, str(HERE.parent / "lib"))
 
+import machine  # noqa: E402
 from stack import MODULE, Coder, Nginx, Node  # noqa: E402
 from traffic import MIX, Traffic, body  # noqa: E402
 
@@ -142,11 +142,6 @@ class Day:
         connection.request("GET", "/chain")
         return json.loads(connection.getresponse().read())
 
-    def stats(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.node.port, timeout=30)
-        connection.request("GET", "/stats")
-        return json.loads(connection.getresponse().read())["methods"]
-
     def run(self):
         with self.node, self.nginx:
             first = self.state()["slot"]
@@ -171,7 +166,7 @@ class Day:
                     else:
                         client.wrong.append(text)
             took = time.monotonic() - began
-            return clients, self.stats(), self.nginx.owner_status(), self.state(), took, self.nginx.complaints()
+            return clients, self.node.stats()["methods"], self.nginx.owner_status(), self.state(), took, self.nginx.complaints()
 
     def watch(self):
         state = self.state()
@@ -197,7 +192,7 @@ def report(arguments, clients, method_counts, owner, state, took, complaints):
         "",
         "| | |",
         "|---|---|",
-        f"| Commit | {commit()} |",
+        f"| Commit | {machine.commit() or 'unknown'} |",
         f"| Slots, blocks ever made, head | {arguments.slots}, {state['blocks']}, {state['head']['number']} |",
         f"| Reorganisations that the owner saw | {chain['reorgs']} |",
         f"| Requests, answered from the cache | {requests}, {100 * hits / requests:.1f} % |",
@@ -224,11 +219,6 @@ def report(arguments, clients, method_counts, owner, state, took, complaints):
     if complaints:
         lines += ["", "nginx said:", "", "```", complaints[-2000:], "```"]
     return "\n".join(lines) + "\n", not wrong
-
-
-def commit():
-    done = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 def main():

@@ -6,7 +6,6 @@ import json
 import shutil
 
 from fleet_servers import Redis, cache_coder, exchange, wait_until_ready
-from latency import wait_for
 from load import Wrk, measure
 from marked_calls import MARK
 from stack import Nginx, Node, free_port
@@ -71,7 +70,7 @@ def measure_row(work, node, redis, body, row, fleet, head, seconds):
         with Nginx(work, f"dead-{row}", node.port, {"/": coder}) as nginx:
             folder = nginx.prefix
             if row != "refused":
-                wait_until_ready(nginx, wait_for)
+                wait_until_ready(nginx)
             expected = response_length(nginx, body)
             if row == "stopped":
                 redis.pause()
@@ -97,7 +96,7 @@ def measure_tail(work, node, redis, head, seconds=6):
     found = []
     try:
         with Nginx(work, "dead-tail", node.port, {"/": coder}) as nginx:
-            wait_until_ready(nginx, wait_for)
+            wait_until_ready(nginx)
             for second in range(seconds):
                 if second == 1:
                     redis.pause()

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 
-from stack import MODULE, Coder, free_port, stop, wait_for_port
+import machine
+from stack import MODULE, Coder, free_port, stop, wait_for, wait_for_port
 
 VALID = " ".join(f"sszip_cache_valid {one} 1h;" for one in ("immutable", "unfinalized", "tip"))
 
@@ -101,7 +102,7 @@ def cache_coder(name, head, fleet=None, memory="64m", valid=VALID, more=""):
     return Coder(name, directives, "gzip", http=http, module=MODULE)
 
 
-def wait_until_ready(nginx, wait_for):
+def wait_until_ready(nginx):
     """Waits until the owner follows the chain, and its fleet, if there is one, is used."""
 
     def is_ready():
@@ -114,12 +115,9 @@ def wait_until_ready(nginx, wait_for):
 
 def machine_facts():
     """Rows that describe the machine."""
-    import machine  # with its own imports of the library
-
-    commit = machine.output("git", "rev-parse", "--short=12", "HEAD")
     redis = machine.output("redis-server", "--version")
     return [
-        ("Commit", commit or "unknown"),
+        ("Commit", machine.commit() or "unknown"),
         ("Machine", f"{machine.cpu_model()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the run"),
         ("Server", redis),
     ]

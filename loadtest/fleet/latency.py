@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fleet_servers import Redis, cache_coder, exchange, wait_until_ready
 from load import process_ns
-from stack import Nginx, Node
+from stack import Nginx, Node, pin, slug, wait_for
 
 # Bytes of a body, or of the value, and transactions of a block on a chain that has such responses.
 # Lengths may differ by a quarter.
@@ -32,19 +32,10 @@ METHODS = {
     "eth_getBlockByNumber": lambda block: [block, True],
     "trace_block": lambda block: [block],
 }
-WAIT_SECONDS = 120
 OWNER_CORE, SERVER_CORE = 0, 1
 # Costs of a request: CPU time of owner and worker in microseconds, and the owner's page faults and
 # sleeps.
 COSTS = ["owner_us", "worker_us", "faults", "sleeps"]
-
-
-def wait_for(condition, description):
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"waited {WAIT_SECONDS} s for {description}")
-        time.sleep(0.01)
 
 
 def measure(work, rounds, keys, log):
@@ -60,15 +51,6 @@ def measure(work, rounds, keys, log):
                 log(f"latency, {size}, round {number + 1}")
                 samples[size].append(measure_round(work, node, redis, calls, f"latency-{number}-{slug(size)}"))
     return samples
-
-
-def pin(process, core):
-    for task in Path(f"/proc/{process}/task").iterdir():
-        os.sched_setaffinity(int(task.name), {core})
-
-
-def slug(size):
-    return size.replace(" ", "-")
 
 
 def choose_calls(node, kind, length, most):
@@ -97,13 +79,13 @@ def measure_round(work, node, redis, calls, prefix):
     writer = cache_coder("writer", head, fleet)
     reader = cache_coder("reader", head, fleet)
     with Nginx(work, f"{prefix}-writer", node.port, {"/": writer}, core=None) as nginx:
-        wait_until_ready(nginx, wait_for)
+        wait_until_ready(nginx)
         before = redis.value_count()
         request_all(nginx.port, calls)
         wait_for(lambda: redis.value_count() >= before + len(calls), "the values to be stored")
         length = int(float(nginx.owner_status()["fleet"]["bytes"]["sent"]) / len(calls))
     with Nginx(work, f"{prefix}-reader", node.port, {"/": reader}, core=None) as nginx:
-        wait_until_ready(nginx, wait_for)
+        wait_until_ready(nginx)
         pin(nginx.owner, OWNER_CORE)
         gets = [ping(nginx, length) for _ in range(5)]
         from_fleet = measure_pass(nginx, calls)

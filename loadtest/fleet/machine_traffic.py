@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent / "lib"))
 
 from fleet_servers import cache_coder, exchange, wait_until_ready  # noqa: E402
-from latency import HEADERS, wait_for  # noqa: E402
+from latency import HEADERS  # noqa: E402
 from stack import Nginx  # noqa: E402
 from traffic import Traffic, body  # noqa: E402
 
@@ -111,7 +111,7 @@ class Machine:
 
     def run(self):
         with self.nginx:
-            wait_until_ready(self.nginx, wait_for)
+            wait_until_ready(self.nginx)
             self.watch()
             first = 1000 * (1 + self.settings["number"])
             clients = [Client(self, first + number) for number in range(self.settings["clients"])]

@@ -21,6 +21,12 @@ def output(*command):
     return (done.stdout + done.stderr).strip()
 
 
+def commit(folder=ROOT):
+    """Returns the commit of the repository that contains a folder, or "" without one."""
+    found = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
+    return found if re.fullmatch("[0-9a-f]{12}", found) else ""
+
+
 def cpu_model():
     text = Path("/proc/cpuinfo").read_text()
     found = re.search(r"^model name\s*:\s*(.*)$", text, re.M)
@@ -47,15 +53,15 @@ def web_versions():
 
 
 def describe(argv, versions=None):
-    dirty = output("git", "status", "--porcelain", "--untracked-files=no")
+    found = commit()
+    dirty = found and output("git", "status", "--porcelain", "--untracked-files=no")
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": " ".join(
             [f"{v}={os.environ[v]}" for v in VARIABLES if v in os.environ]
             + ["loadtest/bench/run", *argv]
         ),
-        "commit": output("git", "rev-parse", "--short=12", "HEAD")
-        + (" with local changes" if dirty else ""),
+        "commit": found + (" with local changes" if dirty else ""),
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "kernel": platform.release(),

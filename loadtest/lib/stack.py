@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ BROTLI_MODULE = Path("/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so")
 WORKER_CORE = 0
 LOAD_CORE = 1
 START_SECONDS = 30
+WAIT_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,20 @@ def pinned(core, command):
     return command if core is None else ["taskset", "-c", str(core), *command]
 
 
+def pin(pid, core):
+    """Moves all threads of a process to a core."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), {core})
+
+
+def wait_for(condition, description):
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited {WAIT_SECONDS} s for {description}")
+        time.sleep(0.01)
+
+
 def wait_for_port(port, process, log):
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
@@ -151,6 +167,11 @@ class Node:
 
     def __exit__(self, *_):
         stop(self.process)
+
+    def stats(self):
+        """Returns the node's counters: its requests, in all and by method."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=START_SECONDS) as reply:
+            return json.load(reply)
 
 
 class Nginx:
@@ -265,8 +286,7 @@ class Nginx:
                 f"log ends with:\n{self.complaints()[-2000:]}"
             )
         if self.core is not None:
-            for task in Path(f"/proc/{self.owner}/task").iterdir():
-                os.sched_setaffinity(int(task.name), {LOAD_CORE})
+            pin(self.owner, LOAD_CORE)
 
     def __enter__(self):
         return self

@@ -5,8 +5,6 @@ with two cores they compete with the workers, as on a server under full load.
 """
 
 import gzip
-import json
-import os
 import urllib.request
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,7 +13,7 @@ from pathlib import Path
 import bodies
 from load import Wrk, machine_share, machine_ticks, process_ns
 from marked_calls import numbered, stored_calls
-from stack import Nginx, Node
+from stack import Nginx, Node, pin
 from storing_coders import MEMORY, TIERS, stored
 
 CORES = 2
@@ -96,9 +94,9 @@ class LoadedServer:
     def fill(self):
         """Requests all keys until hardly any request reaches the node."""
         for _ in range(MOST_PASSES):
-            before = node_requests(self.node)
+            before = self.node.stats()["requests"]
             requests = self.load(FILL_SECONDS)["requests"]
-            if requests >= KEYS and node_requests(self.node) - before <= KEYS * LATE:
+            if requests >= KEYS and self.node.stats()["requests"] - before <= KEYS * LATE:
                 return
         raise SystemExit(
             f"{self.row.name}: requests still reach the node after {MOST_PASSES} passes; nginx's error log ends with:\n"
@@ -143,20 +141,10 @@ def worker_processes(nginx):
     return [int(child) for child in children if "worker process" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
-def pin(pid, core):
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(task.name), {core})
-
-
 def post(port, request, accept):
     headers = {"Content-Type": "application/json", "Accept-Encoding": accept}
     with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/", request, headers)) as reply:
         return reply.read()
-
-
-def node_requests(node):
-    with urllib.request.urlopen(f"http://127.0.0.1:{node.port}/stats") as reply:
-        return json.load(reply)["requests"]
 
 
 def measure(work, corpus, builds, rounds, seconds, log):

@@ -5,7 +5,6 @@ loadtest/results/ unless the run is a quick one."""
 import argparse
 import datetime
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -59,20 +58,17 @@ def check_prerequisites(modules):
         raise SystemExit(f"{loaded_servers.CORES} cores are required")
 
 
-def commit_of(folder):
-    found = machine.output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
-    return found if re.fullmatch("[0-9a-f]{12}", found) else "unknown"
-
-
 def facts(arguments):
     command = f"loadtest/link/run --rounds {arguments.rounds} --seconds {arguments.seconds}"
     rows = [
         ("Date", datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")),
         ("Command", f"`{command}{' --before OLD.so' if arguments.before else ''}`"),
-        ("Commit", commit_of(ROOT)),
+        ("Commit", machine.commit() or "unknown"),
         ("Machine", f"{machine.cpu_model()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the run"),
     ]
-    return rows + ([("Commit before", commit_of(arguments.before.parent))] if arguments.before else [])
+    if arguments.before:
+        rows.append(("Commit before", machine.commit(arguments.before.parent) or "unknown"))
+    return rows
 
 
 def cost_table(samples):

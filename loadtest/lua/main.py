@@ -9,15 +9,18 @@ import pathlib
 import platform
 import random
 import shutil
-import socket
 import statistics
 import subprocess
+import sys
 import tempfile
-import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+sys.path.insert(1, str(HERE.parent / "lib"))
+
+import machine  # noqa: E402
+from stack import MODULE, NGINX, ROOT, free_port, stop, wait_for_port  # noqa: E402
+
 SIZES = {"30 KB": 30_000, "300 KB": 300_000}
 
 
@@ -56,12 +59,6 @@ def body(size):
     return text[:size].encode()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Worker:
     """nginx with one worker, which measures."""
 
@@ -81,24 +78,16 @@ class Worker:
         for name, value in values.items():
             text = text.replace(f"@{name}@", str(value))
         (self.prefix / "nginx.conf").write_text(text)
-        command = ["/usr/sbin/nginx", "-p", self.prefix, "-c", self.prefix / "nginx.conf", "-e", self.prefix / "error.log"]
+        log = self.prefix / "error.log"
+        command = [NGINX, "-p", self.prefix, "-c", self.prefix / "nginx.conf", "-e", log]
         self.process = subprocess.Popen(command)
+        wait_for_port(self.port, self.process, log)
 
     def __enter__(self):
-        for _ in range(3000):
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return self
-            except OSError:
-                if self.process.poll() is not None:
-                    log = (self.prefix / "error.log").read_text()
-                    raise SystemExit(f"nginx did not start; its error log:\n{log}") from None
-                time.sleep(0.01)
-        raise SystemExit(f"nginx accepts no connection on its port; see {self.prefix / 'error.log'}")
+        return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(30)
+        stop(self.process)
         shutil.rmtree(self.prefix, ignore_errors=True)
 
     def fetch(self, target, data=None):
@@ -124,7 +113,7 @@ def main():
     parser.add_argument("--out", default=ROOT / "loadtest/results/part-13-lua.md", type=pathlib.Path,
                         help="result file (default: loadtest/results/part-13-lua.md)")
     parser.add_argument("--rounds", default=15, type=int, help="repetitions of each measurement (default: 15)")
-    parser.add_argument("--module", default=os.environ.get("SSZIP_MODULE", ROOT / "build/nginx/ngx_http_sszip_module.so"),
+    parser.add_argument("--module", default=MODULE,
                         help="module to measure (default: SSZIP_MODULE, or that of `make build`)")
     arguments = parser.parse_args()
     rows, sizes = [], []
@@ -144,8 +133,6 @@ def main():
             sizes.append(f"{size}: sszip 1 {coded['sszip-1']}, sszip 6 {coded['sszip-6']}, lua-zlib 1 {coded['zlib-1']}, lua-zlib 6 {coded['zlib-6']}")
             found = worker.samples("gunzip", data, max(20, loops // 50))
             rows.append(row("`gunzip` beside lua-zlib's", size, "sszip", "zlib", found))
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
-    model = next((line.split(": ")[1] for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
     text = f"""# Lua
 
 `loadtest/lua/run --rounds {arguments.rounds}`: microseconds of the worker's processor for one call,
@@ -154,8 +141,8 @@ generated blocks. Values are checked before anything is timed.
 
 | | |
 |---|---|
-| Commit | {commit} |
-| Machine | {model.strip()}, Linux {platform.release()}, load {busy:.1f} before the run |
+| Commit | {machine.commit() or "unknown"} |
+| Machine | {machine.cpu_model()}, Linux {platform.release()}, load {busy:.1f} before the run |
 | Versions | {versions} |
 
 | | body | sszip, us | other, us | ratio | from, to |

@@ -7,19 +7,17 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))
 
-from stack import MODULE, OHA, ROOT, Coder, Nginx, Node  # noqa: E402
+from stack import MODULE, OHA, ROOT, Coder, Nginx, Node, wait_for  # noqa: E402
 
 SSZIP = os.environ.get("SSZIP_COMMAND", ROOT / "build/bin/sszip")
 TARGET = 0.9
 # Blocks after the last final one.
 RECENT_BLOCKS = 10
-WAIT_SECONDS = 60
 
 
 def followed_cache(node):
@@ -41,12 +39,11 @@ def finalize(node, block):
 
 
 def wait_until_followed(nginx):
-    end = time.monotonic() + WAIT_SECONDS
-    # there is no status before the owner has started
-    while not any(chain["final"] for chain in (nginx.owner_status() or {}).get("chains", [])):
-        if time.monotonic() > end:
-            raise SystemExit("the owner does not follow the chain")
-        time.sleep(0.05)
+    def is_followed():
+        # there is no status before the owner has started
+        return any(chain["final"] for chain in (nginx.owner_status() or {}).get("chains", []))
+
+    wait_for(is_followed, "the chain to be followed")
 
 
 def sszip_warm(url, blocks, *options):
