@@ -11,8 +11,8 @@ pytest.register_assert_rewrite(
     "harness", *(path.stem for path in _FILES if not path.stem.startswith(("conftest", "test_")))
 )
 
-import saved_logs  # noqa: E402
 from durations import LongestFirst, Recorder  # noqa: E402
+from saved_logs import pytest_runtest_makereport, pytest_runtest_setup  # noqa: E402, F401
 from tiers import IS_SHIPPED, IS_THOROUGH  # noqa: E402
 
 _recorder = Recorder()
@@ -50,17 +50,3 @@ def pytest_runtest_logreport(report):
 def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):  # the controller of xdist's workers
         _recorder.write()
-
-
-def pytest_runtest_logstart(nodeid):
-    saved_logs.begin(nodeid)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = yield
-    if report.failed:
-        saved_logs.record_failure(item.nodeid)
-        if folder := saved_logs.folder():
-            report.sections.append(("Kept logs", str(folder)))
-    return report
