@@ -19,6 +19,9 @@ COMPOSE = shlex.split(os.environ.get("SSZIP_COMPOSE", "docker compose"))
 TAG = os.environ.get("TAG", "local")
 # seconds for steps that end by themselves
 LIMIT = 120
+# of containers that tests start without Compose
+LABEL = f"sszip-test={uuid.uuid4().hex}"
+LOG_LINES = 10_000
 PROXIES = ("nginx", "envoy", "wasm")
 PORTS = {"node": "NODE_PORT", "nginx": "NGINX_PORT", "envoy": "ENVOY_PORT", "wasm": "WASM_PORT", "nginx-2": "NGINX_2_PORT"}
 LOCAL = {
@@ -47,18 +50,49 @@ def wait_for(description, condition, seconds=LIMIT):
         time.sleep(0.1)
 
 
+def save_containers(folder):
+    """Writes the log, the state and the configuration of each container of the tests to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for label in (LABEL, *(f"com.docker.compose.project={one}" for one in Stack.projects)):
+        listed = docker("ps", "--all", "--filter", f"label={label}", "--format", "{{.ID}} {{.Names}}")
+        for line in listed.stdout.splitlines():
+            id_, name = line.split()
+            save_container(id_, f"{folder}/{name}-{id_}")
+
+
+def save_container(id_, path):
+    pathlib.Path(f"{path}.json").write_text(docker("inspect", id_, check=False).stdout)
+    with open(f"{path}.log", "wb") as log:
+        command = ["docker", "logs", "--timestamps", "--tail", str(LOG_LINES), id_]
+        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT, check=False)
+    # what the entry points have written, of a container that runs
+    command = "tail -v -n +1 /tmp/*.conf /tmp/*.yaml /tmp/*.toml 2>/dev/null"
+    if text := docker("exec", id_, "bash", "-c", command, check=False).stdout:
+        pathlib.Path(f"{path}.conf").write_text(text)
+
+
 class Stack:
-    """One Compose project."""
+    """One Compose project, which is removed at the end of a `with` block."""
+
+    # names of all projects, also of removed ones
+    projects = []
 
     def __init__(self, *overrides, **environment):
         names = [*PORTS.values(), *LOCAL.values()]
         self.ports = {name: free_port() for name in names}
         self.project = f"sszip-test-{uuid.uuid4().hex[:8]}"
+        self.projects.append(self.project)
         self.files = [FOLDER / "docker-compose.yml", *(OVERRIDES / name for name in overrides)]
         # without the machine's own settings
         self.environment = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "DOCKER_HOST")}
         self.environment |= {name: str(port) for name, port in self.ports.items()}
         self.environment |= {"TAG": TAG, "COMPOSE_PROFILES": "replay", **environment}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.compose("down", "--volumes", "--timeout", "5", check=False)
 
     def compose(self, *arguments, check=True, seconds=LIMIT, **environment):
         command = [*COMPOSE, "--project-name", self.project]
@@ -77,9 +111,6 @@ class Stack:
 
     def up(self, *services, **environment):
         self.compose("up", "--detach", "--no-build", "--wait", "--wait-timeout", str(LIMIT), *services, seconds=2 * LIMIT, **environment)
-
-    def down(self):
-        self.compose("down", "--volumes", "--timeout", "5", check=False)
 
     def url(self, which):
         return f"http://127.0.0.1:{self.ports[PORTS[which]]}"

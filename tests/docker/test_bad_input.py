@@ -6,9 +6,10 @@ import subprocess
 import pytest
 
 from known_calls import send_call, call, fetch
-from stack import PROXIES, ROOT, TAG, Stack, docker, wait_for
+from stack import PROXIES, ROOT, TAG, docker, wait_for
 
-RUN = ("run", "--rm", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp")
+OPTIONS = ("--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp")
+RUN = ("run", "--rm", *OPTIONS)
 
 
 @pytest.mark.parametrize("image", ["nginx", "envoy"])
@@ -63,14 +64,11 @@ def test_unwritable_report_folder_is_reported_with_its_remedy(stack):
     assert "can't be written as uid 12345" in done.stderr and "LOADTEST_USER=$(id -u):$(id -g)" in done.stderr
 
 
-def test_allocated_port_is_reported(stack):
-    second = Stack(NGINX_PORT=str(stack.ports["NGINX_PORT"]))
-    try:
-        done = second.compose("up", "--detach", "--no-build", "--no-deps", "nginx", check=False)
-        assert done.returncode != 0
-        assert f"127.0.0.1:{stack.ports['NGINX_PORT']}" in done.stderr and "already allocated" in done.stderr
-    finally:
-        second.down()
+def test_allocated_port_is_reported(stack, new_stack):
+    second = new_stack(NGINX_PORT=str(stack.ports["NGINX_PORT"]))
+    done = second.compose("up", "--detach", "--no-build", "--no-deps", "nginx", check=False)
+    assert done.returncode != 0
+    assert f"127.0.0.1:{stack.ports['NGINX_PORT']}" in done.stderr and "already allocated" in done.stderr
 
 
 def test_missing_engine_is_reported(tmp_path):
@@ -81,9 +79,9 @@ def test_missing_engine_is_reported(tmp_path):
         assert message in done.stdout + done.stderr and f"DOCKER_HOST=unix://{tmp_path}/none" in done.stderr
 
 
-def test_second_stack_is_independent_and_works_with_a_full_disk(stack):
+def test_second_stack_is_independent_and_works_with_a_full_disk(stack, new_stack):
     """The second stack has other ports, a followed chain, and little room for its store."""
-    second = Stack("node.yml", "second.yml", HEAD_URL="http://node:9545")
+    second = new_stack("node.yml", "second.yml", HEAD_URL="http://node:9545")
     newest = call("eth_getBlockByNumber", ["latest", True])
 
     def answers():
@@ -91,35 +89,29 @@ def test_second_stack_is_independent_and_works_with_a_full_disk(stack):
             for coding in ("gzip", "identity", "gzip"):
                 assert send_call(second.url(proxy), newest, coding).json() == send_call(second.url("node"), newest).json()
 
-    try:
-        second.up("node", "cached", "nginx", "envoy")
-        chain = wait_for("the chain is followed", lambda: followed(second))
-        assert chain["name"] == "mainnet"
-        answers()
-        # and the responses of the first one are its own
-        head = call("eth_blockNumber", [])
-        assert send_call(stack.url("nginx"), head).json() == send_call(stack.url("node"), head).json()
+    second.up("node", "cached", "nginx", "envoy")
+    chain = wait_for("the chain is followed", lambda: followed(second))
+    assert chain["name"] == "mainnet"
+    answers()
+    # and the responses of the first one are its own
+    head = call("eth_blockNumber", [])
+    assert send_call(stack.url("nginx"), head).json() == send_call(stack.url("node"), head).json()
 
-        fill = "cat /dev/zero >/var/cache/sszip/fill"
-        assert "No space left" in second.compose("exec", "-T", "cached", "bash", "-c", fill, check=False).stderr
-        answers()
-        # a purge that can't be written is reported, and is in effect all the same
-        purge = fetch(second.local("nginx"), "/sszip/purge?everything", body="")
-        assert purge.status == 507, purge.body
-        answers()
-    finally:
-        second.down()
+    fill = "cat /dev/zero >/var/cache/sszip/fill"
+    assert "No space left" in second.compose("exec", "-T", "cached", "bash", "-c", fill, check=False).stderr
+    answers()
+    # a purge that can't be written is reported, and is in effect all the same
+    purge = fetch(second.local("nginx"), "/sszip/purge?everything", body="")
+    assert purge.status == 507, purge.body
+    answers()
 
 
-def test_daemon_reports_a_full_disk_and_waits():
+def test_daemon_reports_a_full_disk_and_waits(run_container):
     """The daemon logs the error, and waits."""
     folders = ("--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545,size=64k")
-    one = docker(*RUN, "--detach", *folders, f"sszip-cached:{TAG}").stdout.strip()
-    try:
-        wait_for("it says why", lambda: "No space left on device" in docker("logs", one).stderr)
-        assert docker("exec", one, "sszip-cached", "--status", "/tmp/cached.toml", check=False).returncode == 1
-    finally:
-        docker("stop", "--time", "5", one)
+    one = run_container(*OPTIONS, *folders, f"sszip-cached:{TAG}")
+    wait_for("it says why", lambda: "No space left on device" in docker("logs", one).stderr)
+    assert docker("exec", one, "sszip-cached", "--status", "/tmp/cached.toml", check=False).returncode == 1
 
 
 def followed(stack):

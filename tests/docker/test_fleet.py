@@ -28,21 +28,23 @@ def is_sharing(stack, machine):
 
 
 @pytest.fixture(scope="module")
-def fleet():
-    one = Stack(
+def fleet_stack():
+    with Stack(
         "node.yml",
         COMPOSE_PROFILES="replay,fleet",
         NODE_OPTIONS="--chain",
         HEAD_URL="http://node:9545",
         FLEET_URL="redis://redis:6379",
-    )
-    try:
-        one.up("node", "redis", "cached", "nginx", "cached-2", "nginx-2")
-        for machine in MACHINES:
-            wait_for(f"{machine} shares", lambda m=machine: is_sharing(one, m))
+    ) as one:
         yield one
-    finally:
-        one.down()
+
+
+@pytest.fixture(scope="module")
+def fleet(fleet_stack):
+    fleet_stack.up("node", "redis", "cached", "nginx", "cached-2", "nginx-2")
+    for machine in MACHINES:
+        wait_for(f"{machine} shares", lambda m=machine: is_sharing(fleet_stack, m))
+    return fleet_stack
 
 
 def node_requests(stack):

@@ -75,38 +75,36 @@ def test_responses_are_right_when_a_service_is_stopped_and_started(stack, stream
 
 
 @pytest.mark.parametrize("service", ["cached", "nginx"])
-def test_responses_are_right_when_a_service_is_upgraded(stack, stream, service):
+def test_responses_are_right_when_a_service_is_upgraded(stack, stream, service, request):
     """One service gets another image; the others stay."""
     image, newer = f"sszip-{service}:{TAG}", f"sszip-{service}:{TAG}-next"
     docker("build", "--tag", newer, "-", text=f"FROM {image}\nLABEL next=yes\n")
-    others = {name: stack.id(name) for name in AWAY if name != service}
-    began = time.monotonic()
-    try:
-        stack.up("--no-deps", service, TAG=f"{TAG}-next")
-        assert stack.inspect(service)["Config"]["Labels"]["next"] == "yes"
-        assert {name: stack.id(name) for name in others} == others
-        settle(stream, time.monotonic())
-        judge(stream, began, AWAY[service])
-    finally:
+
+    def restore():
         stack.up("--no-deps", service)
         docker("image", "rm", newer)
+        settle(stream, time.monotonic())
+
+    request.addfinalizer(restore)
+    others = {name: stack.id(name) for name in AWAY if name != service}
+    began = time.monotonic()
+    stack.up("--no-deps", service, TAG=f"{TAG}-next")
+    assert stack.inspect(service)["Config"]["Labels"]["next"] == "yes"
+    assert {name: stack.id(name) for name in others} == others
     settle(stream, time.monotonic())
+    judge(stream, began, AWAY[service])
 
 
 @pytest.fixture
-def squatter(stack):
+def squatter(stack, run_container):
     """The address of a container that has the node's address, and does not listen there."""
     was = stack.address("node")
     stack.compose("stop", "--timeout", "10", "node")
-    found = []
-    try:
-        while not found or stack.address_of(found[-1]) != was:
-            assert len(found) < 10, "nobody gets the address"
-            run = docker("run", "--detach", "--network", f"{stack.project}_default", f"sszip-replay-node:{TAG}", "--listen", "127.0.0.1:1545")
-            found.append(run.stdout.strip())
-        yield was
-    finally:
-        docker("rm", "--force", *found)
+    for _ in range(10):
+        one = run_container("--network", f"{stack.project}_default", f"sszip-replay-node:{TAG}", "--listen", "127.0.0.1:1545")
+        if stack.address_of(one) == was:
+            return was
+    raise AssertionError("no container gets the node's address")
 
 
 def test_proxies_find_a_node_at_another_address(stack, stream, squatter):

@@ -13,19 +13,16 @@ IMAGES = {"nginx": (8545,), "envoy": (8546, 8547)}
 
 
 @pytest.fixture
-def run(stack):
+def run(stack, run_container):
     """Runs an image in the stack's network; returns the URLs of its proxies."""
-    found = []
 
     def start(image, url, *options):
         ports = {inside: free_port() for inside in IMAGES[image]}
         published = [each for inside, outside in ports.items() for each in ("--publish", f"127.0.0.1:{outside}:{inside}")]
-        started = docker(
-            "run", "--detach", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp", "--network", f"{stack.project}_default",
+        one = run_container(
+            "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp", "--network", f"{stack.project}_default",
             "--env", f"NODE_URL={url}", "--env", "CACHE_OWNER=off", *published, *options, f"sszip-{image}:{TAG}",
         )
-        one = started.stdout.strip()
-        found.append(one)
 
         def healthy():
             state = json.loads(docker("inspect", one).stdout)[0]["State"]
@@ -35,9 +32,7 @@ def run(stack):
         wait_for(f"{image} is healthy", healthy)
         return [f"http://127.0.0.1:{port}" for port in ports.values()]
 
-    yield start
-    for one in found:
-        docker("rm", "--force", one)
+    return start
 
 
 @pytest.mark.parametrize("image", IMAGES)
