@@ -11,12 +11,16 @@ import subprocess
 import tempfile
 import time
 
+import saved_logs
 from harness.guards import GUARD_SECONDS
 
 BASE = pathlib.Path(os.environ["SSZIP_PACKAGES_BASE"])
 PACKAGES = pathlib.Path(os.environ["SSZIP_PACKAGES"])
 MODULE = "libnginx-mod-http-sszip"
 ALL = [MODULE, "sszip-envoy", "sszip-cached", "sszip"]
+
+# Folders with logs and configurations of a test.
+LOGS = ("etc/nginx", "etc/sszip", "var/log", "configs", "tmp")
 
 # The first process of the Debian: it reaps what others leave, and all end with it.
 INIT = """
@@ -72,6 +76,7 @@ class DebianSystem:
         os.kill(self._init, signal.SIGKILL)
         self._holder.wait(GUARD_SECONDS)
         self._holder.stdout.close()
+        saved_logs.save(self.root, *LOGS)
         subprocess.run(["rm", "-rf", "--one-file-system", self.root], check=True)
 
     def run(self, *command, check=True):

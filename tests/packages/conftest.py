@@ -7,6 +7,7 @@ pytest.register_assert_rewrite("chroot", "harness", "nginx_site")
 
 from chroot import DebianSystem  # noqa: E402
 from harness.replay import ReplayNode  # noqa: E402
+from saved_logs import pytest_runtest_makereport, pytest_runtest_setup  # noqa: E402, F401
 
 
 @pytest.fixture
