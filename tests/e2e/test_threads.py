@@ -9,6 +9,7 @@ import pytest
 
 from harness import bodies, nginx as server
 from harness.client import request_bytes
+from harness.guards import GUARD_SECONDS
 from harness.http2 import Http2Client
 from harness.recorded_nodes import plain
 from harness.origin import answer
@@ -37,10 +38,10 @@ server {
     location /hard/off { sszip_comp_level 12; sszip_thread_pool off; proxy_pass http://@origin@; }
     location /hard/impatient {
         sszip_comp_level 12;
-        send_timeout 300ms;
-        proxy_send_timeout 300ms;
-        proxy_read_timeout 300ms;
-        client_body_timeout 300ms;
+        send_timeout 2s;
+        proxy_send_timeout 2s;
+        proxy_read_timeout 2s;
+        client_body_timeout 2s;
         proxy_pass http://@origin@;
     }
     location /ssi { ssi on; ssi_types application/json; proxy_pass http://@origin@; }
@@ -54,15 +55,22 @@ server {
     location / { proxy_pass http://@origin@; }
     location /hard/impatient {
         sszip_comp_level 12;
-        send_timeout 300ms;
-        proxy_send_timeout 300ms;
-        proxy_read_timeout 300ms;
-        client_body_timeout 300ms;
+        send_timeout 2s;
+        proxy_send_timeout 2s;
+        proxy_read_timeout 2s;
+        client_body_timeout 2s;
         proxy_pass http://@origin@;
     }
 }
 """
+# Seconds for which threads work, more than the timeouts of /hard/impatient.
+WORK = 3
 OPTIONS = {"main": "thread_pool coders threads=2;\nthread_pool short threads=1 max_queue=1;\nthread_pool full threads=1 max_queue=0;"}
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx, preload):
+    return start_nginx(CONFIG, environment=preload.environment, **OPTIONS)
 
 
 def by_path(request):
@@ -116,19 +124,21 @@ def test_event_loop_compresses_when_the_thread_pool_is_off(nginx, origin):
     assert loop_after - loop > 10
 
 
-def test_small_responses_are_sent_before_large_ones(nginx, origin):
-    """The order of the ends counts, not time: a later request ends first."""
+def test_small_responses_are_sent_before_large_ones(nginx, origin, preload):
+    """The event loop compresses small responses while a thread works on a large one."""
     origin.answers(by_path)
+    (worker,) = nginx.workers()
     with nginx.connect() as slow:
-        slow.send(request_bytes("/hard/3000000", headers=GZIP))
-        nginx.wait_for(lambda: origin.received("/hard/3000000"), "the large request")
-        slow.socket.setblocking(False)
-        for _ in range(20):
-            assert nginx.get("/20000").decoded == SMALL
-        with pytest.raises(BlockingIOError):
-            slow.socket.recv(1)
-        slow.socket.settimeout(60)
-        assert slow.read().decoded == bodies.json(3000000)
+        with preload.holding(worker):
+            slow.send(request_bytes("/hard/300000", headers=GZIP))
+            nginx.wait_for(lambda: preload["seen"], "a thread to compress the large response")
+            slow.socket.setblocking(False)
+            for _ in range(20):
+                assert nginx.get("/20000").decoded == SMALL
+            with pytest.raises(BlockingIOError):
+                slow.socket.recv(1)
+        slow.socket.settimeout(GUARD_SECONDS)
+        assert slow.read().decoded == bodies.json(300000)
 
 
 @pytest.mark.parametrize("path", ["/", "/named/", "/short/"])
@@ -160,26 +170,37 @@ def test_event_loop_compresses_when_the_pool_is_full(nginx, origin):
 
 
 @pytest.mark.parametrize("port", ["port", "port_h2"])
-def test_timeouts_do_not_run_during_compression(nginx, origin, port):
-    """The threads take several times as long as any timeout: timeouts limit the silence of
-    peers, not the work of sszip."""
-    # so that the node itself is not late
-    bodies.json(4000000)
+def test_timeouts_do_not_run_during_compression(nginx, origin, preload, port):
+    """The threads take longer than any timeout: timeouts limit the silence of peers, not the work of
+    sszip."""
+    # a thread compresses it, and each peer takes it in one piece
+    body = bodies.json(40000)
     origin.answers(by_path)
-    path = "/hard/impatient/4000000"
+    (worker,) = nginx.workers()
+    path = "/hard/impatient/40000"
+
+    def work():
+        """Lets the threads work for longer than the timeouts."""
+        nginx.wait_for(lambda: len(origin.received(path)) == 3 and preload["seen"], "the threads to compress")
+        time.sleep(WORK)
+
     if port == "port_h2":
         with Http2Client(nginx.ports[port]) as client:
-            streams = [client.fetch(path) for _ in range(3)]
+            with preload.holding(worker):
+                streams = [client.fetch(path) for _ in range(3)]
+                work()
             client.finish(*streams)
             for stream in streams:
-                client.check_response(stream, bodies.json(4000000))
+                client.check_response(stream, body)
         return
     connections = [nginx.connect() for _ in range(3)]
-    for connection in connections:
-        connection.send(request_bytes(path, headers=GZIP))
+    with preload.holding(worker):
+        for connection in connections:
+            connection.send(request_bytes(path, headers=GZIP))
+        work()
     for connection in connections:
         response = connection.read()
-        assert (response.status, response.decoded) == (200, bodies.json(4000000))
+        assert (response.status, response.coding, response.decoded) == (200, "gzip", body)
         connection.close()
 
 
@@ -246,7 +267,7 @@ def test_responses_are_complete_when_nginx_reloads_during_compression(nginx, ori
     nginx.wait_for(lambda: len(origin.received(path)) == 6, "six requests")
     nginx.reload()
     for thread in clients:
-        thread.join(60)
+        thread.join(GUARD_SECONDS)
     assert done == [True] * 6
     assert nginx.get("/20000").decoded == SMALL
     nginx.wait_for(lambda: len(nginx.all_workers()) == 1, "the old worker to go")

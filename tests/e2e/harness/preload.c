@@ -1,8 +1,9 @@
 /*
  * Fault injection: a library that is preloaded into the nginx or Envoy under test.
- * It fails the memory allocations that the test selects, measures how many bytes
- * the event loop reads in one turn, and delays a process's disk writes.  The test
- * controls it through a page of memory that both processes have mapped.
+ * It fails the memory allocations that the test selects, or makes them wait,
+ * measures how many bytes the event loop reads in one turn, and delays a process's
+ * disk writes.  The test controls it through a page of memory that both processes
+ * have mapped.
  */
 
 #define _GNU_SOURCE
@@ -36,6 +37,7 @@ struct page {
 
     uint64_t  seen;         /* number of matching allocations */
     uint64_t  refused;
+    uint64_t  hold;         /* 1: matching allocations wait until it is 0 */
 
     /* reads */
     uint64_t  reader;       /* process whose reads from Unix sockets are counted */
@@ -159,6 +161,10 @@ is_refused(size_t size, void *caller)
     }
 
     seen = __atomic_fetch_add(&page->seen, 1, __ATOMIC_RELAXED);
+
+    while (__atomic_load_n(&page->hold, __ATOMIC_RELAXED)) {
+        (void) poll(NULL, 0, 1);
+    }
 
     if (seen < page->skip || seen - page->skip >= page->most) {
         return 0;

@@ -1,5 +1,5 @@
 """nginx, or Envoy, with a library of the tests in front of the C library: it fails allocations of
-a kind that a test selects, measures how much an event loop reads in one turn, and makes a
+a kind that a test selects, or makes them wait, measures how much an event loop reads in one turn, and makes a
 process's disk slow."""
 
 import contextlib
@@ -14,7 +14,7 @@ _SOURCE = pathlib.Path(__file__).with_name("preload.c")
 # the fields of struct page, in this order
 _FIELDS = (
     "pid", "from", "to", "caller", "thread", "skip", "most", "seen", "refused",
-    "reader", "patience", "total", "turn", "longest", "writer", "delay", "delayed",
+    "hold", "reader", "patience", "total", "turn", "longest", "writer", "delay", "delayed",
 )  # fmt: skip
 
 PROGRAM, LIBRARIES = 1, 2
@@ -82,6 +82,16 @@ class Preload:
             yield self
         finally:
             self["pid"] = 0
+
+    @contextlib.contextmanager
+    def holding(self, pid, caller=LIBRARIES, thread=OTHER_THREADS):
+        """Makes allocations of that kind wait until the block ends; `seen` has their number."""
+        self["hold"] = 1
+        try:
+            with self.refusing(pid, caller=caller, thread=thread, most=0):
+                yield self
+        finally:
+            self["hold"] = 0
 
     @contextlib.contextmanager
     def reading(self, pid, patience=0):
