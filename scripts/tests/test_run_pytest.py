@@ -21,6 +21,8 @@ def test_passes_on_the_second_run():
 def test_passes():
     pass
 """
+# As the harness reports a server that crashed.
+CRASHING = FLAKY.replace("assert not is_first", 'assert not is_first, "Envoy ended with -11"')
 FAILING = "\ndef test_fails():\n    assert 1 == 2\n"
 
 
@@ -51,6 +53,12 @@ class RunPytest(unittest.TestCase):
         name = "suite/test_one.py::test_passes_on_the_second_run"
         status, counts = self.run_on(FLAKY, name)
         self.assertEqual((status, counts["flaky"]), (0, [name]))
+
+    def test_test_in_which_a_process_crashed_fails_the_stage(self):
+        status, counts = self.run_on(CRASHING)
+        self.assertEqual(status, 1)
+        self.assertEqual(counts["failures"], ["suite/test_one.py::test_passes_on_the_second_run"])
+        self.assertEqual((counts["passed"], counts["flaky"]), (1, []))
 
     def test_test_that_fails_twice_fails_the_stage(self):
         status, counts = self.run_on(FLAKY + FAILING)

@@ -20,7 +20,7 @@ import saved_logs
 
 from . import client
 from .logged_server import LoggedServer
-from .processes import Processes, runs
+from .processes import Processes, assert_not_crashed, runs
 
 from harness.guards import GUARD_SECONDS, wait_until
 
@@ -303,7 +303,7 @@ class Nginx(LoggedServer):
                 except AssertionError:
                     os.kill(master, signal.SIGKILL)
                     raise
-            self.process.wait(GUARD_SECONDS)
+            assert_not_crashed("nginx", self.process.wait(GUARD_SECONDS))
             self.check()
         finally:
             self.process = None

@@ -12,6 +12,7 @@ import tempfile
 import saved_logs
 
 from harness.guards import GUARD_SECONDS, wait_until
+from harness.processes import assert_not_crashed
 
 SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
 
@@ -127,7 +128,7 @@ class Owner(Client):
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
-        self.process.wait(30)
+        assert_not_crashed("the owner", self.process.wait(GUARD_SECONDS))
 
     def close(self):
         if self.process and self.process.poll() is None:

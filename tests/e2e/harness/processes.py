@@ -76,6 +76,14 @@ def runs(pid):
         os.close(process)
 
 
+_CRASHES = {signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV}
+
+
+def assert_not_crashed(name, returncode):
+    """Checks that a process that has ended did not crash at its end."""
+    assert -returncode not in _CRASHES, f"{name} ended with {returncode}"
+
+
 def stop(pid):
     """Stops a process until it gets SIGCONT; returns when none of its threads runs.
 
