@@ -24,6 +24,14 @@ rust_path_maps() { path_maps | sed 's/^/--remap-path-prefix=/' | paste -sd ' '; 
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { log "$*"; exit 1; }
 
+# skip_stage STAGE REASON: ends without the stage's tests; the summary of scripts/run-tests has the reason.
+skip_stage() {
+    log "$2; the tests are skipped"
+    mkdir -p "${SSZIP_REPORTS:-$SSZIP_CACHE/reports}"
+    printf '{"reasons": ["all tests: %s"]}\n' "$2" >"${SSZIP_REPORTS:-$SSZIP_CACHE/reports}/$1.json"
+    exit 0
+}
+
 # version_at_least HAVE WANT
 version_at_least() {
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
