@@ -311,11 +311,14 @@ def _drained(connection):
     if connection.family != socket.AF_UNIX:
         return
     deadline = time.monotonic() + GUARD_SECONDS
+    queries = 0
     try:
         while struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]:
             if time.monotonic() > deadline:
                 return
-            time.sleep(0)
+            queries += 1
+            # the proxy of a busy machine needs the core
+            time.sleep(0 if queries < 50 else 0.0002)
     except ValueError as closed:
         # the test has ended
         raise OSError("the connection was closed") from closed
