@@ -11,6 +11,8 @@ class LoggedServer:
     `status`, with `wait_for` and with `get`."""
 
     _log_read = 0
+    # Number of requests that may reach the node although an earlier one's response is to be stored.
+    late_stores = 0
 
     def logged(self, uri):
         """The access log's line about a request; it is written after the response was

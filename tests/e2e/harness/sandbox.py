@@ -55,6 +55,8 @@ def route_metadata(found):
 
 class WasmEnvoy(Envoy):
     filter_of = staticmethod(filter_of)
+    # a worker of a busy machine stores later than the next request comes
+    late_stores = 500
 
     def __init__(self, routes, *, settings=None, clusters=(), owner=True, http=None, **more):
         # an owner of its own, with the environment that a sandbox has not; one that is shared; or none
