@@ -53,18 +53,25 @@ def send(envoy, numbers=range(30)):
     return [envoy.post("/", by_hash(number)).body for number in numbers]
 
 
-def await_stored(envoy, count):
+def fill(envoy, numbers=range(30)):
+    """Sends calls, and returns the responses when the owner has them."""
     owner = Client(envoy.prefix / "cache/owner.sock")
-    envoy.wait_for(lambda: owner.status()["fills"]["kept"] >= count, "the store to have them")
+    bodies = send(envoy, numbers)
+
+    def are_stored():
+        # a response is not stored while an owner that was slow is not queried
+        assert send(envoy, numbers) == bodies
+        return owner.status()["fills"]["kept"] >= len(bodies)
+
+    envoy.wait_for(are_stored, "the store to have them")
+    return bodies
 
 
 def filled(envoy):
     """Starts Envoy; returns its responses, which are stored."""
     envoy.start()
     wait_until_linked(envoy)
-    bodies = send(envoy)
-    await_stored(envoy, 30)
-    return bodies
+    return fill(envoy)
 
 
 def ends(envoy):
@@ -162,8 +169,7 @@ def test_owner_is_replaced_while_its_disk_is_slow(dynamic, preload):
     dynamic.environment = preload.environment
     dynamic.start()
     wait_until_linked(dynamic)
-    send(dynamic, range(10))
-    await_stored(dynamic, 10)
+    fill(dynamic, range(10))
     main = {**dynamic.store, "cache_namespace": "main"}
     with preload.slow_disk(dynamic.process.pid, DELAY):
         dynamic.settings(**main, cache_head=dynamic.head)
