@@ -167,7 +167,14 @@ mod tests {
 
     #[test]
     fn other_codings_are_allowed_unless_only_decompressed_ones_are_accepted() {
-        for line in ["br", "gzip, deflate", "*", "gzip;q=0, *;q=0.1", "zstd, dcb"] {
+        for line in [
+            "br",
+            "gzip, deflate",
+            "*",
+            "gzip;q=0, *;q=0.1",
+            "*;q=0.001",
+            "zstd, dcb",
+        ] {
             assert!(read(&[line]).allows_other_codings(), "{line}");
         }
         for line in [
