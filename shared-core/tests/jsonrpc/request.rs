@@ -3,13 +3,14 @@
 use proptest::prelude::*;
 use sszip_core::jsonrpc::request::{
     parse_jsonrpc_request, read_call_prefix, JsonRpcCall, JsonRpcRequestBody, RequestParseFailure,
-    MAX_ID_LENGTH,
 };
 use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 use crate::oracle::Node;
 
 const MOST: usize = 100;
+/// Maximum length of an id, as docs/policy.md states.
+const MAX_ID_LENGTH: usize = 256;
 
 fn single(body: &str) -> JsonRpcCall<'_> {
     let request = parse_jsonrpc_request(body.as_bytes(), MOST).expect(body);

@@ -7,10 +7,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::incomplete_result::has_failed_trace;
 use sszip_core::jsonrpc::response::first_array_element;
-use sszip_core::jsonrpc::scan::{check_json, SyntaxErrorKind, MAX_DEPTH};
+use sszip_core::jsonrpc::scan::{check_json, SyntaxErrorKind};
 use sszip_core::jsonrpc::{depth_check, request, response};
 
 use crate::oracle::{agree_on_text, Node};
+
+/// Maximum number of nested arrays and objects, as docs/reasons.md states.
+const MAX_DEPTH: usize = 16_384;
 
 const ACCEPTED: &[&str] = &[
     "{}",
