@@ -94,7 +94,7 @@ def choose(args, library, work):
     per_group = 2 if args.quick else chosen_bodies.PER_GROUP
     if args.corpus.is_dir():
         chosen = chosen_bodies.recorded(args.corpus, library, per_group)
-        return chosen, bodies.all_pairs(args.corpus), (
+        return chosen, bodies.read_pairs(args.corpus), (
             "Recorded from Ethereum mainnet nodes (erigontech/rpc-tests, "
             "integration/mainnet), sent compacted, as nodes send them."
         )

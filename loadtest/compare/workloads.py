@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import http_client
 import calls
-from bodies import all_pairs, compact
+from bodies import read_pairs, compact
 from calls import Workload
 from stack import ROOT
 
@@ -78,7 +78,7 @@ def still(work, corpus):
     node if there is no corpus."""
     if not corpus.is_dir():
         return NodeSetup([], [], source="sample")
-    pairs = all_pairs(corpus)
+    pairs = read_pairs(corpus)
     by_method, added = calls.recorded_calls(pairs)
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     large = nearest(blocks, LARGE)
@@ -161,7 +161,7 @@ def ssz(path):
 def unseen(work, corpus, port=None):
     """Returns a node that finds responses by the method alone, and workloads of keys that were
     never requested."""
-    pairs = all_pairs(corpus) if corpus.is_dir() else sample(port)
+    pairs = read_pairs(corpus) if corpus.is_dir() else sample(port)
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     block = nearest(blocks, LARGE)
     folder = work / "unseen"

@@ -96,7 +96,7 @@ def sample_pairs(work):
     return pairs
 
 
-def all_pairs(folder):
+def read_pairs(folder):
     return [
         (str(file.relative_to(folder)), pair)
         for file in sorted(folder.rglob("*.json"))

@@ -150,7 +150,7 @@ def post(port, request, accept):
 def measure(work, corpus, builds, rounds, seconds, log):
     """Measures a recorded call of about 30 KB, all rows in turn. `builds` has the module of each
     build, None for this one. Returns the call, and the samples by row."""
-    pairs = bodies.all_pairs(corpus) if corpus.is_dir() else bodies.sample_pairs(work)
+    pairs = bodies.read_pairs(corpus) if corpus.is_dir() else bodies.sample_pairs(work)
     folder, (call,) = stored_calls(pairs, work, 1)
     rows = [Row(kind, workers, build) for kind in KINDS for workers in WORKERS for build in builds]
     samples = {row: [] for row in rows}
