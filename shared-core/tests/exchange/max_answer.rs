@@ -306,6 +306,22 @@ fn truncated_response_is_not_reported_as_too_long() {
 }
 
 #[test]
+fn compressed_response_that_there_is_no_memory_to_measure_is_an_error() {
+    let text = response_of_length(1, 5000);
+    for (memory, expected) in [("memory 1m", text.clone()), ("memory 4k", too_long(1))] {
+        let config = config(&["max_answer eth_call 6k", memory]);
+        let (mut driver, _) = look_up(&config, &call(1, "eth_call"), "gzip");
+        let how = NodeFraming {
+            coded: true,
+            ..PLAIN
+        };
+        assert_eq!(answer(&mut driver, &text, how).unwrap(), expected);
+        drop(driver);
+        assert_eq!(config.process.budget.reserved_bytes(), 0);
+    }
+}
+
+#[test]
 fn response_within_the_limit_is_stored() {
     let short = response_of_length(1, 900);
     for accepts in ["gzip", ""] {

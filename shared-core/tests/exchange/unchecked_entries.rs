@@ -153,6 +153,27 @@ fn unchecked_valid_response_is_a_hit_under_any_id() {
     }
 }
 
+#[test]
+fn long_entry_is_checked_once_and_off_the_event_loop() {
+    let length_and_first_action = [
+        (LENGTHS[0], LookupAction::Respond),
+        (LENGTHS[1], LookupAction::RespondOffLoop),
+    ];
+    for (length, expected) in length_and_first_action {
+        let host = Host::new();
+        let (exchange, _) = host.look_up(&request("1"), true, None);
+        host.answered(exchange, FORMS[0]("1", &long(length)).as_bytes());
+        let (mut exchange, found) = host.look_up(&request("2"), true, None);
+        assert_eq!(found, expected, "{length}");
+        if found == LookupAction::RespondOffLoop {
+            exchange.run_pending_stages().unwrap();
+        }
+        // a client that accepts the entry's coding needs no thread for a checked one
+        let (_, found) = host.look_up(&request("3"), true, None);
+        assert_eq!(found, LookupAction::Respond, "{length}");
+    }
+}
+
 /// Returns invalid bodies that begin and end like a response.
 fn invalid_responses(length: usize) -> Vec<Vec<u8>> {
     let good = long(length);

@@ -279,6 +279,12 @@ mod tests {
         exchange.body_slices().flatten().copied().collect()
     }
 
+    fn gzip(body: &[u8]) -> Vec<u8> {
+        let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        coder.write_all(body).unwrap();
+        coder.finish().unwrap()
+    }
+
     #[test]
     fn response_whose_compression_fails_is_sent_unchanged_if_it_is_within_its_limit() {
         let text = format!(
@@ -302,10 +308,8 @@ mod tests {
 
     #[test]
     fn compressed_response_whose_length_is_not_measured_is_replaced_by_an_error() {
-        let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        coder.write_all(&vec![b' '; 8 << 20]).unwrap();
+        let coded = gzip(&vec![b' '; 8 << 20]);
         let fields = [JSON, (b"Content-Encoding", b"gzip")];
-        let coded = coder.finish().unwrap();
         let mut exchange = exchange_before_compression(Some(b"3m"), &fields, &coded);
         exchange
             .send_original_response(ResponseMode::Failed)
@@ -314,5 +318,19 @@ mod tests {
         assert_eq!(state, (ExchangeState::Ready, ResponseMode::Denied));
         let error = body(&exchange);
         assert!(error.windows(6).any(|it| it == b"-32005"), "{error:?}");
+    }
+
+    #[test]
+    fn measured_response_is_sent_unchanged_if_a_later_stage_fails() {
+        let coded = gzip(&vec![b' '; 8 << 20]);
+        let fields = [JSON, (b"Content-Encoding", b"gzip")];
+        let mut exchange = exchange_before_compression(Some(b"9m"), &fields, &coded);
+        assert!(exchange.decoded_body_is_within_limit());
+        exchange
+            .send_original_response(ResponseMode::Failed)
+            .unwrap();
+        let state = (exchange.exchange_state(), exchange.response_mode());
+        assert_eq!(state, (ExchangeState::Ready, ResponseMode::Failed));
+        assert!(body(&exchange) == coded);
     }
 }
