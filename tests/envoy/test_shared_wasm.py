@@ -343,4 +343,4 @@ class TestAChain:
     def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(self, seed):
         run = ChainRun(seed)
         with run.stand:
-            run.take_steps(times(150, 200))
+            run.take_steps(times(100, 200))

@@ -23,6 +23,7 @@ def block(number):
     return b'"0x%b"' % random.Random(number).randbytes(700).hex().encode()
 
 
+@pytest.mark.wasm_thorough("the core assembles the batch; rows of the table have batches of hits in a sandbox")
 def test_batch_of_hits_has_the_bytes_of_gzip_1(server, origin):
     node = Node({"eth_getBlockByHash": lambda params: block(int(params[0], 16))}, newline=b"")
     origin.answers(node)

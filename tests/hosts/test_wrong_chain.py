@@ -187,10 +187,13 @@ IDENTITIES = {
 }
 
 
-BLOCK_0 = pytest.param("block-0", marks=pytest.mark.wasm_thorough("the identity of a chain is compared by the core"))
+CORE_COMPARES = pytest.mark.wasm_thorough("the core compares the identities of chains")
 
 
-@pytest.mark.parametrize("identity", ["chain-id", BLOCK_0, "beacon"])
+@pytest.mark.parametrize(
+    "identity",
+    ["chain-id", pytest.param("block-0", marks=CORE_COMPARES), pytest.param("beacon", marks=CORE_COMPARES)],
+)
 def test_namespace_is_suspended_when_the_first_response_differs_from_the_followed_chain(start, followed, other, origin, identity):
     api, path, body, detail = IDENTITIES[identity]
     origin.answers(forwarding(other))
