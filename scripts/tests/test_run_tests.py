@@ -1,5 +1,6 @@
 """Tests of scripts/run-tests: all stages run, and the summary names those that failed."""
 
+import collections
 import importlib.machinery
 import importlib.util
 import io
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -78,6 +80,27 @@ class RunTests(unittest.TestCase):
         status, output, summary = self.run_quick("true")
         self.assertEqual((status, output.count("output of lint\n")), (0, 1))
         self.assertNotIn("flaky", summary)
+
+
+class Group(unittest.TestCase):
+    def test_lane_that_is_free_begins_the_next_stage(self):
+        script = load_script()
+        has_last_ended = threading.Event()
+        lanes = {}
+
+        def run_stage(stage, _minutes, _console, lane):
+            lanes[stage] = lane
+            if stage == "long":
+                has_last_ended.wait(60)
+            if stage == "last":
+                has_last_ended.set()
+            return stage
+
+        results = []
+        with mock.patch.object(script, "run_stage", run_stage):
+            script.run_group(["long", "second", "last"], collections.Counter(), results)
+        self.assertEqual(results, ["second", "last", "long"])
+        self.assertEqual(lanes, {"long": lanes["long"], "second": lanes["last"], "last": 1 - lanes["long"]})
 
 
 class Pages(unittest.TestCase):
