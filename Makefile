@@ -87,14 +87,17 @@ lint: setup ## format, lints, C style
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
 		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words scripts/compare-layouts scripts/decisions
 
+# Crates outside the workspace. Clippy compiles the dependencies of each again, for minutes on a new
+# machine: not of `make test`, but of `make test-all` and of `make check` by hand.
+OUTER_CRATES := shared-core/fuzz loadtest/ssz-peers tests/clients/reqwest
+
 check: lint ## lint, WebAssembly, fuzz targets, dependencies' licences
-	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
-	cargo clippy --locked --manifest-path shared-core/fuzz/Cargo.toml -- -D warnings
-	cargo fmt --check --manifest-path loadtest/ssz-peers/Cargo.toml
-	cargo clippy --locked --manifest-path loadtest/ssz-peers/Cargo.toml \
-		--all-targets -- -D warnings
-	cargo fmt --check --manifest-path tests/clients/reqwest/Cargo.toml
-	cargo clippy --locked --manifest-path tests/clients/reqwest/Cargo.toml -- -D warnings
+	@for crate in $(OUTER_CRATES); do \
+		cargo fmt --check --manifest-path $$crate/Cargo.toml || exit; \
+	done
+	$(if $(filter test,$(SSZIP_TIER)),,@for crate in $(OUTER_CRATES); do \
+		cargo clippy --locked --manifest-path $$crate/Cargo.toml --all-targets -- -D warnings || exit; \
+	done)
 	@scripts/check-wasm
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 
