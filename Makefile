@@ -54,8 +54,12 @@ all = $(if $(findstring tests/,$(ARGS)),,$(1))
 help: ## lists the targets
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-setup: ## installs the prerequisites of `make test` (other targets install their own)
-	@test -n "$(SSZIP_IS_SET_UP)" || scripts/setup test
+# Of `scripts/setup`. Some clients are in tests of `make test-all`, and of a stage by hand, only.
+GROUP := test-all
+quick test unit rows row: GROUP := test
+
+setup: ## installs the prerequisites of all tests (other targets install their own)
+	@test -n "$(SSZIP_IS_SET_UP)" || scripts/setup $(GROUP)
 	@scripts/claim-target
 
 build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-node, in build/
@@ -87,8 +91,8 @@ lint: setup ## format, lints, C style
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
 		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words scripts/compare-layouts scripts/decisions
 
-# Crates outside the workspace. Clippy compiles the dependencies of each again, for minutes on a new
-# machine: not of `make test`, but of `make test-all` and of `make check` by hand.
+# Crates outside the workspace. Clippy compiles the dependencies of each again, and cargo-deny is compiled
+# first, for minutes on a new machine: not in `make test`, but in `make test-all` and in `make check` by hand.
 OUTER_CRATES := shared-core/fuzz loadtest/ssz-peers tests/clients/reqwest
 
 check: lint ## lint, WebAssembly, fuzz targets, dependencies' licences
@@ -99,7 +103,7 @@ check: lint ## lint, WebAssembly, fuzz targets, dependencies' licences
 		cargo clippy --locked --manifest-path $$crate/Cargo.toml --all-targets -- -D warnings || exit; \
 	done)
 	@scripts/check-wasm
-	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
+	$(if $(filter test,$(SSZIP_TIER)),,$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources)
 
 # Once for the hosts, the programs and the Rust tests, with all features of the core.
 CRATES := --locked --workspace --exclude sszip-envoy-wasm --exclude sszip-sandbox \

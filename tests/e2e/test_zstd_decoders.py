@@ -148,6 +148,7 @@ def test_curl_decodes_responses(nginx, origin, tmp_path, path, size):
     assert done.stdout == content
 
 
+@pytest.mark.thorough("other decoders read the same responses in `make test`; this client is compiled first")
 def test_reqwest_decodes_misses_hits_batches_and_streams(nginx, stored, origin, cache_directory):
     content = bodies.json(300000)
     batch = b"[" + b",".join(block(number) for number in range(len(RESULTS))) + b"]"

@@ -13,7 +13,7 @@ METHOD = "eth_getBlockReceipts"
 
 pytestmark = [
     pytest.mark.thorough("Redis is in `make test`"),
-    pytest.mark.skipif(not VALKEY_SERVER, reason="there is no valkey-server; run scripts/setup test"),
+    pytest.mark.skipif(not VALKEY_SERVER, reason="there is no valkey-server; run scripts/setup test-all"),
 ]
 
 
