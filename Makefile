@@ -54,7 +54,8 @@ all = $(if $(findstring tests/,$(ARGS)),,$(1))
 help: ## lists the targets
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-# Of `scripts/setup`. Some clients are in tests of `make test-all`, and of a stage by hand, only.
+# What `scripts/setup` installs. The targets of the second line need none of the clients that tests of
+# `make test-all` start, which are compiled for minutes on a new machine.
 GROUP := test-all
 quick test unit rows row: GROUP := test
 
