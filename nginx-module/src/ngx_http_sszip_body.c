@@ -7,6 +7,14 @@
 #include "ngx_http_sszip_module.h"
 
 
+/* nginx declares it in no header */
+
+extern ngx_module_t  ngx_http_copy_filter_module;
+
+
+static void ngx_http_sszip_abandon_file_bufs(ngx_http_request_t *r);
+
+
 /*
  * Wraps a piece of an exchange's body in a chain link.  The bytes live as
  * long as the exchange: until the request's pool is destroyed.
@@ -200,6 +208,7 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
              */
 
             u->pipe->busy = NULL;
+            ngx_http_sszip_abandon_file_bufs(r);
         }
 
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -215,6 +224,33 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_drop_body(in);
 
     return NGX_OK;
+}
+
+
+/*
+ * Lets the copy filter, which reads a temporary file into a few buffers, use
+ * new ones in place of those that are being sent.
+ */
+
+static void
+ngx_http_sszip_abandon_file_bufs(ngx_http_request_t *r)
+{
+    ngx_chain_t             *cl;
+    ngx_output_chain_ctx_t  *copy;
+
+    copy = ngx_http_get_module_ctx(r, ngx_http_copy_filter_module);
+
+    if (copy == NULL) {
+        return;
+    }
+
+    for (cl = copy->busy; cl; cl = cl->next) {
+        if (cl->buf->tag == copy->tag) {
+            copy->allocated--;
+        }
+    }
+
+    copy->busy = NULL;
 }
 
 

@@ -19,6 +19,7 @@ from harness.processes import runs
 from harness.origin import CLOSE, RESET, WaitFor, scattered
 from harness.rpc import Node, call
 from harness.nginx_state import (
+    temporary_files,
     wait_for_earlier_events,
     wait_for_followers,
     wait_until_stable,
@@ -343,6 +344,42 @@ def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origi
     assert arrived.wait(GUARD_SECONDS)
     wait_for_earlier_events(nginx)
     connection.reset()
+    wait_for_earlier_events(nginx)
+    gate.set()
+    with nginx.connect(timeout=30) as another:  # less than the lock timeout
+        response = another.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"next"'))
+    assert response.decoded == whole(HUGE, '"next"')
+    assert node.count() == 1
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_response_is_stored_when_a_client_aborts_that_has_read_from_a_temporary_file(nginx, origin, framing):
+    """Bytes of the file that are being sent occupy all buffers into which nginx reads the file."""
+    arrived, gate = threading.Event(), threading.Event()
+    node = Node({"eth_getBlockByHash": HUGE}, framing=framing)
+
+    def respond(request):
+        head, *rest = node(request)
+        body = b"".join(rest)
+        yield head
+        yield body[:600_000]
+        arrived.set()
+        yield WaitFor(gate)
+        yield body[600_000:]
+
+    origin.answers(respond)
+    number, files = fresh(), temporary_files(nginx)
+    with nginx.connect("port_slow", receive_buffer=4096) as connection:
+        connection.send(post("/", block(number)))
+        assert connection.read_head().status == 200
+        assert arrived.wait(GUARD_SECONDS)
+        nginx.wait_for(lambda: temporary_files(nginx) > files, "a temporary file")
+        # more than the kernel and nginx's other buffers hold
+        read = 0
+        while read < 200_000:
+            read += len(connection.socket.recv(4096))
+        wait_for_earlier_events(nginx)
+        connection.reset()
     wait_for_earlier_events(nginx)
     gate.set()
     with nginx.connect(timeout=30) as another:  # less than the lock timeout

@@ -11,7 +11,7 @@ from harness.http2 import Http2Client
 from harness.nginx import open_descriptors
 from harness.origin import WaitFor
 from harness.rpc import Node, call
-from harness.nginx_state import wait_for_earlier_events, wait_until_stable
+from harness.nginx_state import temporary_files, wait_for_earlier_events, wait_until_stable
 
 pytestmark = pytest.mark.bare
 
@@ -28,6 +28,7 @@ server {
     location / { proxy_pass http://@origin_unix@; }
     location /hard { sszip_comp_level 12; proxy_pass http://@origin_unix@; }
     location /unbuffered { proxy_buffering off; proxy_pass http://@origin_unix@; }
+    location /file { proxy_buffers 8 4k; proxy_busy_buffers_size 8k; proxy_pass http://@origin_unix@; }
     location /status { sszip off; stub_status; }
     location = /worker { sszip off; return 200 $pid; }
 }
@@ -127,6 +128,32 @@ def test_response_is_stored_when_its_stream_is_reset_during_the_fetch(nginx, ori
         client.finish(again)
         assert client.checked_body(again) == whole(length, 3)
         assert len(origin.received()) <= 3
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_response_is_stored_when_its_stream_is_reset_while_it_is_sent_from_a_temporary_file(nginx, origin, framing):
+    """Bytes of the file that wait for the stream's window occupy all buffers into which nginx reads the file."""
+    length, window, read = LENGTHS["long"], 65_535, 200_000
+    node = Gated(length, "body", framing=framing)
+    origin.answers(node)
+    number, files = next(_numbers), temporary_files(nginx)
+    with Http2Client(nginx.ports["port_h2"]) as client:
+        aborted = client.fetch("/file", None, "POST", block(number, 1))
+
+        def receive(until):
+            while len(client.bodies[aborted]) < until:
+                client.step(acknowledge=False)
+
+        receive(window)
+        nginx.wait_for(lambda: temporary_files(nginx) > files, "a temporary file")
+        for stream in (None, aborted):
+            client.h2.increment_flow_control_window(read, stream)
+        client.flush()
+        receive(window + read)
+        client.reset(aborted)
+        client.answers_pings()
+        node.go.set()
+        is_stored(nginx, origin, number, length, "/file")
 
 
 def test_response_is_stored_when_its_stream_is_reset_during_compression(nginx, origin):

@@ -52,6 +52,11 @@ def wait_for_earlier_events(nginx, path="/worker"):
     nginx.wait_for(have_all_responded_twice, "responses of all workers")
 
 
+def temporary_files(nginx):
+    """Number of responses so far that nginx had to write to a temporary file."""
+    return nginx.error_log().count("is buffered to a temporary file")
+
+
 def wait_until_expired():
     """Waits until an entry with a lifetime of 1 ms has expired, and nginx's clock has advanced. A
     longer pause changes nothing."""
