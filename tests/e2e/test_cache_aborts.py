@@ -319,10 +319,8 @@ class TestWaits:
                         assert connection.read("POST").decoded == whole(SMALL, str(n))
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origin, framing):
-    """The client aborts when all of nginx's buffers are full of bytes that it has not
-    read: the fill has buffers of its own."""
+def halting_node(origin, framing):
+    """A node whose response stops at 600 kB; the events that it has, and that it continues."""
     arrived, gate = threading.Event(), threading.Event()
     node = Node({"eth_getBlockByHash": HUGE}, framing=framing)
 
@@ -336,6 +334,14 @@ def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origi
         yield body[600_000:]
 
     origin.answers(respond)
+    return node, arrived, gate
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origin, framing):
+    """The client aborts when all of nginx's buffers are full of bytes that it has not
+    read: the fill has buffers of its own."""
+    node, arrived, gate = halting_node(origin, framing)
     number = fresh()
     connection = nginx.connect("port_slow", receive_buffer=4096)
     connection.send(post("/", block(number)))
@@ -355,19 +361,7 @@ def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origi
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_response_is_stored_when_a_client_aborts_that_has_read_from_a_temporary_file(nginx, origin, framing):
     """Bytes of the file that are being sent occupy all buffers into which nginx reads the file."""
-    arrived, gate = threading.Event(), threading.Event()
-    node = Node({"eth_getBlockByHash": HUGE}, framing=framing)
-
-    def respond(request):
-        head, *rest = node(request)
-        body = b"".join(rest)
-        yield head
-        yield body[:600_000]
-        arrived.set()
-        yield WaitFor(gate)
-        yield body[600_000:]
-
-    origin.answers(respond)
+    node, arrived, gate = halting_node(origin, framing)
     number, files = fresh(), temporary_files(nginx)
     with nginx.connect("port_slow", receive_buffer=4096) as connection:
         connection.send(post("/", block(number)))
