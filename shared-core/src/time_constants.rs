@@ -1,30 +1,30 @@
-//! Times of the cache and the status page that no directive sets.
+//! Times that no directive sets: of the cache, its owner, probes and the status page.
 //!
-//! They are constants. With the feature `faults` the environment variable `SSZIP_TIMES` replaces
+//! They are constants. With the feature `times` the environment variable `SSZIP_TIMES` replaces
 //! some of them (`SSZIP_TIMES="confirmation_delay=300ms link_silence=30s"`), so that a test
 //! neither waits for a long time nor fails on a busy machine because of a short one. A process
-//! whose `SSZIP_TIMES` has a mistake terminates at once. WebAssembly has no environment: its
-//! times are the constants.
+//! whose `SSZIP_TIMES` has a mistake terminates at once. WebAssembly has no environment: there the
+//! variable has the value that it had when the crate was compiled.
 
 /// Declares one function for each time, with its value in milliseconds.
 macro_rules! times {
     ($($(#[$about:meta])* $name:ident = $value:literal;)*) => {
         $(
             $(#[$about])*
-            #[cfg(not(feature = "faults"))]
+            #[cfg(not(feature = "times"))]
             #[inline(always)]
             pub const fn $name() -> u64 {
                 $value
             }
 
             $(#[$about])*
-            #[cfg(feature = "faults")]
+            #[cfg(feature = "times")]
             pub fn $name() -> u64 {
                 replaced::overridden_time_ms(stringify!($name)).unwrap_or($value)
             }
         )*
 
-        #[cfg(feature = "faults")]
+        #[cfg(feature = "times")]
         const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -38,8 +38,22 @@ times! {
     /// event four times a second, and responds to each request.
     link_silence = 1_500;
 
+    /// Timeout of a callout of a sandbox to the owner; of a poll, it is added to the time that the
+    /// owner may wait.
+    callout_timeout = 1_000;
+
     /// Default of `cache_lookup_timeout`.
     lookup_timeout = 20;
+
+    /// Timeout of a query of the owner's status.
+    status_timeout = 1_000;
+
+    /// Time that the host waits for the response to a probe of a node.
+    probe_timeout = 1_000;
+
+    /// Minimum timeout of an owner's request to a node that it follows, which otherwise is the poll
+    /// interval.
+    min_node_timeout = 2_000;
 
     /// Duration of an owner's outage up to which it is not reported: the start or the
     /// replacement of an owner is not worth a log line.
@@ -66,7 +80,7 @@ times! {
     history_interval = 15_000;
 }
 
-#[cfg(feature = "faults")]
+#[cfg(feature = "times")]
 mod replaced {
     use std::io::Write;
     use std::sync::OnceLock;
@@ -77,7 +91,11 @@ mod replaced {
     pub(super) fn overridden_time_ms(name: &str) -> Option<u64> {
         static TIMES: OnceLock<Vec<(String, u64)>> = OnceLock::new();
         let times = TIMES.get_or_init(|| {
-            let text = std::env::var("SSZIP_TIMES").unwrap_or_default();
+            let text = match cfg!(target_arch = "wasm32") {
+                true => option_env!("SSZIP_TIMES").map(str::to_owned),
+                false => std::env::var("SSZIP_TIMES").ok(),
+            };
+            let text = text.unwrap_or_default();
             parse_time_constant_overrides(&text).unwrap_or_else(|error| {
                 let _ = writeln!(std::io::stderr(), "SSZIP_TIMES=\"{text}\": {error}");
                 // no panic, because a host would survive it

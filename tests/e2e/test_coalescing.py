@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, LONG_LEASE
 from harness.owner import owner_of
 from harness.rpc import Node, call
 from harness.nginx_state import waiting_requests
@@ -17,9 +17,6 @@ CLIENTS = 60
 
 # The node's latency in seconds.
 NODE = 0.5
-# A busy machine renews a send lease too late, and no follower gets the leader's response without one;
-# or a worker closes its connection to a silent owner, which ends waits for the other worker.
-PATIENT = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s link_silence=600s"}
 
 HASH = '"0x' + "ab" * 32 + '"'
 
@@ -74,7 +71,7 @@ class SlowNode(Node):
 def run(start_nginx, request):
     workers, store = request.param
     store = store and "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"
-    nginx = start_nginx(CONFIG.replace("@store@", store), workers=workers, environment=PATIENT)
+    nginx = start_nginx(CONFIG.replace("@store@", store), workers=workers, environment=LONG_LEASE)
     if store:
         owner = owner_of(nginx)
         pids = {str(pid) for pid in nginx.workers()}

@@ -19,7 +19,6 @@ sszip on;
 sszip_cache on;
 sszip_cache_path @disk@/cache max_size=64m memory=1m;
 sszip_cache_memory 1m;
-sszip_cache_lookup_timeout 1s;
 proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@;

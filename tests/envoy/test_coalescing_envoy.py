@@ -9,7 +9,7 @@ import pytest
 
 from harness.client import Connection
 from harness.envoy import route
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, LONG_LEASE
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -38,10 +38,8 @@ def envoy(host, start_envoy):
     routes = [
         route(f"/{place}/", {"cache_namespace": f"place-{place}"}) for place in range(2 * PLACES)
     ]
-    settings = {"cache": True, "cache_lookup_timeout": "1s"}
-    # a sandbox whose send lease has ended sends no response to followers
-    patient = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s"}
-    return start_envoy(routes, settings=settings, workers=WORKERS[host], environment=patient)
+    settings = {"cache": True}
+    return start_envoy(routes, settings=settings, workers=WORKERS[host], environment=LONG_LEASE)
 
 
 def followers(envoy):

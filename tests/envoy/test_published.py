@@ -10,7 +10,7 @@ import websockets.sync.client
 
 from harness.client import request_bytes
 from harness.envoy import Envoy
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, lookup_settings
 from harness.origin import Origin, answer
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
@@ -44,10 +44,10 @@ def other(tmp_path_factory):
     origin.close()
 
 
-# The class of each host, and its store settings: a busy machine takes more than 20 ms.
+# The class of each host, and its store settings.
 KINDS = {
     "native": (Envoy, {}),
-    "wasm": (WasmEnvoy, {"cache_owner": "cluster:sszip_cached", "cache_lookup_timeout": "1s"}),
+    "wasm": (WasmEnvoy, {"cache_owner": "cluster:sszip_cached", **lookup_settings()}),
 }
 
 

@@ -6,6 +6,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from harness import client
 from harness.envoy import route
+from harness.owner import wait_until_linked
 from harness.rpc import Node, call
 from harness.status import read_status
 from test_status import LONG, RESULTS, block, methods
@@ -50,6 +51,7 @@ def test_counters_equal_the_counts_of_clients_and_node(start_envoy, origin):
 
 def test_status_includes_the_owner(start_envoy, origin, daemon):
     envoy = start_envoy(routes(SETTINGS), settings={"cache_owner": f"unix:{daemon.socket}"})
+    wait_until_linked(envoy, daemon)
     origin.answers(Node({"eth_getBlockByHash": LONG}))
     envoy.post("/", block(77))
     envoy.wait_for(lambda: read_status(envoy)["owner"].get("memory", {}).get("entries"), "the owner to have it")

@@ -288,7 +288,7 @@ def test_first_request_of_a_sandbox_is_a_hit(session_origin, daemon, envoys, nod
     number = next(_numbers)
     envoys[0].wait_for(lambda: hits(envoys[0], [number]), "it to be stored")
     before = node.count()
-    settings = {"cache_namespace": "main", "cache_lookup_timeout": "1s"}
+    settings = {"cache_namespace": "main"}
     envoy = wasm_of(daemon, session_origin, workers=1, settings=settings).start()
     try:
         assert hits(envoy, [number]) == 1

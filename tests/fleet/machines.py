@@ -32,6 +32,8 @@ _HEADERS = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
 _ONLY_IF_CACHED = ("Cache-Control", "only-if-cached")
 
 _HTTP = """
+# a lookup waits for the other machine for as long as this permits
+sszip_cache_lookup_timeout 1s;
 sszip on;
 sszip_cache on;
 %(store)s
@@ -301,6 +303,7 @@ class EnvoyMachine(StoreMachine):
             settings={
                 "cache": True,
                 "cache_path": "@prefix@/cache max_size=64m memory=16m",
+                "cache_lookup_timeout": "1s",
                 "cache_fleet": directive(fleet),
                 "cache_memory": "16m",
                 "cache_valid": self._valid,

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, LONG_LEASE
 from harness.owner import Owner, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node
@@ -18,14 +18,12 @@ from test_store_life import LARGE, by_hash, hits
 pytestmark = pytest.mark.bare
 
 ONLY_IF_CACHED = ("Cache-Control", "only-if-cached")
-# A stopped daemon renews no send lease, without which a server sends none of its entries.
-PATIENT = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s"}
 _numbers = itertools.count(2_000)
 
 
 @pytest.fixture(scope="module")
 def daemon():
-    owner = Owner(max_size="64m", memory="32m", environment=PATIENT).start()
+    owner = Owner(max_size="64m", memory="32m", environment=LONG_LEASE).start()
     yield owner
     owner.close()
 

@@ -8,6 +8,7 @@ use sszip_connect::connector::NodeConnector;
 use sszip_core::cache::owner::tracker::{BlockHash, NodeQuery, NodeResult};
 use sszip_core::config::endpoint::NodeEndpoint;
 use sszip_core::config::head_source::{HeadSource, NodeApi};
+use sszip_core::time_constants::min_node_timeout;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -15,8 +16,7 @@ use super::http::{node_request_headers, HttpNodeClient};
 use super::websocket::WebSocketNodeClient;
 use super::{beacon, execution};
 
-/// Minimum and maximum timeout of a request, which otherwise is the poll interval.
-const MIN_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum timeout of a request, which otherwise is the poll interval.
 const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause before an event stream is opened again, and time without bytes after which it is
@@ -42,8 +42,8 @@ impl NodeClient {
     /// The configuration is invalid. The message is for operators.
     pub fn new(follow: &HeadSource, news: Arc<Notify>) -> Result<Self, String> {
         let endpoint = NodeEndpoint::parse_url(&follow.url).ok_or("the URL is invalid")?;
-        let timeout =
-            Duration::from_millis(follow.interval).clamp(MIN_REQUEST_TIMEOUT, MAX_REQUEST_TIMEOUT);
+        let least = Duration::from_millis(min_node_timeout());
+        let timeout = Duration::from_millis(follow.interval).clamp(least, MAX_REQUEST_TIMEOUT);
         Ok(match (follow.api, endpoint.is_websocket) {
             (NodeApi::Execution, false) => {
                 Self::Execution(HttpNodeClient::new(follow, &endpoint, timeout)?)

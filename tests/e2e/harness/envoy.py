@@ -16,7 +16,7 @@ from . import client
 from .logged_server import LoggedServer
 from .nginx import free_port
 
-from harness.guards import GUARD_SECONDS, wait_until
+from harness.guards import GUARD_SECONDS, lookup_settings, server_environment, wait_until
 
 ENVOY = os.environ.get("SSZIP_ENVOY", "envoy")
 MODULE = os.environ.get("SSZIP_ENVOY_MODULE", "build/envoy/libsszip_envoy.so")
@@ -50,7 +50,7 @@ def adapted(settings):
     the default 20 ms and 5 s, and most tests of GETs are about RFC 9111."""
     settings = {"cache_get": "all", "cache_lock_timeout": "60s", **settings}
     if {"cache_path", "cache_owner"} & settings.keys():
-        return {"cache_lookup_timeout": "1s", **settings}
+        return {**lookup_settings(), **settings}
     return settings
 
 
@@ -213,11 +213,7 @@ class Envoy(LoggedServer):
         ]  # fmt: skip
 
     def _environment(self):
-        return {
-            **os.environ,
-            "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(self.prefix),
-            **self.environment,
-        }
+        return server_environment({"ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(self.prefix), **self.environment})
 
     def validate(self):
         """Runs `--mode validate`; returns the exit status and the output."""

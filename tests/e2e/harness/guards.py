@@ -1,11 +1,33 @@
-"""How long a test waits for an event before it fails."""
+"""How long a test waits for an event before it fails, and how long servers under test wait."""
 
+import os
+import pathlib
 import time
+
+from tiers import IS_SHIPPED
 
 # It ends the test of a server that hangs. A busy machine stalls for tens of seconds.
 GUARD_SECONDS = 120
 FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.025
+
+# Longer times than users have, which a busy machine exceeds; the tested sandbox is compiled with them.
+PATIENT_TIMES = pathlib.Path(__file__).parents[2].joinpath("patient_times").read_text().strip()
+
+# Send leases that do not end, in tests whose owner stays: a busy machine renews a lease too late, and without
+# one a server sends no entry from its memory and no leader's response to followers, and splits no call.
+LONG_LEASE = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s"}
+
+
+def server_environment(environment):
+    """The environment of a server under test, in which times that the test does not set are patient."""
+    times = f"{environment.get('SSZIP_TIMES', '')} {PATIENT_TIMES}"
+    return {**os.environ, **environment, "SSZIP_TIMES": times}
+
+
+def lookup_settings():
+    """Settings of a server whose times can't be set, because it is what users have: lookups may take long."""
+    return {"cache_lookup_timeout": "1s"} if IS_SHIPPED else {}
 
 
 def wait_until(condition, failure, seconds=GUARD_SECONDS):

@@ -22,7 +22,7 @@ from . import client
 from .logged_server import LoggedServer
 from .processes import Processes, assert_not_crashed, runs
 
-from harness.guards import GUARD_SECONDS, wait_until
+from harness.guards import GUARD_SECONDS, lookup_settings, server_environment, wait_until
 
 NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
 MODULE = os.environ.get("SSZIP_MODULE", "build/nginx/ngx_http_sszip_module.so")
@@ -46,7 +46,6 @@ pid @prefix@/nginx.pid;
 error_log @prefix@/error.log notice;
 env ASAN_OPTIONS;
 env LSAN_OPTIONS;
-env SSZIP_TIMES;
 @user@
 events { worker_connections 2048; }
 http {
@@ -91,7 +90,8 @@ def _adapted(http):
         http = f"sszip_cache_lock_timeout 60s; {http}"
     has_store = re.search(r"\bsszip_cache_(path|owner)\b", http)
     if has_store and "sszip_cache_lookup_timeout" not in http:
-        return f"sszip_cache_lookup_timeout 1s;\n{http}"
+        lines = "".join(f"sszip_{name} {value};\n" for name, value in lookup_settings().items())
+        return lines + http
     return http
 
 
@@ -194,7 +194,8 @@ class Nginx(LoggedServer):
         # -e: the compiled-in error log need not exist
         names = {"-p": "", "-c": "nginx.conf", "-e": "error.log"}
         options = [word for flag, name in names.items() for word in (flag, str(self.prefix / name))]
-        return [NGINX, *options, *arguments]
+        # workers keep the variable, in a configuration that others published, too
+        return [NGINX, *options, "-g", "env SSZIP_TIMES;", *arguments]
 
     def _environment(self):
         # A small quarantine, so that memory tests pass with a sanitizer too; and the
@@ -204,11 +205,8 @@ class Nginx(LoggedServer):
             name: value.replace("@prefix@", str(self.prefix))
             for name, value in self.environment.items()
         }
-        return {
-            **os.environ,
-            "ASAN_OPTIONS": f"{asan_options}:quarantine_size_mb=8:verify_asan_link_order=0",
-            **own,
-        }
+        asan_options = f"{asan_options}:quarantine_size_mb=8:verify_asan_link_order=0"
+        return server_environment({"ASAN_OPTIONS": asan_options, **own})
 
     def test(self):
         """Runs `nginx -t`; returns the exit status and the output."""

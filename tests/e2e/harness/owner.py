@@ -11,7 +11,7 @@ import tempfile
 
 import saved_logs
 
-from harness.guards import GUARD_SECONDS, wait_until
+from harness.guards import GUARD_SECONDS, server_environment, wait_until
 from harness.processes import assert_not_crashed
 
 SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
@@ -114,7 +114,7 @@ class Owner(Client):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.environment},
+                env=server_environment(self.environment),
             )
         wait_until(self._is_ready, self.log)
         return self

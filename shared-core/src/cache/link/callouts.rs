@@ -19,11 +19,7 @@ use crate::cache::owner_protocol::owner_message::OwnerMessage;
 use crate::cache::owner_protocol::protocol_error::ProtocolError;
 use crate::cache::process::ProcessCacheState;
 use crate::lock::lock_ignoring_poison;
-use crate::time_constants::memory_lease;
-
-/// Timeout of a data callout in milliseconds; of a poll, it is added to the time that the owner may
-/// wait.
-const CALLOUT_TIMEOUT_MS: u64 = 1_000;
+use crate::time_constants::{callout_timeout, memory_lease};
 
 /// Time for which entries to be stored wait for a data callout that is sent anyway, in milliseconds:
 /// a callout costs more than the messages in it.
@@ -194,7 +190,7 @@ impl OwnerLink {
         Some(OwnerCallout {
             id,
             body,
-            timeout: wait + CALLOUT_TIMEOUT_MS,
+            timeout: wait + callout_timeout(),
         })
     }
 
@@ -222,7 +218,7 @@ impl OwnerLink {
         Some(OwnerCallout {
             id,
             body,
-            timeout: CALLOUT_TIMEOUT_MS,
+            timeout: callout_timeout(),
         })
     }
 

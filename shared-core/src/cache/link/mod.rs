@@ -70,9 +70,6 @@ use crate::hash_keys::HashMap;
 use crate::lock::lock_ignoring_poison;
 use crate::time_constants::lookup_timeout;
 
-/// Timeout of a status query, in milliseconds.
-const STATUS_TIMEOUT_MS: u64 = 1_000;
-
 /// Maximum number of times that a purge is sent. It is idempotent and sent again if its connection
 /// breaks, but not forever to an owner that can't execute it.
 const MAX_PURGE_SENDS: u8 = 3;

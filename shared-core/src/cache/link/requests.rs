@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::background_queue::QueuedStore;
 use super::jobs::{LookupJob, OwnerJob};
-use super::{purge, LinkState, OwnerAdminReply, OwnerLink, STATUS_TIMEOUT_MS};
+use super::{purge, LinkState, OwnerAdminReply, OwnerLink};
 use crate::cache::chain::{NamespaceChains, ShownBlock};
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::entry::CacheEntry;
@@ -18,7 +18,7 @@ use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::{CacheKey, CacheNamespace};
 use crate::lock::lock_ignoring_poison;
-use crate::time_constants::{purge_patience, purge_timeout};
+use crate::time_constants::{purge_patience, purge_timeout, status_timeout};
 
 /// Maximum number of shown blocks that wait to be reported. Further ones are dropped: the owner
 /// learns them by its own polls.
@@ -185,7 +185,7 @@ impl OwnerClient for OwnerLink {
 
     fn query_owner_status(&self, waiter: WaitingRequestId, now: u64) -> bool {
         let mut state = lock_ignoring_poison(&self.state);
-        let due = now.saturating_add(STATUS_TIMEOUT_MS);
+        let due = now.saturating_add(status_timeout());
         let status = OwnerJob::Status { waiter };
         state.session.is_open() && self.add_awaited_job(&mut state, status, due).is_ok()
     }

@@ -17,14 +17,12 @@ use crate::exchange::machine::transitions::{ExchangeEvent, ExchangeState};
 use crate::exchange::machine::Exchange;
 use crate::memory;
 use crate::ssz::Preset;
+use crate::time_constants::probe_timeout;
 use crate::transcode::chain_spec::PresetAndForkDigests;
 use crate::transcode::{TranscodeRequest, JSON_MEDIA_TYPE};
 
 /// Bytes that decoding a response may allocate for a moment, for each byte of its length.
 const MEMORY_FACTOR: usize = 48;
-
-/// Time that the host waits for the response to a probe. Milliseconds.
-const PROBE_TIMEOUT_MS: u64 = 1_000;
 
 /// Maximum length of a node's name. Bytes. Nodes with a longer name are not probed.
 const MAX_NODE_NAME: usize = 512;
@@ -171,7 +169,7 @@ impl Exchange {
     /// Time that the host waits for the response to a probe, in milliseconds; `None` if this
     /// exchange is no probe.
     pub(in crate::exchange) fn probe_timeout_ms(&self) -> Option<u64> {
-        self.probe.as_ref().map(|_| PROBE_TIMEOUT_MS)
+        self.probe.as_ref().map(|_| probe_timeout())
     }
 
     /// Whether a response with this head can be evaluated as the response to the probe.
