@@ -35,8 +35,8 @@ export SSZIP_OWNER_LIBRARY := $(ENVOY)/libsszip_owner.so
 export SSZIP_COMMAND := $(BIN)/sszip
 export SSZIP_CACHED := $(BIN)/sszip-cached
 export SSZIP_REPLAY_NODE := $(BIN)/replay-node
-export SSZIP_SPLICES := $(CARGO_TARGET_DIR)/debug/examples/splices
-export SSZIP_SSZ_ORACLE := $(CARGO_TARGET_DIR)/debug/examples/ssz_oracle
+export SSZIP_SPLICES := $(CARGO_TARGET_DIR)/debug/splices
+export SSZIP_SSZ_ORACLE := $(CARGO_TARGET_DIR)/debug/ssz_oracle
 export SSZIP_LODESTAR := $(SSZIP_CACHE)/lodestar
 
 # $(call all,FOLDER): the folder, unless ARGS names files.
@@ -111,7 +111,7 @@ CRATES := --locked --workspace --exclude sszip-envoy-wasm --exclude sszip-sandbo
 	--features sszip-core/ffi,sszip-core/store,sszip-core/faults
 
 tested-crates: setup
-	cargo build $(CRATES) --lib --bins --example splices --example ssz_oracle
+	cargo build $(CRATES) --lib --bins
 
 tested: tested-crates ## builds for the tests: compiled quickly, with fault injection
 	@scripts/build-nginx-module debian --tested

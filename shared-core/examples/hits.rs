@@ -1,7 +1,7 @@
 //! Repeated hits or misses, for an instruction count: the cost of an operator's methods, rules,
 //! limits and response limits per request.
 //!
-//! valgrind --tool=callgrind target/release/examples/hits SETTINGS CALLS TIMES [OUTCOME]
+//! valgrind --tool=callgrind target/release/hits SETTINGS CALLS TIMES [OUTCOME]
 //!
 //! SETTINGS is a name of the list below. CALLS is 1 for a single call, or the number of calls in
 //! a batch. OUTCOME is `hit`, `counted` (a hit that is also counted in a metrics board, as hosts do

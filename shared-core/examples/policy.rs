@@ -1,5 +1,5 @@
 //! Evaluates a batch of 100 calls by 20 rules, repeatedly, for an instruction count. `valgrind
-//! --tool=callgrind target/release/examples/policy TIMES`
+//! --tool=callgrind target/release/policy TIMES`
 
 use std::hint::black_box;
 

@@ -1,7 +1,7 @@
 //! Writes spliced gzip members and zstd frames with their expected content into a directory, as
 //! `NAME.gz`, `NAME.zst` and `NAME.plain`, for other decoders.
 //!
-//! `cargo run -p sszip-core --example splices -- DIRECTORY [RESULT]...`
+//! `cargo run -p sszip-examples --bin splices -- DIRECTORY [RESULT]...`
 //!
 //! Each `RESULT` is a file that becomes the result of a response, in addition to results of the
 //! sizes below. tests/e2e/test_splice.py runs it.
