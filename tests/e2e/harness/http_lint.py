@@ -3,6 +3,7 @@ properties. Run as a program, since its event loop belongs to the process."""
 
 import email.utils
 import json
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ def lint_messages(requests):
     """The notes on each address, requested with these headers: levels and texts by name."""
     done = subprocess.run(
         [sys.executable, "-m", "harness.http_lint"],
-        cwd=__file__.rpartition("/harness/")[0],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         input=json.dumps(requests),
         capture_output=True,
         text=True,
