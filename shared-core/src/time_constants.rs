@@ -34,6 +34,10 @@ times! {
     /// the lag between nodes of one chain.
     confirmation_delay = 10_000;
 
+    /// Time for which a node's head must be lower than before until it is accepted: not one of
+    /// several nodes lags, but the chain was cut.
+    lower_head = 2_000;
+
     /// Time without data after which a connection to the owner is closed: the owner sends an
     /// event four times a second, and responds to each request.
     link_silence = 1_500;

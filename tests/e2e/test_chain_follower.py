@@ -10,7 +10,7 @@ from harness.chain import TIP, calls_for_block, calls_for_transactions
 from harness.chain_checks import OPERATOR_METHODS, OPERATOR_TIP, operator_calls_for_block
 from harness.owner import wait_until_linked
 from harness.rpc import call
-from harness.stands import Stand, hit
+from harness.stands import LOWER_HEAD_IS_NOT_ACCEPTED, Stand, hit
 from test_store_life import end
 
 pytestmark = [
@@ -78,7 +78,7 @@ def test_final_entries_stay_and_others_are_removed_with_their_block():
 
 
 def test_entries_are_not_final_while_the_node_is_syncing_or_lagging():
-    with Stand() as stand:
+    with Stand(times=LOWER_HEAD_IS_NOT_ACCEPTED) as stand:
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)
         old = calls_for_block(140)

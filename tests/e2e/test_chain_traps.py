@@ -7,7 +7,7 @@ import pytest
 
 from harness.chain import ADDRESS, Chain, calls_for_transactions
 from harness.rpc import call
-from harness.stands import Stand, hit
+from harness.stands import LOWER_HEAD_IS_NOT_ACCEPTED, Stand, hit
 from harness.nginx_state import wait_for_followers
 
 pytestmark = [
@@ -264,7 +264,7 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
 
 
 def test_responses_of_a_lagging_node_are_removed_when_it_catches_up():
-    with Stand() as stand:
+    with Stand(times=LOWER_HEAD_IS_NOT_ACCEPTED) as stand:
         stand.change({"extend": 5})
         bodies = [balance('"latest"'), call("eth_gasPrice"), call("eth_blockNumber")]
         stand.change({"lag": 3}, state="lagging")

@@ -11,7 +11,7 @@ class LoggedServer:
     `status`, with `wait_for` and with `get`."""
 
     _log_read = 0
-    # Number of requests that may reach the node although an earlier one's response is to be stored.
+    # Number of repetitions of a request if an earlier one's response is to be stored, or its update to end.
     late_stores = 0
 
     def logged(self, uri):

@@ -8,10 +8,10 @@ use super::window::BlockWindow;
 use super::{ChainTracker, LaggingHead};
 use crate::cache::chain::ChainChange;
 use crate::config::head_source::FinalizedBlockRule;
+use crate::time_constants::lower_head;
 
-/// Number of polls, and milliseconds, after which a lower head is accepted as the head.
+/// Number of polls, in addition to a time, after which a lower head is accepted as the head.
 const LOWER_HEAD_POLLS: u32 = 3;
-const LOWER_HEAD_MS: u64 = 2_000;
 
 /// Minimum interval between log lines about reorganisations, in milliseconds.
 const REORG_LOG_INTERVAL: u64 = 10_000;
@@ -226,7 +226,7 @@ impl ChainTracker {
                 .behind
                 .map_or((self.now, 0), |behind| (behind.since, behind.polls));
             let polls = polls + 1;
-            if polls < LOWER_HEAD_POLLS || self.now.saturating_sub(since) < LOWER_HEAD_MS {
+            if polls < LOWER_HEAD_POLLS || self.now.saturating_sub(since) < lower_head() {
                 plan.head = None;
                 plan.behind = Some(LaggingHead {
                     since,
