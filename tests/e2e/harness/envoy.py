@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import weakref
 
 import saved_logs
 
@@ -26,6 +27,9 @@ OWNER = os.environ.get("SSZIP_OWNER_LIBRARY", "build/envoy/libsszip_owner.so")
 _BAD = re.compile(r"\]\[(critical|error)\]|Caught|Backtrace|panicked|assert failure")
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3."
 _routes = itertools.count(1)
+# seconds for a query when a test has failed, whose Envoy may hang
+STATS_SECONDS = 5
+_started = weakref.WeakSet()
 
 
 def filter_of(settings, kind="DynamicModuleFilter"):
@@ -235,6 +239,7 @@ class Envoy(LoggedServer):
             stderr=self._log,
             env=self._environment(),
         )
+        _started.add(self)
         self.wait_for(self._is_ready, "Envoy to be ready", 90)
         return self
 
@@ -278,6 +283,12 @@ class Envoy(LoggedServer):
                 self.check()
         finally:
             saved_logs.discard(self.prefix)
+
+    def save_stats(self):
+        """Writes the stats to the folder, unless Envoy has ended or hangs."""
+        with contextlib.suppress(OSError, AssertionError):
+            stats = client.fetch(self.admin, "/stats?usedonly", timeout=STATS_SECONDS)
+            (self.prefix / "stats.txt").write_bytes(stats.body)
 
     # output
 
@@ -429,3 +440,10 @@ def cluster(name, where, *, http2=False, http3=False, requests=1, **more):
         },
         **more,
     }
+
+
+@saved_logs.at_failure.append
+def _save_stats(_target):
+    for envoy in list(_started):
+        if envoy.process:
+            envoy.save_stats()

@@ -1,5 +1,6 @@
 """The cache's owner as a daemon, with a folder of its own."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import weakref
 
 import saved_logs
 
@@ -15,6 +17,11 @@ from harness.guards import GUARD_SECONDS, server_environment, wait_until
 from harness.processes import assert_not_crashed
 
 SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
+
+
+# seconds for a query when a test has failed, whose owner may hang
+STATUS_SECONDS = 5
+_started = weakref.WeakSet()
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -80,9 +87,13 @@ def owner_of(nginx):
     return Client(nginx.prefix / "cache/owner.sock")
 
 
+def _owner_of_server(server):
+    return getattr(server, "owner", None) or owner_of(server)
+
+
 def wait_until_linked(nginx, owner=None):
     """Waits until each worker has reached the owner."""
-    owner = owner or getattr(nginx, "owner", None) or owner_of(nginx)
+    owner = owner or _owner_of_server(nginx)
 
     def linked():
         pids = {str(pid) for pid in nginx.workers()}
@@ -116,6 +127,7 @@ class Owner(Client):
                 stderr=log,
                 env=server_environment(self.environment),
             )
+        _started.add(self)
         wait_until(self._is_ready, self.log)
         return self
 
@@ -126,6 +138,13 @@ class Owner(Client):
     def log(self):
         return (self.folder / "log").read_text(errors="replace")
 
+    def save_status(self):
+        """Writes the status to the folder, unless the owner has ended or hangs."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            connection = UnixConnection(self.socket, STATUS_SECONDS)
+            connection.request("GET", "/v1/status")
+            (self.folder / "status.json").write_bytes(connection.getresponse().read())
+
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
         assert_not_crashed("the owner", self.process.wait(GUARD_SECONDS))
@@ -134,3 +153,9 @@ class Owner(Client):
         if self.process and self.process.poll() is None:
             self.kill(signal.SIGTERM)
         saved_logs.discard(self.folder)
+
+
+@saved_logs.at_failure.append
+def _save_statuses(_target):
+    for owner in list(_started):
+        owner.save_status()
