@@ -36,7 +36,7 @@ times! {
 
     /// Time for which a node's head must be lower than before until it is accepted: not one of
     /// several nodes lags, but the chain was cut.
-    lower_head = 2_000;
+    lower_head_delay = 2_000;
 
     /// Time without data after which a connection to the owner is closed: the owner sends an
     /// event four times a second, and responds to each request.

@@ -18,7 +18,7 @@ VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
 # workers of a stand for any host
 WORKERS = 5
 # A node that lags does so until the test ends that; else the state lasts for two seconds.
-LOWER_HEAD_IS_NOT_ACCEPTED = "lower_head=600s"
+LOWER_HEAD_IS_NOT_ACCEPTED = "lower_head_delay=600s"
 
 _CONFIG = """
 sszip on;

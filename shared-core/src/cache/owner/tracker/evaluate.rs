@@ -8,7 +8,7 @@ use super::window::BlockWindow;
 use super::{ChainTracker, LaggingHead};
 use crate::cache::chain::ChainChange;
 use crate::config::head_source::FinalizedBlockRule;
-use crate::time_constants::lower_head;
+use crate::time_constants::lower_head_delay;
 
 /// Number of polls, in addition to a time, after which a lower head is accepted as the head.
 const LOWER_HEAD_POLLS: u32 = 3;
@@ -226,7 +226,7 @@ impl ChainTracker {
                 .behind
                 .map_or((self.now, 0), |behind| (behind.since, behind.polls));
             let polls = polls + 1;
-            if polls < LOWER_HEAD_POLLS || self.now.saturating_sub(since) < lower_head() {
+            if polls < LOWER_HEAD_POLLS || self.now.saturating_sub(since) < lower_head_delay() {
                 plan.head = None;
                 plan.behind = Some(LaggingHead {
                     since,
