@@ -66,7 +66,8 @@ times! {
     /// Time for which a process may send entries from its memory without an event of the owner.
     memory_lease = 1_000;
 
-    /// Time for which a new owner waits for the [`memory_lease`]s of its predecessor.
+    /// Time for which a new owner waits for the [`memory_lease`]s of its predecessor, and for which a
+    /// process that finds no owner may send entries from its memory.
     predecessor_lease = 1_000;
 
     /// Interval at which the owner renews a process's [`memory_lease`].

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.guards import GUARD_SECONDS, LONG_LEASE
+from harness.guards import GUARD_SECONDS
 from harness.owner import owner_of
 from harness.rpc import Node, call
 from harness.nginx_state import waiting_requests
@@ -71,7 +71,7 @@ class SlowNode(Node):
 def run(start_nginx, request):
     workers, store = request.param
     store = store and "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"
-    nginx = start_nginx(CONFIG.replace("@store@", store), workers=workers, environment=LONG_LEASE)
+    nginx = start_nginx(CONFIG.replace("@store@", store), workers=workers)
     if store:
         owner = owner_of(nginx)
         pids = {str(pid) for pid in nginx.workers()}

@@ -8,7 +8,6 @@ import pytest
 
 from harness.chain import Chain
 from harness.client import fetch, request_bytes
-from harness.guards import LONG_LEASE
 from harness.http2 import Http2Client
 from harness.nginx import Nginx
 from harness.owner import wait_until_linked
@@ -61,7 +60,7 @@ class LogStand(Stand):
 
     def __init__(self):
         self.chain = Chain()
-        self.nginx = Nginx(CONFIG % {"node": self.chain.address}, environment=LONG_LEASE)
+        self.nginx = Nginx(CONFIG % {"node": self.chain.address})
 
     @property
     def log_calls(self):

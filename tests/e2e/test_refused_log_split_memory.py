@@ -8,7 +8,6 @@ import pytest
 
 from harness.chain import Chain
 from harness.client import Truncated, request_bytes
-from harness.guards import LONG_LEASE
 from harness.nginx import Nginx
 from harness.nginx_state import wait_until_stable
 from harness.rpc import call
@@ -46,7 +45,7 @@ class PreloadedLogStand(LogStand):
         node = self.chain.address
         locations = "\n    ".join(LOCATION % (number, node) for number in range(ROUTES))
         config = CONFIG % {"node": node, "locations": locations}
-        self.nginx = Nginx(config, environment={**environment, **LONG_LEASE})
+        self.nginx = Nginx(config, environment=environment)
         self.paths = itertools.cycle(f"/{number}" for number in range(ROUTES))
 
     def detect_filters(self):

@@ -13,8 +13,9 @@ import threading
 import pytest
 
 from harness import bodies, client
+from harness.guards import SHIPPED_LEASE
 from harness.nginx import MODULE, Nginx
-from harness.owner import Owner, owner_of, wait_until_linked
+from harness.owner import Owner, owner_of, wait_until_linked, wait_until_open
 from harness.processes import stop
 from harness.rpc import Node, call
 from harness.nginx_state import wait_for_earlier_events, wait_for_followers
@@ -55,7 +56,16 @@ server {
 }
 """
 
+TIMES = {"SSZIP_TIMES": SHIPPED_LEASE}
+
 _places = iter(range(10**6))
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    owner = Owner(max_size="64m", memory="32m", environment=TIMES).start()
+    yield owner
+    owner.close()
 
 
 @pytest.fixture(scope="module", params=["daemon", "own"])
@@ -66,10 +76,10 @@ def run(start_nginx, daemon, request):
     @functools.cache
     def run(workers=1):
         if request.param == "daemon":
-            nginx = start_nginx(config(f"sszip_cache_owner unix:{daemon.socket};"), workers=workers)
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{daemon.socket};"), workers=workers, environment=TIMES)
             nginx.owner = daemon
         else:
-            nginx = start_nginx(config("sszip_cache_path @prefix@/cache max_size=64m memory=32m;"), workers=workers)
+            nginx = start_nginx(config("sszip_cache_path @prefix@/cache max_size=64m memory=32m;"), workers=workers, environment=TIMES)
             nginx.owner = owner_of(nginx)
         wait_until_linked(nginx)
         return nginx
@@ -87,7 +97,7 @@ def reload(nginx):
     nginx.reload()
     if not isinstance(nginx.owner, Owner):
         nginx.wait_for(lambda: nginx.owner.pid() not in (None, before), "the new manager")
-    wait_until_linked(nginx)
+    wait_until_open(nginx)
 
 
 class RpcClient:

@@ -13,10 +13,11 @@ import time
 import pytest
 
 from harness import bodies, client
+from harness.guards import SHIPPED_LEASE
 from harness.load import ClientThreads
 from harness.nginx import Nginx
 from harness.origin import answer
-from harness.owner import owner_of, wait_until_linked
+from harness.owner import owner_of, wait_until_linked, wait_until_open
 from harness.processes import runs, stop
 from harness.rpc import Node, call
 from tiers import times
@@ -39,7 +40,7 @@ server {
 
 
 # on a busy machine nginx takes seconds to start an owner again
-PATIENT = {"SSZIP_TIMES": "purge_patience=60s purge_timeout=60s"}
+TIMES = {"SSZIP_TIMES": f"purge_patience=60s {SHIPPED_LEASE}"}
 
 
 def by_hash(number, id="1"):
@@ -191,7 +192,7 @@ class TestStops:
             for start in range(times(2, 3)):
                 end(nginx, signal.SIGQUIT if start % 2 else signal.SIGTERM)
                 nginx.start()
-                wait_until_linked(nginx)
+                wait_until_open(nginx)
                 assert hits(nginx, range(20)) == 20
             assert node.count() == 20
         finally:
@@ -205,7 +206,7 @@ class TestStops:
         before = nginx.manager()
         nginx.reload()
         nginx.wait_for(lambda: nginx.manager() not in (None, before) and not runs(before), "another manager")
-        wait_until_linked(nginx)
+        wait_until_open(nginx)
         assert hits(nginx, range(20)) == 20
 
     def test_single_process_owns_the_store(self, origin, node):
@@ -222,7 +223,7 @@ class TestStops:
             nginx.stop()
 
     def test_purged_entries_stay_purged_after_a_kill(self, origin, node):
-        nginx = Nginx(CONFIG, origin=origin, environment=PATIENT)
+        nginx = Nginx(CONFIG, origin=origin, environment=TIMES)
         try:
             nginx.start()
             wait_until_linked(nginx)
@@ -239,7 +240,7 @@ class TestStops:
             nginx.stop()
 
     def test_purge_waits_for_an_owner_that_starts(self, start_nginx, origin, node):
-        nginx = start_nginx(CONFIG, environment=PATIENT)
+        nginx = start_nginx(CONFIG, environment=TIMES)
         nginx.expect("exited on signal 9")
         for turn in range(times(4, 6)):
             # without waiting for the new workers and the new owner
@@ -252,7 +253,7 @@ class TestStops:
             wait_until_linked(nginx)
 
     def test_purge_succeeds_after_a_client_aborted_its_own(self, start_nginx, origin, node):
-        nginx = start_nginx(CONFIG, environment=PATIENT)
+        nginx = start_nginx(CONFIG, environment=TIMES)
         nginx.expect("exited on signal 9")
         for turn in range(times(3, 6)):
             wait_until_linked(nginx)
@@ -278,7 +279,7 @@ class TestStops:
 
 class TestUnderLoad:
     def test_responses_are_current_when_nginx_reloads_under_load(self, start_nginx, origin):
-        nginx = start_nginx(CONFIG, workers=2, environment=PATIENT)
+        nginx = start_nginx(CONFIG, workers=2, environment=TIMES)
         clients = Clients(nginx)
         origin.answers(clients.serve)
         wait_until_linked(nginx)
@@ -294,7 +295,7 @@ class TestUnderLoad:
         assert clients.faults == []
 
     def test_responses_are_current_when_nginx_is_upgraded_under_load(self, start_nginx, origin):
-        nginx = start_nginx(CONFIG, workers=2, daemon=True)
+        nginx = start_nginx(CONFIG, workers=2, environment=TIMES, daemon=True)
         clients = Clients(nginx)
         origin.answers(clients.serve)
         wait_until_linked(nginx)
@@ -319,7 +320,7 @@ class TestUnderLoad:
         assert clients.faults == []
 
     def test_responses_are_current_when_the_owner_is_killed_at_random(self, start_nginx, origin, record_property):
-        nginx = start_nginx(CONFIG, workers=2)
+        nginx = start_nginx(CONFIG, workers=2, environment=TIMES)
         nginx.expect("exited on signal 9")
         nginx.expect("cache's owner")
         clients = Clients(nginx)
@@ -356,7 +357,7 @@ class TestUnderLoad:
         print(f"kills: {len(back)}, purges acknowledged: {acknowledged}, back after {back[len(back) // 2]:.3f} s, worst {back[-1]:.3f} s")
 
     def test_responses_are_current_when_a_worker_is_stopped_during_a_purge(self, start_nginx, origin):
-        nginx = start_nginx(CONFIG, workers=2)
+        nginx = start_nginx(CONFIG, workers=2, environment=TIMES)
         clients = Clients(nginx)
         origin.answers(clients.serve)
         wait_until_linked(nginx)

@@ -9,7 +9,7 @@ import pytest
 
 from harness.client import Connection
 from harness.envoy import route
-from harness.guards import GUARD_SECONDS, LONG_LEASE
+from harness.guards import GUARD_SECONDS
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -39,7 +39,7 @@ def envoy(host, start_envoy):
         route(f"/{place}/", {"cache_namespace": f"place-{place}"}) for place in range(2 * PLACES)
     ]
     settings = {"cache": True}
-    return start_envoy(routes, settings=settings, workers=WORKERS[host], environment=LONG_LEASE)
+    return start_envoy(routes, settings=settings, workers=WORKERS[host])
 
 
 def followers(envoy):

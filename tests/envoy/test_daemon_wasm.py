@@ -12,6 +12,7 @@ import pytest
 
 from harness import client
 from harness.envoy import route
+from harness.guards import SHIPPED_LEASE
 from harness.origin import CLOSE, RESET, CloseWithoutResponse, Origin, WaitFor, answer, head
 from harness.owner import Owner
 from harness.processes import stop
@@ -68,7 +69,7 @@ def envoy_before_daemon(session_origin, late_daemon):
 @pytest.fixture(scope="module")
 def daemon_under_load():
     """A daemon that tests end and start again."""
-    owner = Owner(max_size="64m", memory="32m").start()
+    owner = Owner(max_size="64m", memory="32m", environment={"SSZIP_TIMES": SHIPPED_LEASE}).start()
     yield owner
     if owner.process.poll() is None:
         owner.process.send_signal(signal.SIGCONT)

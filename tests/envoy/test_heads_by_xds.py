@@ -8,7 +8,7 @@ import pytest
 from harness.chain import Chain
 from harness.nginx import free_port
 from harness.origin import answer
-from harness.owner import Client, owner_of
+from harness.owner import Client, owner_of, wait_until_open
 from harness.rpc import Node
 from test_reloads import Dynamic, is_up
 from test_store_life import LARGE, hits, wait_until_linked
@@ -64,7 +64,7 @@ def test_head_of_a_removed_filter_is_not_followed(dynamic):
     await_followed(dynamic, "main")
     dynamic.settings(**main)
     await_followed(dynamic)
-    wait_until_linked(dynamic)
+    wait_until_open(dynamic)
     # entries that were stored before are there
     assert hits(dynamic, range(3)) == 3
 
@@ -116,7 +116,7 @@ def test_change_of_the_store_is_rejected_until_a_restart(dynamic):
     dynamic.end()
     dynamic.start()
     dynamic.wait_for(lambda: is_up(dynamic), "the listener")
-    wait_until_linked(dynamic)
+    wait_until_open(dynamic)
     assert hits(dynamic, range(3)) == 3
 
 

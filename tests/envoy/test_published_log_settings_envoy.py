@@ -9,7 +9,6 @@ import threading
 import pytest
 
 from harness.envoy import Envoy, cluster, pipe, route
-from harness.guards import LONG_LEASE
 from harness.log_ranges import (
     CONCURRENT, PIECE, RelayNode, closed_gate, direct_response, logs, new_filter, pause_for_unexpected_requests,
     permissive_blooms,
@@ -74,7 +73,6 @@ class EnvoySite(LogSite):
             origin=origin,
             settings=settings,
             workers=WORKERS,
-            environment=LONG_LEASE,
             http=HTTP,
             filters=[{**one, "name": name, "disabled": True} for name, one in FILTERS.items()],
             last=[{**one, "name": name, "disabled": True} for name, one in AFTER.items()],

@@ -10,6 +10,7 @@ from harness import chain_model, client, store_model
 from harness.chain import Chain
 from harness.chain_checks import OPERATOR_METHODS, check_operator_methods, check_replaced_blocks
 from harness.envoy import Envoy, address, cluster, route
+from harness.guards import SHIPPED_LEASE
 from harness.nginx import Nginx
 from harness.owner import Owner
 from harness.processes import kill_all
@@ -201,7 +202,7 @@ class StoreRun(store_model.Run):
 
     def __init__(self, seed, origin):
         super().__init__(seed, origin)
-        self.owner = Owner(max_size="64m", memory="16m").start()
+        self.owner = Owner(max_size="64m", memory="16m", environment={"SSZIP_TIMES": SHIPPED_LEASE}).start()
         routes = store_model.envoy_routes()
         # each route names its namespace
         own = {"enable": True}
@@ -273,10 +274,10 @@ def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin)
 class Stand(SandboxStand):
     """A daemon that follows a chain, and all kinds of hosts in front of it."""
 
-    def __init__(self, *arguments, methods=()):
+    def __init__(self, *arguments, methods=(), times=""):
         self.chain = Chain(*arguments)
         follows = {"namespace": "main", "url": f"http://{self.chain.address}", "interval": "100ms"}
-        self.owner = Owner([follows], max_size="64m", memory="32m")
+        self.owner = Owner([follows], max_size="64m", memory="32m", environment={"SSZIP_TIMES": times})
         node = cluster("node", address(self.chain.port))
         settings = {"cache_namespace": "main"}
         if methods:

@@ -13,9 +13,10 @@ import pytest
 
 from harness import client
 from harness.envoy import Envoy, route
+from harness.guards import SHIPPED_LEASE
 from harness.nginx import Nginx
 from harness.origin import answer
-from harness.owner import Client, Owner
+from harness.owner import Client, Owner, wait_until_open
 from harness.processes import stop
 from harness.rpc import Node, call
 from test_store_life import LARGE, Clients, by_hash, hits, owner_of, wait_until_linked
@@ -54,6 +55,7 @@ def make(session_origin):
             origin=session_origin,
             settings=settings(owner, **more),
             workers=workers,
+            environment={"SSZIP_TIMES": SHIPPED_LEASE},
         )
         made.append(envoy)
         return envoy
@@ -65,7 +67,7 @@ def make(session_origin):
 
 @pytest.fixture
 def daemon():
-    owner = Owner(max_size="64m", memory="32m").start()
+    owner = Owner(max_size="64m", memory="32m", environment={"SSZIP_TIMES": SHIPPED_LEASE}).start()
     yield owner
     owner.close()
 
@@ -139,7 +141,7 @@ def test_entries_survive_a_restart(make, node):
     for _ in range(times(2, 3)):
         envoy.end()
         envoy.start()
-        wait_until_linked(envoy)
+        wait_until_open(envoy)
         assert_stored(envoy, node, range(20))
 
 
@@ -152,7 +154,7 @@ def test_kill_loses_entries_in_memory_only(make, node):
     wait_until_linked(envoy)
     envoy.end(signal.SIGKILL)
     envoy.start()
-    wait_until_linked(envoy)
+    wait_until_open(envoy)
     assert_stored(envoy, node, range(20))
     assert hits(envoy, range(20, 30)) == 0
     assert purge(envoy).status == 200
@@ -188,7 +190,7 @@ def test_second_envoy_shares_the_store_and_takes_it_over(make, node):
             assert purge(second).status == 200
     first.end()
     second.wait_for(lambda: owner.pid() == second.process.pid, "the other one to take over")
-    linked(second, owner)
+    wait_until_open(second, owner)
     assert shares(second, range(10))
     assert purge(second).status == 200
     second.end(signal.SIGKILL)

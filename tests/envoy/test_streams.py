@@ -8,7 +8,7 @@ import pytest
 
 from harness.client import Connection, Truncated, gunzip, request_bytes
 from harness.envoy import cluster, route
-from harness.guards import GUARD_SECONDS, LONG_LEASE
+from harness.guards import GUARD_SECONDS
 from harness.origin import WaitFor, answer, chunked, head
 from harness.replay import ReplayNode
 from harness.rpc import call
@@ -149,7 +149,7 @@ CACHED = {"cache": True, "cache_namespace": "all", "cache_lock_timeout": "10m"}
 
 
 def start_patient_envoy(start_envoy, workers):
-    return start_envoy([route("/herd", CACHED), route("/")], workers=workers, environment=LONG_LEASE)
+    return start_envoy([route("/herd", CACHED), route("/")], workers=workers)
 
 
 def test_coalesced_requests_reach_the_node_once(start_envoy, origin):

@@ -9,6 +9,7 @@ from servers import PASSWORD, USER
 
 from harness import client
 from harness.envoy import Envoy, address, cluster, route
+from harness.guards import SHIPPED_LEASE
 from harness.nginx import Nginx
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.rpc import call
@@ -16,6 +17,7 @@ from harness.sandbox import WasmEnvoy
 from harness.stands import VALID, cache_key
 
 NAMESPACE = "main"
+TIMES = {"SSZIP_TIMES": SHIPPED_LEASE}
 # A busy machine delays replies by more than the default 10 ms.
 TIMEOUT = "900ms"
 # Of a purge; a busy machine delays confirmations.
@@ -83,7 +85,7 @@ class FleetOwner(Owner):
     """A daemon with a fleet."""
 
     def __init__(self, heads, fleet, **settings):
-        super().__init__(heads, **settings)
+        super().__init__(heads, environment=TIMES, **settings)
         with open(self.config, "a") as config:
             config.write("\n[fleet]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fleet.items()))
 
@@ -245,7 +247,7 @@ class StoreMachine(Machine):
     def _new_servers(self, fleet, workers, settings):
         store = f"sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip_cache_fleet {directive(fleet)};"
         head = f"sszip_cache_head http://{self.chain.address} interval=100ms;"
-        nginx = Nginx(self._config(store, head), workers=workers)
+        nginx = Nginx(self._config(store, head), workers=workers, environment=TIMES)
         return nginx, owner_of(nginx)
 
     def start(self):
@@ -279,7 +281,7 @@ class EnvoyMachine(StoreMachine):
         Envoy ends. Returns the present Envoy, which completes its requests and ends by itself."""
         former = self.server
         self._former.append(former)
-        envoy = Envoy([], workers=former.concurrency)
+        envoy = Envoy([], workers=former.concurrency, environment=TIMES)
         text = json.dumps(former.configuration).replace("@prefix@", str(former.prefix))
         envoy.configuration = json.loads(text)
         envoy.port = envoy.direct = former.port
@@ -312,6 +314,7 @@ class EnvoyMachine(StoreMachine):
                 "cache_head": f"http://{self.chain.address} interval=100ms",
             },
             workers=workers,
+            environment=TIMES,
             clusters=[cluster("node", address(self.chain.port))],
         )
         # log lines about a server that is not reachable

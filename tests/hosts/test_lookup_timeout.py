@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.guards import GUARD_SECONDS, LONG_LEASE
+from harness.guards import GUARD_SECONDS
 from harness.owner import Owner, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node
@@ -23,7 +23,7 @@ _numbers = itertools.count(2_000)
 
 @pytest.fixture(scope="module")
 def daemon():
-    owner = Owner(max_size="64m", memory="32m", environment=LONG_LEASE).start()
+    owner = Owner(max_size="64m", memory="32m").start()
     yield owner
     owner.close()
 

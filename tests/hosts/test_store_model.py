@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from harness.envoy import Envoy
+from harness.guards import SHIPPED_LEASE
 from harness.nginx import Nginx
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.processes import kill_all
@@ -16,6 +17,8 @@ from tiers import seeds, times
 pytestmark = [
     pytest.mark.carried("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),
 ]
+
+TIMES = {"SSZIP_TIMES": SHIPPED_LEASE}
 
 CONFIG = """
 sszip on;
@@ -36,7 +39,7 @@ server {
 class NginxRun(Run):
     def __init__(self, seed, origin):
         super().__init__(seed, origin)
-        self.server = Nginx(CONFIG, origin=origin, workers=2)
+        self.server = Nginx(CONFIG, origin=origin, workers=2, environment=TIMES)
         self.server.expect("exited on signal 9")
 
     def start(self):
@@ -73,7 +76,7 @@ def envoy_of(origin, store):
         "cache_valid": ["immutable 1h", "unfinalized 1h"],
         **store,
     }
-    envoy = Envoy(envoy_routes(), origin=origin, settings=settings, workers=4)
+    envoy = Envoy(envoy_routes(), origin=origin, settings=settings, workers=4, environment=TIMES)
     # log lines about purges without an owner
     envoy.expect("purge of|store|owner")
     return envoy
@@ -135,7 +138,7 @@ class DaemonRun(EnvoysRun):
     """The store is a daemon's."""
 
     def create_envoys(self, origin):
-        self.owner = Owner(max_size="64m", memory="16m").start()
+        self.owner = Owner(max_size="64m", memory="16m", environment=TIMES).start()
         return [envoy_of(origin, {"cache_owner": f"unix:{self.owner.socket}"}) for _ in range(2)]
 
     def stop(self):

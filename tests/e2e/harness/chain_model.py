@@ -11,7 +11,7 @@ from .owner import wait_until_linked
 from .random_steps import take_random_steps
 from .rpc import call
 
-from harness.guards import GUARD_SECONDS
+from harness.guards import GUARD_SECONDS, SHIPPED_LEASE
 
 # Polls of the follower by which a change of the chain is known to workers. The follower knows it
 # after two, and workers a moment later; while the machine is busy or the node is down there are
@@ -73,7 +73,7 @@ class Run:
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
-        self.stand = self.stand_type("--seed", seed)
+        self.stand = self.stand_type("--seed", seed, times=SHIPPED_LEASE)
         self.chain = self.stand.chain
         self.model = Model(self.chain)
         self.calls = []

@@ -14,9 +14,9 @@ LONGEST_PAUSE = 0.025
 # Longer times than users have, which a busy machine exceeds; the tested sandbox is compiled with them.
 PATIENT_TIMES = pathlib.Path(__file__).parents[2].joinpath("patient_times").read_text().strip()
 
-# Send leases that do not end, in tests whose owner stays: a busy machine renews a lease too late, and without
-# one a server sends no entry from its memory and no leader's response to followers, and splits no call.
-LONG_LEASE = {"SSZIP_TIMES": "memory_lease=600s predecessor_lease=0s"}
+# The send lease that users have, in tests that replace an owner or kill its clients: a new owner waits for no
+# longer lease of the former one (`predecessor_lease`), and a purge waits until the lease of a killed client ends.
+SHIPPED_LEASE = "memory_lease=1s"
 
 
 def server_environment(environment):

@@ -11,7 +11,7 @@ import time
 
 from . import client, hosts
 from .chain import Chain
-from .guards import GUARD_SECONDS, LONG_LEASE
+from .guards import GUARD_SECONDS
 from .origin import answer
 from .owner import owner_of, wait_until_linked
 from .rpc import call
@@ -177,7 +177,7 @@ class LogStand:
         }
         general = {"cache": True, "cache_path": "@prefix@/cache max_size=64m memory=32m"}
         places = {**(places or {}), "/": route}
-        self.server = hosts.server(host, origin, places, general, workers=workers, environment=LONG_LEASE)
+        self.server = hosts.server(host, origin, places, general, workers=workers)
 
     def __enter__(self):
         self.origin.answers(self.node)

@@ -6,7 +6,6 @@ import pathlib
 
 from .client import fetch
 from .copied_configs import Tls
-from .guards import LONG_LEASE
 from .log_ranges import CONCURRENT, JSON, PIECE
 from .log_sites import LIMIT, WORKERS, LogSite, new_balance_call
 from .nginx import MODULE, Nginx
@@ -202,7 +201,7 @@ class NginxSite(LogSite):
         else:
             ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
             loaded = {"main": modules(*NAMES[1:]) + ours, "module": FOLDER / f"{NAMES[0]}.so"}
-        self.server = Nginx(http, origin=origin, workers=WORKERS, files=files, environment=LONG_LEASE, **loaded)
+        self.server = Nginx(http, origin=origin, workers=WORKERS, files=files, **loaded)
 
     def post(self, kind, body, *headers, path="/", method="POST"):
         """The response of the server of this kind."""

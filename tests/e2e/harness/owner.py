@@ -102,6 +102,13 @@ def wait_until_linked(nginx, owner=None):
     nginx.wait_for(linked, "the workers to reach the owner")
 
 
+def wait_until_open(server, owner=None):
+    """Waits until each process knows that its session is open. Until then its lookups are misses if an attempt
+    to reach the owner has failed, as after a restart. It confirms a purge, here of an unused key, in its session."""
+    wait_until_linked(server, owner)
+    (owner or _owner_of_server(server)).purge(key="0" * 64)
+
+
 def _lines(settings):
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
 

@@ -13,7 +13,7 @@ use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
 use crate::cache::CacheKey;
 use crate::lock::lock_ignoring_poison;
-use crate::time_constants::memory_lease;
+use crate::time_constants::predecessor_lease;
 
 /// Lower bound of generations that no owner has: theirs begin with the time.
 const MIN_UNOWNED_GENERATION: u64 = 1 << 63;
@@ -42,7 +42,7 @@ impl OwnerLink {
             shared.purge_hot_tier(None);
         }
         // an owner that has just begun to listen reports a purge as done only after that time
-        let until = monotonic.saturating_add(memory_lease());
+        let until = monotonic.saturating_add(predecessor_lease());
         self.until.fetch_max(until, Ordering::AcqRel);
     }
 
