@@ -62,11 +62,15 @@ def busy(served, origin):
     thread.join()
 
 
-def shown(page, label):
-    """The number of the tile with that label."""
-    script = f"""[...document.querySelectorAll('#tiles div')]
+def number_of(label):
+    """A script: the number of the tile with that label."""
+    return f"""[...document.querySelectorAll('#tiles div')]
         .find((tile) => tile.textContent.includes({label!r}))?.querySelector('b').textContent"""
-    return page.run(script)
+
+
+def wait_for_another_number(page, label):
+    first = page.wait_for(number_of(label), f"the number of {label}")
+    page.wait_for(f"{number_of(label)} !== {first!r}", "another number")
 
 
 @pytest.mark.parametrize(
@@ -105,10 +109,8 @@ def test_page_updates_and_shows_names_as_text(browser, busy):
     url = f"http://127.0.0.1:{busy.port}/status"
     page = browser.page(url)
     page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
-    first = shown(page, "Requests")
-    page.wait_for(f"""[...document.querySelectorAll('#tiles div')]
-        .find((tile) => tile.textContent.includes('/s'))
-        && document.querySelector('#tiles').textContent.includes({first!r}) === false""", "another number")
+    wait_for_another_number(page, "Requests")
+    page.wait_for(number_of("/s"), "a rate")
     assert page.run("document.querySelectorAll('img, b[onclick]').length") == 0
     assert page.run("document.title") == "sszip"
     assert "eth_getBlockByHash" in page.run("document.body.textContent")
@@ -122,8 +124,7 @@ def test_page_of_the_owner_updates_and_fits_the_window(browser, busy, width):
     url = f"http://127.0.0.1:{busy.port}/owner?format="
     page = browser.page(f"{url}html", width)
     page.wait_for("document.querySelectorAll('table').length == 1", "the store's table")
-    first = shown(page, "Lookups")
-    page.wait_for(f"document.querySelector('#tiles').textContent.includes({first!r}) === false", "another number")
+    wait_for_another_number(page, "Lookups")
     assert "the owner of a store" in page.run("document.querySelector('#about').textContent")
     # no graphs of zeros
     assert "not available" in page.run("document.querySelector('#history').textContent")
