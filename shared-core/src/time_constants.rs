@@ -70,7 +70,8 @@ times! {
     /// process that finds no owner may send entries from its memory.
     predecessor_lease = 1_000;
 
-    /// Interval at which the owner renews a process's [`memory_lease`].
+    /// Interval at which the owner renews a process's [`memory_lease`]; a sandbox has it renewed half as
+    /// often.
     memory_lease_renewal = 250;
 
     /// Timeout of a purge. A purge waits for processes that the owner can't reach, so that it may

@@ -19,7 +19,7 @@ use crate::cache::owner_protocol::owner_message::OwnerMessage;
 use crate::cache::owner_protocol::protocol_error::ProtocolError;
 use crate::cache::process::ProcessCacheState;
 use crate::lock::lock_ignoring_poison;
-use crate::time_constants::{callout_timeout, memory_lease};
+use crate::time_constants::{callout_timeout, memory_lease_renewal};
 
 /// Time for which entries to be stored wait for a data callout that is sent anyway, in milliseconds:
 /// a callout costs more than the messages in it.
@@ -178,7 +178,8 @@ impl OwnerLink {
         if !state.wants_poll() {
             return None;
         }
-        let wait = memory_lease() / 2;
+        // the answer renews the send lease
+        let wait = memory_lease_renewal() * 2;
         let role = CalloutRole::Poll {
             wait: u32::try_from(wait).unwrap_or(u32::MAX),
         };
