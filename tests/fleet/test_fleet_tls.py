@@ -103,6 +103,10 @@ def test_certificate_that_is_renewed_is_accepted(secure_world):
     assert redis.execute("CONFIG", "SET", "tls-cert-file", certificates.certificate, "tls-key-file", certificates.key) == "OK"
     redis.disconnect_clients()
     for machine in (a, b):
+        # the owner notices the end of the old connections a moment later
+        for kind in ("lookup", "store"):
+            line = f"{kind} connection: used again"
+            machine.wait_for(lambda line=line, owner=machine.owner: line in owner.log(), line)
         machine.wait_until_used()
     share(a, redis, balance(chain.final))
     assert b.requested(balance(chain.final)) == 0
