@@ -34,8 +34,6 @@ _HEADERS = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
 _ONLY_IF_CACHED = ("Cache-Control", "only-if-cached")
 
 _HTTP = """
-# a lookup waits for the other machine for as long as this permits
-sszip_cache_lookup_timeout 1s;
 sszip on;
 sszip_cache on;
 %(store)s
@@ -100,8 +98,10 @@ def is_followed(chain, status):
 class Machine:
     """nginx and a daemon, which follows the node."""
 
-    def __init__(self, chain, fleet, workers=2, valid=VALID, lock_timeout="5s", beacon=None, **settings):
-        """`beacon`: the daemon follows this node over the Beacon API, in place of the node of the requests."""
+    def __init__(self, chain, fleet, workers=2, valid=VALID, lock_timeout="30s", beacon=None, **settings):
+        """`lock_timeout`: a batch waits for other machines for this time without two lookup timeouts.
+
+        `beacon`: the daemon follows this node over the Beacon API, in place of the node of the requests."""
         self.chain = chain
         self._beacon = beacon
         self._valid = valid
@@ -305,7 +305,6 @@ class EnvoyMachine(StoreMachine):
             settings={
                 "cache": True,
                 "cache_path": "@prefix@/cache max_size=64m memory=16m",
-                "cache_lookup_timeout": "1s",
                 "cache_fleet": directive(fleet),
                 "cache_memory": "16m",
                 "cache_valid": self._valid,
