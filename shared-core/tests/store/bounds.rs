@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sszip_core::cache::class::LifetimeClass;
-use sszip_core::cache::store::{DiskEntryStore, StoreConfig};
+use sszip_core::cache::store::{DiskEntryStore, StoreConfig, StoredEntry};
 
 use super::support::{config, folder, header, key, open, put, reopen, NOW};
 
@@ -79,6 +79,14 @@ fn put_noise(store: &DiskEntryStore, n: u64, length: usize, class: LifetimeClass
     }
 }
 
+/// Returns the entries with the numbers below `count`. They are looked up from the newest on: files that
+/// are dropped meanwhile, the oldest first, leave no gap between entries.
+fn get_each(store: &DiskEntryStore, count: u64) -> Vec<Option<StoredEntry>> {
+    let mut found: Vec<_> = (0..count).rev().map(|n| store.get(&key(n), NOW)).collect();
+    found.reverse();
+    found
+}
+
 /// Stores ten times the capacity in entries of `lengths`, and requests the first entry again and
 /// again.
 fn overfill(lengths: [usize; 3], class: fn(u64) -> LifetimeClass) {
@@ -108,7 +116,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> LifetimeClass) {
     assert!((3..100).contains(&again), "put again {again} times");
     store.flush().unwrap();
 
-    let found: Vec<_> = (0..n).map(|n| store.get(&key(n), NOW)).collect();
+    let found = get_each(&store, n);
     let remaining_bytes: u64 = found
         .iter()
         .flatten()
@@ -256,7 +264,7 @@ fn large_store_has_few_sst_files() {
         assert!(tables < 320, "{tables} tables");
         let written = store.store_status().written;
         assert!(written.compaction < 3 * written.flush, "{written:?}");
-        let found: Vec<_> = (0..count).map(|n| store.get(&key(n), NOW)).collect();
+        let found = get_each(&store, count);
         let first = found.iter().position(Option::is_some).unwrap();
         let remaining: Vec<_> = found[first..]
             .iter()
