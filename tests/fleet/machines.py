@@ -425,6 +425,17 @@ def send_probe(machine):
     machine.fetch(balance(machine.chain.final, next(_probes)))
 
 
+def wait_until_sharing_after_a_loss(machines, position):
+    """Waits until machines use the fleet after the purge stream was lost, whose position was `position` at most. Each
+    of them may have set a fence, and does not use values that others store before they know it."""
+    for machine in machines:
+        machine.wait_for_position(position + 1)
+        machine.wait_until_used()
+    last = max(machine.position for machine in machines)
+    for machine in machines:
+        machine.wait_for_position(last)
+
+
 def share(machine, redis, *calls):
     """Sends calls until the fleet has a new value for each; returns the names of the values."""
     names = []

@@ -10,7 +10,7 @@ from cluster_sharing import assert_shared_with, wait_until_all_are_shared
 from documented_acl import documented_rules
 from fleet_load import FleetLoad
 from fleet_status import assert_confirmed
-from machines import balance, receipts, share
+from machines import balance, receipts, share, wait_until_sharing_after_a_loss
 from resp_client import ErrorReply
 from servers import PREFIX, wait_until
 
@@ -159,9 +159,7 @@ def test_flush_of_the_node_with_the_stream_costs_one_cold_fleet(fleet, numbers):
     fences_before, position = fences(fleet), max(a.position, b.position)
     assert cluster.primary_of(STREAM).execute("FLUSHALL") == "OK"
     a.wait_for(lambda: fences(fleet) > fences_before, "a fence")
-    for machine in (a, b):
-        machine.wait_for_position(position + 1)
-        machine.wait_until_used()
+    wait_until_sharing_after_a_loss((a, b), position)
     # values of the other nodes are older than the fence
     assert b.requested(*calls) == len(calls)
     (later,) = balances(numbers, 1)

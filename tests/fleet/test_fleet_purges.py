@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from fleet_status import assert_confirmed
-from machines import balance, receipts, share
+from machines import balance, receipts, share, wait_until_sharing_after_a_loss
 
 METHOD = "eth_getBlockReceipts"
 
@@ -197,9 +197,7 @@ def test_values_of_before_a_flush_are_not_used(world):
     position = max(a.position, b.position)
     assert redis.execute("FLUSHALL") == "OK"
     a.wait_for(lambda: a.fleet.fences + b.fleet.fences > fences_before, "a fence")
-    for machine in (a, b):
-        machine.wait_for_position(position + 1)
-        machine.wait_until_used()
+    wait_until_sharing_after_a_loss((a, b), position)
     # as if a failover had brought back an older state of the values only
     for name, value in values.items():
         redis.execute("SET", name, value)
@@ -224,10 +222,7 @@ def test_fleet_is_used_again_after_a_restart_of_the_server(world):
     for machine in (a, b):
         machine.wait_until_unused()
     redis.start()
-    for machine in (a, b):
-        machine.wait_until_used()
-        # the stream of before was lost
-        machine.wait_for_position(position + 1)
+    wait_until_sharing_after_a_loss((a, b), position)
     for name, value in values.items():
         redis.execute("SET", name, value)
     assert b.requested(body) == 1

@@ -5,7 +5,7 @@ import types
 
 import pytest
 from fleet_status import assert_confirmed
-from machines import balance, receipts, share
+from machines import balance, receipts, share, wait_until_sharing_after_a_loss
 from sentinel_servers import DOWN_AFTER
 from valkey import VALKEY_SERVER
 
@@ -81,9 +81,7 @@ def test_lost_stream_costs_one_fence(world):
     fences_before, position = a.fleet.fences + b.fleet.fences, max(a.position, b.position)
     assert redis.execute("FLUSHALL") == "OK"
     a.wait_for(lambda: a.fleet.fences + b.fleet.fences > fences_before, "a fence")
-    for machine in (a, b):
-        machine.wait_for_position(position + 1)
-        machine.wait_until_used()
+    wait_until_sharing_after_a_loss((a, b), position)
     share(a, redis, balance(chain.final))
     assert b.requested(balance(chain.final)) == 0
 
