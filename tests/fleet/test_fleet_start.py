@@ -9,6 +9,7 @@ from machines import balance, directive, receipts, share
 from servers import PASSWORD
 
 from harness.nginx import free_port
+from harness.processes import stop
 
 HOSTS = ["daemon", "nginx", "envoy"]
 
@@ -128,7 +129,7 @@ def test_owner_that_was_stopped_does_not_use_values_before_it_has_read_the_strea
     a, b = world.machine(chain, redis.url, purge_wait="2s"), world.machine(chain, redis.url)
     share(a, redis, receipts(chain.final))
     pid = b.owner.pid()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         purge = a.purge(method="eth_getBlockReceipts")["fleet"]
         assert (purge["owners"], purge["confirmed"]) == (2, 1)
