@@ -36,6 +36,12 @@ init_by_lua_block {
     end
     @init@
     sszip = require 'resty.sszip'
+    -- a busy machine exceeds the times that users have
+    local owner = require 'resty.sszip.owner'
+    local ask = owner.ask
+    function owner.ask(request, timeout)
+        return ask(request, timeout * 12)
+    end
 }
 @http@
 """
