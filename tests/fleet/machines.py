@@ -23,6 +23,9 @@ TIMEOUT = "900ms"
 # Of a purge; a busy machine delays confirmations.
 PURGE_WAIT = "5s"
 
+# Ten lookups of a machine with two workers leave one of them out once in 500 times.
+LOOKUPS_PER_WORKER = 5
+
 # Seconds after which a new Envoy ends its predecessor; requests in flight have to end before.
 PARENT_SECONDS = 12
 
@@ -106,6 +109,7 @@ class Machine:
         self._beacon = beacon
         self._valid = valid
         self._lock_timeout = lock_timeout
+        self._workers = workers
         self.server, self.owner = self._new_servers(fleet, workers, settings)
 
     def _new_servers(self, fleet, workers, settings):
@@ -212,9 +216,22 @@ class Machine:
         return status["namespace"]
 
     def wait_until_used(self):
-        """Waits until lookups query the fleet. The owner probes a server whose breaker is open."""
+        """Waits until lookups of all workers query the fleet: the owner uses it, and each worker knows the identity
+        of the chain. The owner probes a server whose breaker is open. It publishes the identity after its first
+        poll of the node, and again after a purge of everything or of the namespace."""
         self.wait_for(lambda: self.fleet.is_used, "the fleet to be used")
+        # calls to a node that is followed over the Beacon API are not shared
+        if not self._beacon:
+            self.wait_for(self._all_workers_query_it, "the workers to query the fleet")
         return self
+
+    def _all_workers_query_it(self):
+        # the kernel assigns connections to workers
+        count = LOOKUPS_PER_WORKER * self._workers
+        before = self.fleet.lookups()
+        for _ in range(count):
+            self._send_lookup()
+        return self.fleet.lookups() >= before + count
 
     def _send_lookup(self):
         """Sends a request that queries the fleet, and whose response is not shared: it is `null`."""
@@ -346,19 +363,6 @@ class WasmMachine(Machine):
     def wait_until_ready(self):
         """Waits until the chain is followed. The sandboxes may not have reached the owner yet."""
         self.wait_for(self._follows, "the chain to be followed")
-
-    def wait_until_used(self):
-        """Waits until lookups of all sandboxes query the fleet."""
-        super().wait_until_used()
-        # the kernel assigns connections to workers
-        requests = 10 * self.server.concurrency
-        self.wait_for(lambda: all(self._queries_fleet() for _ in range(requests)), "the sandboxes to query the fleet")
-        return self
-
-    def _queries_fleet(self):
-        before = self.fleet.lookups()
-        self._send_lookup()
-        return self.fleet.lookups() > before
 
 
 class ConfiguredMachine(Machine):

@@ -1,6 +1,7 @@
 """Machines whose owners know that a kind of requests takes the node long, so that they take leases."""
 
 import contextlib
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -156,12 +157,14 @@ class SlowBeaconFleet(SlowFleet):
 
     def _share(self, machine, path):
         names = self._redis.value_names()
+        paths = itertools.chain([path], iter(self.next_call, None))
 
         def is_stored():
-            machine.page(path)
+            # a page that a worker requests before it knows the chain is not shared later
+            machine.page(next(paths))
             return self._redis.value_names() - names
 
-        machine.wait_for(is_stored, f"a value of {path}")
+        machine.wait_for(is_stored, "a value of a page")
 
     def _result(self, machine, path):
         return json.loads(machine.page(path).decoded)

@@ -42,6 +42,7 @@ def test_documented_commands_suffice_for_all_that_an_owner_does(world):
         share(a, redis, *calls)
         b.assert_right(*calls)
         assert_confirmed(b.purge(**purge), owners=2)
+        a.wait_until_used()
     redis.execute("FLUSHALL")
     a.wait_for(lambda: a.fleet.fences + b.fleet.fences > 0, "a fence")
     status, _, body = a.owner.request("POST", "/v1/fleet/ping", '{"bytes":30000}')

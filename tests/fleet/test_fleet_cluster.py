@@ -147,6 +147,8 @@ def test_responses_are_right_while_slots_move(fleet):
     for machine in (fleet.a, fleet.b):
         machine.wait_until_used()
     assert_confirmed(fleet.a.purge(everything=True), owners=2)
+    for machine in (fleet.a, fleet.b):
+        machine.wait_until_used()
 
 
 # nodes that lose their keys, and connections that end

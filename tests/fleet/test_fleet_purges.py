@@ -4,7 +4,7 @@ before them are not used."""
 import signal
 
 import pytest
-from fleet_status import assert_confirmed
+from fleet_status import assert_confirmed, confirmations
 from machines import balance, receipts, share, wait_until_sharing_after_a_loss
 
 METHOD = "eth_getBlockReceipts"
@@ -46,6 +46,8 @@ def test_purge_of_one_owner_is_in_effect_on_another(trio, numbers, name):
     share(a, redis, purged, other)
     assert b.requested(purged, other) == 0
     assert_confirmed(a.purge(**SCOPES[name](a, number)), owners=2)
+    for machine in (a, b):
+        machine.wait_until_used()
     # the value in the fleet is older than the purge
     assert b.requested(purged) == 1
     assert b.requested(other) == (0 if name in LIMITED else 1)
@@ -58,6 +60,8 @@ def test_value_that_was_stored_before_a_purge_is_not_used(trio, numbers, name):
     # only the first machine has ever had the entry
     (value_name,) = share(a, redis, receipts(number))
     assert_confirmed(b.purge(**SCOPES[name](a, number)), owners=2)
+    for machine in (a, b):
+        machine.wait_until_used()
     assert value_name in redis.value_names()
     before = b.fleet.not_servable("purged")
     assert b.requested(receipts(number)) == 1
@@ -114,8 +118,7 @@ def test_owner_that_is_cut_off_drops_purged_entries_when_it_is_back(world, fault
     a, b, redis, proxy, body = cut_pair(world, cut=1)
     getattr(proxy, fault)()
     b.wait_until_unused()
-    reply = a.purge(method=METHOD)["fleet"]
-    assert (reply["owners"], reply["confirmed"], reply["silent"]) == (2, 1, 1)
+    a.wait_for(lambda: confirmations(a.purge(method=METHOD)) == (2, 1, 1), "a purge that the other owner does not confirm")
     # the fleet is not used: a value that may be purged is a miss
     shared = balance(a.chain.final, 3)
     share(a, redis, shared)
@@ -129,7 +132,7 @@ def test_owner_that_is_cut_off_drops_purged_entries_when_it_is_back(world, fault
     later = balance(a.chain.final, 4)
     share(a, redis, later)
     assert b.requested(later) == 0
-    assert_confirmed(a.purge(method=METHOD), owners=2)
+    a.wait_for(lambda: confirmations(a.purge(method=METHOD))[:2] == (2, 2), "a purge that both owners confirm")
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -163,7 +166,7 @@ def test_owner_that_was_down_drops_purged_entries_from_its_disk(world):
     share(b, redis, body)
     # it writes its memory to the disk
     b.owner.kill(signal.SIGTERM)
-    a.purge(method=METHOD)
+    a.wait_for(lambda: confirmations(a.purge(method=METHOD))[1] == 1, "a published purge")
     b.owner.start()
     b.wait_until_ready()
     b.wait_until_used()
@@ -251,6 +254,8 @@ def test_invalid_record_of_the_stream_purges_all_entries_once(world, name):
     redis.execute("XADD", "sszip:purges", "*", *RECORDS[name])
     # the record is read: a purge after it is confirmed
     assert_confirmed(a.purge(key="0" * 64), owners=2)
+    for machine in (a, b):
+        machine.wait_until_used()
     assert b.requested(shared) == 1
     assert b.requested(own) == 1
     later = receipts(chain.final - 1)
