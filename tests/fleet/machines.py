@@ -458,3 +458,17 @@ def share(machine, redis, *calls):
 
         names.append(machine.wait_for(new_value, f"a value of {body}"))
     return names
+
+
+def wait_until_shared_again(a, b, redis):
+    """Waits until machine `b` uses new values of `a`, after a restart or a failover of the server, in which the purge
+    stream may have lost records. A machine that notices it after it is connected sets a fence, and earlier values are
+    not used."""
+    accounts = itertools.count(10**6)
+
+    def is_shared():
+        body = balance(a.chain.final, next(accounts))
+        share(a, redis, body)
+        return b.requested(body) == 0
+
+    a.wait_for(is_shared, "new values to be used")

@@ -7,7 +7,7 @@ import re
 import pytest
 from documented_acl import DOCS, documented_rules, documented_sentinel_rules
 from fleet_status import assert_confirmed
-from machines import balance, receipts, share
+from machines import balance, receipts, share, wait_until_shared_again
 from resp_client import ErrorReply
 from servers import PREFIX
 
@@ -53,8 +53,7 @@ def test_documented_commands_suffice_for_all_that_an_owner_does(world):
     for machine in (a, b):
         machine.restart_owner()
         machine.wait_until_used()
-    share(a, redis, balance(chain.final, 2))
-    assert b.requested(balance(chain.final, 2)) == 0
+    wait_until_shared_again(a, b, redis)
     assert redis.denied_commands() == []
 
 

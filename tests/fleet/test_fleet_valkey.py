@@ -5,7 +5,7 @@ import types
 
 import pytest
 from fleet_status import assert_confirmed
-from machines import balance, receipts, share, wait_until_sharing_after_a_loss
+from machines import balance, receipts, share, wait_until_shared_again, wait_until_sharing_after_a_loss
 from sentinel_servers import DOWN_AFTER
 from valkey import VALKEY_SERVER
 
@@ -99,5 +99,4 @@ def test_sharing_resumes_after_a_failover(world):
     a.wait_for(lambda: primary.owner_connections() >= 4, "the owners to connect to the new primary")
     for machine in (a, b):
         machine.wait_until_used()
-    share(a, primary, balance(chain.final, 2))
-    assert b.requested(balance(chain.final, 2)) == 0
+    wait_until_shared_again(a, b, primary)
