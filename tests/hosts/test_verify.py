@@ -240,6 +240,8 @@ def test_single_call_of_a_batch_is_verified(place, server, origin, path, missing
     assert "eth_getBlockByHash" in server.wait_for(lambda: last_mismatch(server, it), "the line")
     if path == "/purge/":
         assert it.send(batch).decoded.count(b'"0xb"') == 1
+        # of the other call, which was a hit
+        it.expect(same=1, different=2)
 
 
 def test_call_of_a_compressed_batch_is_verified(place, origin):
