@@ -397,7 +397,7 @@ class TestWithoutAnOwner:
 
     @pytest.mark.parametrize("why", ["nobody listens", "no folder", "no store"])
     def test_hot_tier_is_used_without_an_owner(self, start_nginx, new_rpc_client, tmp_path, why):
-        """The hot tier is used for longer than one attempt to reach the owner, too."""
+        """The hot tier is used although no attempt to reach an owner succeeds."""
         # a worker may pause for some seconds between its attempts on a busy machine
         times = {"SSZIP_TIMES": "owner_outage_grace=500ms predecessor_lease=10s"}
         if why == "no store":

@@ -23,8 +23,8 @@ TIMEOUT = "900ms"
 # Of a purge; a busy machine delays confirmations.
 PURGE_WAIT = "5s"
 
-# Ten lookups of a machine with two workers leave one of them out once in 500 times.
-LOOKUPS_PER_WORKER = 5
+# The kernel assigns connections to workers: 30 leave one of three workers out once in 60,000 times.
+LOOKUPS_PER_WORKER = 10
 
 # Seconds after which a new Envoy ends its predecessor; requests in flight have to end before.
 PARENT_SECONDS = 12
@@ -222,11 +222,10 @@ class Machine:
         self.wait_for(lambda: self.fleet.is_used, "the fleet to be used")
         # calls to a node that is followed over the Beacon API are not shared
         if not self._beacon:
-            self.wait_for(self._all_workers_query_it, "the workers to query the fleet")
+            self.wait_for(self._all_workers_query_fleet, "the workers to query the fleet")
         return self
 
-    def _all_workers_query_it(self):
-        # the kernel assigns connections to workers
+    def _all_workers_query_fleet(self):
         count = LOOKUPS_PER_WORKER * self._workers
         before = self.fleet.lookups()
         for _ in range(count):
