@@ -70,8 +70,8 @@ times! {
     /// process that finds no owner may send entries from its memory.
     predecessor_lease = 1_000;
 
-    /// Interval at which the owner renews a process's [`memory_lease`]; a sandbox has it renewed half as
-    /// often.
+    /// Interval at which the owner renews a process's [`memory_lease`]. An idle sandbox has it renewed
+    /// half as often; each of its callouts to the owner renews it, too.
     memory_lease_renewal = 250;
 
     /// Timeout of a purge. A purge waits for processes that the owner can't reach, so that it may
