@@ -73,7 +73,7 @@ pub fn decode_owner_request(head: &Parts) -> Result<OwnerHttpRequest, ProblemDet
         "" => Ok(()),
         _ => Err(bad_request_problem("no parameters are allowed here")),
     };
-    if (path, &head.method) == ("/v4/frames", &Method::POST) {
+    if (path, &head.method) == ("/v5/frames", &Method::POST) {
         reject_query()?;
         return Ok(OwnerHttpRequest::Frames);
     }

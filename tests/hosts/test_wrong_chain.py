@@ -35,19 +35,19 @@ def send(server, chain, path="/"):
     return server.fetch(path, CHAIN_ID, headers=[("Target-Service-Id", chain)])
 
 
-def purge(server):
-    response = client.fetch(server.port, "/purge?namespace=main", method="POST", body=b"")
+def purge(server, scope="namespace=main"):
+    response = client.fetch(server.port, f"/purge?{scope}", method="POST", body=b"")
     assert response.status == 200
 
 
 class Servers:
-    """Starts servers with two workers and a store; for sandboxes the store is a daemon's."""
+    """Starts servers with a store; for sandboxes the store is a daemon's."""
 
     def __init__(self, host, origin):
         self.host, self.origin = host, origin
         self.owners = []
 
-    def make(self, follow=None, interval="100ms", **settings):
+    def make(self, follow=None, interval="100ms", workers=2, **settings):
         """A server; `follow`: URL and API of the node that namespace `main` follows."""
         url, api = follow or (None, None)
         places = {
@@ -66,7 +66,7 @@ class Servers:
                 places["/"]["cache_head"] = f"{url} api={api} interval={interval}"
         if self.host != "nginx":
             options["http"] = {"delayed_close_timeout": "0.01s"}
-        return hosts.server(self.host, self.origin, places, general, workers=2, **options)
+        return hosts.server(self.host, self.origin, places, general, workers=workers, **options)
 
     def close(self):
         for owner in self.owners:
@@ -129,6 +129,28 @@ def test_namespace_of_a_wrong_chain_is_suspended_in_all_workers_until_it_is_purg
     purge(server)
     wait_for_hits(server, "polygon")
     assert owner(server).status()["suspended"] == 0
+
+
+def genesis(root):
+    """A node's response about the genesis of the chain with this root of its validators."""
+    data = {"genesis_time": "1", "genesis_validators_root": f"0x{root * 32}", "genesis_fork_version": "0x00000000"}
+    return answer(json.dumps({"data": data}).encode())
+
+
+def test_purge_of_other_entries_does_not_hide_another_chain(start, origin):
+    server = start(workers=1)
+    server.expect(wrong_chain_pattern("genesis_validators_root was 0x01010101…, now 0x02020202…"))
+    # from here on the worker has a session at the owner, and knows no chain
+    server.wait_for(lambda: client.fetch(server.port, "/purge?everything", method="POST", body=b"").status == 200, "a purge")
+    origin.answers(genesis("01"))
+    first = server.fetch(GENESIS)
+    server.wait_for(lambda: "; hit" in server.fetch(GENESIS).header("Cache-Status"), "a hit")
+    for scope in ("method=eth_call", f"key={'00' * 32}", "namespace=other"):
+        purge(server, scope)
+    origin.answers(genesis("02"))
+    assert server.fetch(GENESIS + "?other").decoded != first.decoded
+    server.wait_for(lambda: "wrong-chain" in server.fetch(GENESIS).header("Cache-Status"), "the worker to know")
+    assert server.fetch(GENESIS).decoded != first.decoded
 
 
 @pytest.mark.hosts("nginx")

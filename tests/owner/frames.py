@@ -9,12 +9,13 @@ import types
 from daemon import NAMESPACE, key, monotonic
 from harness.guards import GUARD_SECONDS
 
-PREFACE = b"SZL\x04"
+PREFACE = b"SZL\x05"
 CHUNK = 256 << 10  # maximum length of a body
 FRAME = 64 << 10  # length after which a sender adds no message
 
 CLASSES = {"immutable": 0, "unfinalized": 1, "tip": 2, "config": 3, "resource": 5}
 LEASES = ("none", "granted", "pending", "full")
+PURGE_SCOPES = (("method or blocks", 0), ("key", 32), ("namespace", 16), ("everything", 0))  # and length of the value
 REASONS = ("unknown session", "too many processes", "clock differs", "stopping")
 
 # name and members of each message of the owner: u is a number, 32 and 16 are raw bytes
@@ -25,7 +26,7 @@ OWNER_MESSAGES = {
     0x44: ("filled", {"number": "u", "key": 32}),
     0x45: ("given_up", {"number": "u", "key": 32}),
     0x46: ("chain", {"number": "u", "namespace": 16}),
-    0x47: ("purge", {"number": "u", "generation": "u", "key": "32?"}),
+    0x47: ("purge", {"number": "u", "generation": "u", "scope": "scope"}),
     0x48: ("found", {"generation": "u", "fresh": "u", "age": "u", "total": "u"}),
     0x49: ("missing", {"generation": "u", "lease": "u"}),
     0x4A: ("batch_found", {"generation": "u", "key": 32, "fresh": "u", "age": "u", "total": "u"}),
@@ -137,8 +138,9 @@ def read_number(data):
 def read_member(data, kind):
     if kind == "u":
         return read_number(data)
-    if kind == "32?":
-        return read_member(data, 32) if data.pop(0) else None
+    if kind == "scope":
+        name, length = PURGE_SCOPES[data.pop(0)]
+        return name, read_member(data, length)
     value = bytes(data[:kind]).hex()
     del data[:kind]
     return value
@@ -291,7 +293,7 @@ class PolledSession:
     def call(self, role, messages=(), **fields):
         """The messages of the answer; `None` if it has no frame."""
         head = envelope(role, self.process, self.session, **fields)
-        answer = self.daemon.request("POST", "/v4/frames", PREFACE + head + (frame(*messages) if messages else b""))
+        answer = self.daemon.request("POST", "/v5/frames", PREFACE + head + (frame(*messages) if messages else b""))
         assert answer.status == 200, answer.body
         assert answer.fields["content-type"] == "application/vnd.sszip.frames"
         assert answer.body[:4] == PREFACE

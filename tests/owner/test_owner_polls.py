@@ -122,7 +122,7 @@ def test_poll_whose_client_disconnects_keeps_no_session(owner):
     before = owner.status()["waits"]
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(owner.socket))
-    client.sendall(b"POST /v4/frames HTTP/1.1\r\nhost: o\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    client.sendall(b"POST /v5/frames HTTP/1.1\r\nhost: o\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
     owner.wait_for(lambda: owner.status()["waits"] > before, "the poll")
     client.close()
     owner.wait_for(lambda: owner.status()["waits"] == before, "the end of the poll")
@@ -139,7 +139,7 @@ def test_polls_acknowledge_purges(owner):
             lease, event = session.poll()
             while event.generation != lease.generation:
                 lease, event = session.poll()
-            assert (event.name, event.key) == ("purge", key(40))
+            assert (event.name, event.scope) == ("purge", ("key", key(40)))
             session.applied = event.number
             # by a poll or by a data callout
             if session is a:
@@ -282,13 +282,13 @@ def test_invalid_callouts_are_rejected(owner):
         (PREFACE + envelope(0, "x", number=1), 400),
         (PREFACE + envelope(0, "x", number=1) + frame(lookup(1, 1)), 400),
     ]:
-        answer = owner.request("POST", "/v4/frames", body)
+        answer = owner.request("POST", "/v5/frames", body)
         assert answer.status == expected, body
         assert answer.fields["content-type"] == "application/problem+json"
-    assert owner.request("GET", "/v4/frames").status == 404
+    assert owner.request("GET", "/v5/frames").status == 404
     # the path of the version before, which its processes use
     assert owner.request("POST", "/v3/frames", b"SZL\x03" + envelope(0, "x", number=1) + whole).status == 404
-    assert owner.request("POST", "/v4/frames?x=1", PREFACE).status == 400
+    assert owner.request("POST", "/v5/frames?x=1", PREFACE).status == 400
     assert "x" not in owner.status()["processes"]
 
 

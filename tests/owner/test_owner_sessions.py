@@ -232,7 +232,7 @@ def test_purge_waits_for_acknowledgements(owner, join):
     events = [session.next("purge") for session in (a, b)]
     generation = owner.generation
     for event in events:
-        assert (event.number, event.generation, event.key) == (1, generation, None)
+        assert (event.number, event.generation, event.scope) == (1, generation, ("method or blocks", ""))
     for session in (a, b):
         session.send(applied(1, generation))
     assert later.wait().json()["generation"] == generation

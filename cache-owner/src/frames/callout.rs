@@ -1,4 +1,4 @@
-//! Callouts that carry frames (`POST /v4/frames`), of processes that cannot keep a connection.
+//! Callouts that carry frames (`POST /v5/frames`), of processes that cannot keep a connection.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

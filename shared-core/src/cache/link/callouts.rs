@@ -25,7 +25,7 @@ use crate::time_constants::{callout_timeout, memory_lease_renewal};
 /// a callout costs more than the messages in it.
 const MAX_STORE_DELAY_MS: u64 = 2;
 
-/// A callout that the host has to make: `POST /v4/frames`.
+/// A callout that the host has to make: `POST /v5/frames`.
 #[derive(Debug)]
 pub struct OwnerCallout {
     /// Identity of the callout.
@@ -38,7 +38,7 @@ pub struct OwnerCallout {
 
 impl OwnerLink {
     /// Returns the path of all callouts.
-    pub const CALLOUT_PATH: &'static str = "/v4/frames";
+    pub const CALLOUT_PATH: &'static str = "/v5/frames";
 
     /// Returns the media type of the bodies of callouts.
     pub const CALLOUT_MEDIA_TYPE: &'static str = "application/vnd.sszip.frames";

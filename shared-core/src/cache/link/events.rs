@@ -7,7 +7,7 @@ use super::jobs::OwnerJob;
 use super::session::{SessionLoss, SessionStage, SessionState};
 use super::{purge, LinkState, OwnerAdminReply, OwnerLink, MAX_PURGE_SENDS};
 use crate::cache::chain::ChainState;
-use crate::cache::owner_protocol::owner_message::{OwnerMessage, SessionEvent};
+use crate::cache::owner_protocol::owner_message::{OwnerMessage, PurgeEventScope, SessionEvent};
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::wake::WaitingRequestId;
 use crate::cache::process::ProcessCacheState;
@@ -38,6 +38,9 @@ impl OwnerLink {
         if !self.permits_sending_from_memory(monotonic) {
             // an owner may have existed meanwhile, and purged
             let generation = self.purge_generation().max(MIN_UNOWNED_GENERATION) + 1;
+            shared
+                .identities
+                .forget_purged_chains(&PurgeEventScope::Everything, generation);
             self.generation.store(generation, Ordering::Release);
             shared.purge_hot_tier(None);
         }
@@ -105,6 +108,10 @@ impl OwnerLink {
         let session = &mut state.session;
         let was_open = session.was_open;
         if !was_open || generation != self.purge_generation() {
+            // which purges it has missed is unknown
+            shared
+                .identities
+                .forget_purged_chains(&PurgeEventScope::Everything, generation);
             shared.purge_hot_tier(None);
         }
         for (_, chain) in self.chains.snapshot_chains() {
@@ -166,10 +173,14 @@ impl OwnerLink {
             return;
         }
         match event {
-            SessionEvent::Purge { generation, key } => {
+            SessionEvent::Purge { generation, scope } => {
+                shared.identities.forget_purged_chains(&scope, generation);
                 // responses in flight are older than the purge, from here on
                 self.generation.store(generation, Ordering::Release);
-                shared.purge_hot_tier(key);
+                shared.purge_hot_tier(match scope {
+                    PurgeEventScope::Key(key) => Some(key),
+                    _ => None,
+                });
                 state.session.has_unacknowledged_purge = true;
             }
             SessionEvent::Filled(key) => self.handle_fetch_end(state, shared, &key, false, now),

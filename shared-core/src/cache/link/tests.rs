@@ -10,7 +10,7 @@ use crate::cache::owner_protocol::frame::{FrameDecoder, MAX_CONNECTION_FRAME_BYT
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use crate::cache::owner_protocol::owner_message::{
-    FoundEntry, LeaseReply, OwnerMessage, SessionEvent,
+    FoundEntry, LeaseReply, OwnerMessage, PurgeEventScope, SessionEvent,
 };
 use crate::cache::owner_protocol::process_message::ProcessMessage;
 use crate::cache::process::flights::{
@@ -354,8 +354,8 @@ impl LinkTestHost {
         self.send(OwnerMessage::Event { number, event });
     }
 
-    fn purge_event(&mut self, generation: u64, key: Option<CacheKey>) {
-        self.event(SessionEvent::Purge { generation, key });
+    fn purge_event(&mut self, generation: u64, scope: PurgeEventScope) {
+        self.event(SessionEvent::Purge { generation, scope });
     }
 
     fn send_lease(&mut self, until: u64) {
@@ -509,8 +509,8 @@ fn send_lease(until: u64, after: u64) -> OwnerMessage {
     }
 }
 
-fn purge_event(number: u64, generation: u64, key: Option<CacheKey>) -> OwnerMessage {
-    let event = SessionEvent::Purge { generation, key };
+fn purge_event(number: u64, generation: u64, scope: PurgeEventScope) -> OwnerMessage {
+    let event = SessionEvent::Purge { generation, scope };
     OwnerMessage::Event { number, event }
 }
 

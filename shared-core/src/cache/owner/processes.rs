@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 
 use super::event_queue::OwnerEventQueue;
 pub use crate::cache::owner_protocol::client_name::OwnerClientName;
-use crate::cache::owner_protocol::owner_message::SessionEvent;
-use crate::cache::CacheKey;
+use crate::cache::owner_protocol::owner_message::{PurgeEventScope, SessionEvent};
 use crate::time_constants::{memory_lease, memory_lease_renewal, predecessor_lease};
 
 /// Maximum number of events of a session that are not acknowledged. Beyond it the session is closed.
@@ -289,7 +288,7 @@ impl ProcessTable {
 
     /// Puts a purge into effect at `now`: notifies all processes, and waits for them.
     /// [`take_completed_purges`](Self::take_completed_purges) returns it when it is complete.
-    pub fn begin_purge(&mut self, generation: u64, key: Option<CacheKey>, now: u64) {
+    pub fn begin_purge(&mut self, generation: u64, scope: PurgeEventScope, now: u64) {
         self.purge_generation = self.purge_generation.max(generation);
         self.remove_processes_past_lease(now);
         let untils = self
@@ -304,7 +303,7 @@ impl ProcessTable {
                 untils,
             },
         );
-        self.publish_event_to_all(&SessionEvent::Purge { generation, key });
+        self.publish_event_to_all(&SessionEvent::Purge { generation, scope });
     }
 
     /// Queues an event for every process that has a session.
@@ -415,7 +414,7 @@ mod tests {
     #[test]
     fn purge_after_the_start_waits_for_send_leases_of_an_earlier_owner() {
         let mut processes = ProcessTable::new(5, 0);
-        processes.begin_purge(6, None, TIME / 2);
+        processes.begin_purge(6, PurgeEventScope::Everything, TIME / 2);
         assert!(processes.take_completed_purges(TIME).is_empty());
         assert_eq!(processes.take_completed_purges(TIME + 1), [6]);
     }
@@ -424,7 +423,7 @@ mod tests {
     fn purge_after_the_start_waits_for_processes_that_found_no_owner() {
         let mut processes = ProcessTable::new(5, 0);
         processes.record_owner_listening_start(300);
-        processes.begin_purge(6, None, TIME);
+        processes.begin_purge(6, PurgeEventScope::Everything, TIME);
         assert!(processes.take_completed_purges(300 + TIME).is_empty());
         assert_eq!(processes.take_completed_purges(301 + TIME), [6]);
     }
@@ -559,7 +558,7 @@ mod tests {
                         }
                         ProcessStep::Purge => {
                             generation += 1;
-                            processes.begin_purge(generation, None, now);
+                            processes.begin_purge(generation, PurgeEventScope::Everything, now);
                             begun.push((generation, models.each_ref().map(|model| model.until)));
                         }
                         ProcessStep::Pass(time) => now += time,

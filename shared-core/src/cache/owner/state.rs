@@ -443,13 +443,11 @@ impl Owner {
             Ok(generation) => *generation,
             Err(_) => self.owner_store.purge_generation(),
         };
-        let key = match scope {
-            PurgeScope::Key(key) => Some(*key),
-            _ => None,
-        };
-        lock_ignoring_poison(&self.shared)
-            .processes
-            .begin_purge(generation, key, now().monotonic);
+        lock_ignoring_poison(&self.shared).processes.begin_purge(
+            generation,
+            scope.into(),
+            now().monotonic,
+        );
         purged
     }
 

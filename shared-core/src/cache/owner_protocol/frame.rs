@@ -5,7 +5,7 @@ use crate::bytes::try_extend;
 
 /// The magic and the version with which both sides of a connection, and the body of a callout,
 /// begin.
-pub const PREFACE: [u8; 4] = *b"SZL\x04";
+pub const PREFACE: [u8; 4] = *b"SZL\x05";
 
 /// Length of the magic in the preface, in bytes; the version follows.
 const MAGIC_LENGTH: usize = 3;

@@ -10,6 +10,7 @@ use super::message_head::{
 use super::outgoing_frame::{FrameAppendError, OutgoingFrame};
 use super::protocol_error::ProtocolError;
 use crate::cache::chain::ChainState;
+use crate::cache::entry::store_attributes::PurgeScope;
 use crate::cache::{CacheKey, CacheNamespace};
 
 /// Maximum length of a chain state in JSON, in bytes. States have less than half of it.
@@ -160,8 +161,8 @@ pub enum SessionEvent {
     Purge {
         /// Generation of the purge.
         generation: u64,
-        /// Key of a purge of one entry.
-        key: Option<CacheKey>,
+        /// Scope of the purge.
+        scope: PurgeEventScope,
     },
     /// The messages that follow in the same frame are a reply that was late, in a session that
     /// polls. They are no events themselves.
@@ -169,6 +170,30 @@ pub enum SessionEvent {
         /// Number of the messages.
         messages: u16,
     },
+}
+
+/// The scope of a purge, as far as processes distinguish it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub enum PurgeEventScope {
+    /// The entries of a method or of blocks.
+    MethodOrBlocks,
+    /// One entry, in both formats of its resource.
+    Key(CacheKey),
+    /// All entries of a namespace.
+    Namespace(CacheNamespace),
+    /// All entries.
+    Everything,
+}
+
+impl From<&PurgeScope> for PurgeEventScope {
+    fn from(scope: &PurgeScope) -> Self {
+        match scope {
+            PurgeScope::Method { .. } | PurgeScope::Blocks { .. } => Self::MethodOrBlocks,
+            PurgeScope::Key(key) => Self::Key(*key),
+            PurgeScope::Namespace(namespace) => Self::Namespace(*namespace),
+            PurgeScope::Everything => Self::Everything,
+        }
+    }
 }
 
 /// The reason why the owner has no session for a process.
@@ -395,8 +420,8 @@ impl SessionEvent {
                     &MessageBody::from(state),
                 )
             }
-            Self::Purge { generation, key } => {
-                frame.append_message(kind::PURGE, 0, &(number, generation, key), none)
+            Self::Purge { generation, scope } => {
+                frame.append_message(kind::PURGE, 0, &(number, generation, scope), none)
             }
             Self::LateReply { messages } => {
                 frame.append_message(kind::LATE_REPLY, 0, &(number, messages), none)
@@ -412,8 +437,8 @@ impl SessionEvent {
         }
         reject_body(message)?;
         if message.kind == kind::PURGE {
-            let (number, generation, key) = parse_head_without_id(message)?;
-            return Ok((number, Self::Purge { generation, key }));
+            let (number, generation, scope) = parse_head_without_id(message)?;
+            return Ok((number, Self::Purge { generation, scope }));
         }
         if message.kind == kind::LATE_REPLY {
             let (number, messages) = parse_head_without_id(message)?;

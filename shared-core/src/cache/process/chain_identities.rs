@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use crate::cache::chain::{ChainState, HeightUnit};
+use crate::cache::owner_protocol::owner_message::PurgeEventScope;
+use crate::cache::vary_key::{truncated_blake3, VaryKey};
 use crate::cache::CacheNamespace;
 use crate::lock::lock_ignoring_poison;
 
@@ -115,11 +117,13 @@ pub fn is_identity_method(method: &[u8]) -> bool {
     matches!(method, b"eth_chainId" | b"net_version")
 }
 
-/// The facts that the responses of one namespace have reported under one purge generation, and the
-/// request headers with which they were verified.
+/// The facts that the responses with one vary key have reported, and the request headers with which
+/// they were verified.
 #[derive(Debug, Default)]
 struct ReportedChainFacts {
-    /// Purge generation of the facts.
+    /// Namespace of the vary key.
+    namespace: CacheNamespace,
+    /// Generation of the last purge of the namespace that preceded the facts.
     generation: u64,
     /// Facts about the whole chain.
     properties: VecDeque<ChainIdentityFact>,
@@ -128,78 +132,152 @@ struct ReportedChainFacts {
     selectors: HashSet<u64>,
 }
 
+/// Generations of the last purges of whole namespaces. Other purges leave entries of the same chain,
+/// so they leave its facts, too.
+#[derive(Debug, Default)]
+struct NamespacePurges {
+    /// Generation of the last purge of any scope.
+    newest: u64,
+    /// Generation of the last purge of everything.
+    everything: u64,
+    /// Generations of later purges of one namespace.
+    namespaces: HashMap<CacheNamespace, u64>,
+}
+
+impl NamespacePurges {
+    /// Records a purge.
+    fn record_purge(&mut self, scope: &PurgeEventScope, generation: u64) {
+        self.newest = generation;
+        let is_recorded = match scope {
+            PurgeEventScope::MethodOrBlocks | PurgeEventScope::Key(_) => true,
+            PurgeEventScope::Everything => false,
+            PurgeEventScope::Namespace(namespace) => {
+                let has_room = self.namespaces.len() < MAX_NAMESPACES
+                    && self.namespaces.try_reserve(1).is_ok();
+                if has_room {
+                    self.namespaces.insert(*namespace, generation);
+                }
+                has_room
+            }
+        };
+        if !is_recorded {
+            // all namespaces forget their facts if one more has no room
+            self.everything = generation;
+            self.namespaces.clear();
+        }
+    }
+
+    /// Returns the generation of the last purge of a whole namespace.
+    fn last_purge_of_namespace(&self, namespace: &CacheNamespace) -> u64 {
+        let namespaces = &self.namespaces;
+        let of_namespace = namespaces.get(namespace).copied();
+        of_namespace.unwrap_or(self.everything)
+    }
+}
+
+/// The facts by vary key, and the purges after which they are forgotten.
+#[derive(Debug, Default)]
+struct ChainFactTable {
+    /// Keys are the hashes of the vary keys.
+    by_vary_key: HashMap<CacheNamespace, ReportedChainFacts>,
+    purges: NamespacePurges,
+}
+
 /// The facts that responses have reported about the chain of each namespace, which show whether a
 /// node has another chain; and the suspended namespaces.
 #[derive(Debug, Default)]
 pub struct ReportedChainIdentities {
-    known: Mutex<HashMap<CacheNamespace, ReportedChainFacts>>,
+    facts: Mutex<ChainFactTable>,
     suspended: Mutex<HashSet<CacheNamespace>>,
     has_suspended_namespace: AtomicBool,
 }
 
 impl ReportedChainIdentities {
-    /// Compares a fact with the recorded facts of the namespace, and records it.
+    /// Forgets the facts of the namespaces that a purge removes as a whole: it may precede a change
+    /// of their chains. Called before the purge is in effect.
+    pub fn forget_purged_chains(&self, scope: &PurgeEventScope, generation: u64) {
+        let mut table = lock_ignoring_poison(&self.facts);
+        table.purges.record_purge(scope, generation);
+    }
+
+    /// Compares a fact with the recorded facts of the namespace and the values of its keyed headers
+    /// (`scope`), and records it. A fact of a request from before a purge of the namespace (by
+    /// `generation`) is not compared: it may be of the chain before.
     ///
     /// # Errors
     /// Returns a description of the contradiction if the fact contradicts a recorded one.
     pub fn compare_and_record_fact(
         &self,
-        namespace: &CacheNamespace,
+        scope: &VaryKey,
         generation: u64,
         fact: ChainIdentityFact,
     ) -> Result<(), String> {
-        self.update_recorded_facts(namespace, generation, |known| known.merge_chain_fact(fact))
+        self.update_recorded_facts(scope, generation, |known| known.merge_chain_fact(fact))
+            .unwrap_or(Ok(()))
+    }
+
+    /// Whether the namespace was purged as a whole after a request with this generation.
+    pub fn is_namespace_purged_since(&self, scope: &VaryKey, generation: u64) -> bool {
+        self.update_recorded_facts(scope, generation, |_| ())
+            .is_none()
     }
 
     /// Whether a request with these headers may be answered from the cache: the node has answered
     /// one with the same headers.
     pub fn are_request_headers_verified(
         &self,
-        namespace: &CacheNamespace,
+        scope: &VaryKey,
         generation: u64,
         selector: u64,
     ) -> bool {
-        self.update_recorded_facts(namespace, generation, |known| {
+        let is_verified = self.update_recorded_facts(scope, generation, |known| {
             known.selectors.len() >= MAX_SELECTORS || known.selectors.contains(&selector)
-        })
+        });
+        is_verified.unwrap_or(false)
     }
 
     /// Records that the node has answered a request with these headers without a contradiction.
-    pub fn mark_request_headers_verified(
-        &self,
-        namespace: &CacheNamespace,
-        generation: u64,
-        selector: u64,
-    ) {
-        self.update_recorded_facts(namespace, generation, |known| {
+    pub fn mark_request_headers_verified(&self, scope: &VaryKey, generation: u64, selector: u64) {
+        self.update_recorded_facts(scope, generation, |known| {
             if known.selectors.len() < MAX_SELECTORS && known.selectors.try_reserve(1).is_ok() {
                 known.selectors.insert(selector);
             }
         });
     }
 
-    /// Applies an update to the recorded facts of a namespace, which are cleared first if they are
-    /// of another purge generation.
+    /// Applies an update to the recorded facts of a vary key, which are cleared first if its
+    /// namespace was purged. Returns `None` if it was purged after the request whose response the
+    /// update is about.
     fn update_recorded_facts<T>(
         &self,
-        namespace: &CacheNamespace,
+        scope: &VaryKey,
         generation: u64,
         update: impl FnOnce(&mut ReportedChainFacts) -> T,
-    ) -> T {
-        let mut all = lock_ignoring_poison(&self.known);
-        if all.len() >= MAX_NAMESPACES && !all.contains_key(namespace) {
+    ) -> Option<T> {
+        let vary_key = truncated_blake3(scope.vary_key_bytes());
+        let mut table = lock_ignoring_poison(&self.facts);
+        let ChainFactTable {
+            by_vary_key,
+            purges,
+        } = &mut *table;
+        if by_vary_key.len() >= MAX_NAMESPACES && !by_vary_key.contains_key(&vary_key) {
             // clients may invent names of namespaces
-            all.clear();
+            by_vary_key.clear();
         }
-        let known = all.entry(*namespace).or_default();
-        if known.generation != generation {
-            // a purge may precede a change of the chain
-            *known = ReportedChainFacts {
-                generation,
-                ..ReportedChainFacts::default()
-            };
+        let facts_from = |namespace| ReportedChainFacts {
+            namespace,
+            generation: purges.last_purge_of_namespace(&namespace),
+            ..ReportedChainFacts::default()
+        };
+        let known = by_vary_key
+            .entry(vary_key)
+            .or_insert_with(|| facts_from(truncated_blake3(scope.namespace_key_bytes())));
+        if known.generation != purges.last_purge_of_namespace(&known.namespace) {
+            *known = facts_from(known.namespace);
         }
-        update(known)
+        // generations of a former owner are not comparable, and may be above all of this one
+        let is_current = (known.generation..=purges.newest).contains(&generation);
+        is_current.then(|| update(known))
     }
 
     /// Suspends a namespace: this process does not store or send its responses any more. Returns
@@ -251,11 +329,23 @@ impl ReportedChainFacts {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChainIdentityFact, ReportedChainIdentities, MAX_BLOCKS, MAX_SELECTORS};
+    use super::{
+        ChainIdentityFact, ReportedChainIdentities, MAX_BLOCKS, MAX_NAMESPACES, MAX_SELECTORS,
+    };
     use crate::cache::chain::{ChainState, HeightUnit};
+    use crate::cache::owner_protocol::owner_message::PurgeEventScope;
+    use crate::cache::vary_key::{named_cache_namespace, truncated_blake3, VaryKey};
 
     const MAIN: [u8; 16] = [1; 16];
     const OTHER: [u8; 16] = [2; 16];
+
+    /// The vary key of a namespace without keyed headers.
+    fn vary_key(name: &str) -> VaryKey {
+        let mut key = VaryKey::new();
+        key.push_route_part(name.as_bytes());
+        key.mark_namespace_end();
+        key
+    }
 
     #[test]
     fn chain_facts_are_read_from_results() {
@@ -289,10 +379,11 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_found_within_a_namespace_and_a_generation() {
+    fn contradictions_are_found_within_a_namespace() {
         let identities = ReportedChainIdentities::default();
-        let observe = |namespace, generation, fact| {
-            let observed = identities.compare_and_record_fact(&namespace, generation, fact);
+        let (main, other_namespace) = (vary_key("main"), vary_key("other"));
+        let observe = |scope, fact| {
+            let observed = identities.compare_and_record_fact(scope, 0, fact);
             observed.err().unwrap_or_default()
         };
         for (one, other, text) in [
@@ -317,25 +408,92 @@ mod tests {
                 "genesis_validators_root was 0x01010101…, now 0x02020202…",
             ),
         ] {
-            assert_eq!(observe(MAIN, 7, one), "");
-            assert_eq!(observe(MAIN, 7, one), "");
-            assert_eq!(observe(OTHER, 7, other), "");
-            assert_eq!(observe(MAIN, 7, other), text);
+            assert_eq!(observe(&main, one), "");
+            assert_eq!(observe(&main, one), "");
+            assert_eq!(observe(&other_namespace, other), "");
+            assert_eq!(observe(&main, other), text);
         }
-        // after a purge the node may have another chain
-        assert_eq!(observe(MAIN, 8, ChainIdentityFact::ChainId(137)), "");
+    }
+
+    #[test]
+    fn facts_are_forgotten_by_a_purge_of_their_namespace_only() {
+        let namespace =
+            |name: &str| PurgeEventScope::Namespace(named_cache_namespace(name.as_bytes()));
+        for (purge, is_forgotten) in [
+            (PurgeEventScope::Everything, true),
+            (namespace("main"), true),
+            (namespace("other"), false),
+            (PurgeEventScope::MethodOrBlocks, false),
+            (PurgeEventScope::Key([1; 32]), false),
+        ] {
+            let identities = ReportedChainIdentities::default();
+            let main = vary_key("main");
+            let observe = |generation, id| {
+                let fact = ChainIdentityFact::ChainId(id);
+                identities
+                    .compare_and_record_fact(&main, generation, fact)
+                    .is_ok()
+            };
+            assert!(observe(0, 1) && !observe(0, 2));
+            identities.mark_request_headers_verified(&main, 0, 5);
+            identities.forget_purged_chains(&purge, 7);
+            assert_eq!(
+                identities.are_request_headers_verified(&main, 7, 5),
+                !is_forgotten,
+                "{purge:?}"
+            );
+            // a response from before the purge is compared with nothing then, and not recorded
+            assert_eq!(identities.is_namespace_purged_since(&main, 0), is_forgotten);
+            assert_eq!(observe(0, 3), is_forgotten, "{purge:?}");
+            assert_eq!(observe(7, 2), is_forgotten, "{purge:?}");
+            assert_eq!(observe(7, 1), !is_forgotten, "{purge:?}");
+        }
+    }
+
+    #[test]
+    fn responses_from_before_a_purge_are_not_recorded_for_a_new_namespace() {
+        let identities = ReportedChainIdentities::default();
+        let main = vary_key("main");
+        let observe = |generation, id| {
+            let fact = ChainIdentityFact::ChainId(id);
+            identities
+                .compare_and_record_fact(&main, generation, fact)
+                .is_ok()
+        };
+        let purge = PurgeEventScope::Namespace(truncated_blake3(main.namespace_key_bytes()));
+        identities.forget_purged_chains(&purge, 7);
+        assert!(observe(6, 1) && observe(7, 2) && !observe(7, 1));
+        // another owner may have lower generations
+        identities.forget_purged_chains(&PurgeEventScope::Everything, 3);
+        assert!(observe(7, 2) && observe(3, 1) && !observe(3, 2));
+    }
+
+    #[test]
+    fn more_purged_namespaces_than_are_recorded_are_a_purge_of_everything() {
+        let identities = ReportedChainIdentities::default();
+        let main = vary_key("main");
+        let fact = ChainIdentityFact::ChainId(1);
+        identities.compare_and_record_fact(&main, 0, fact).unwrap();
+        for n in 1..=MAX_NAMESPACES as u64 {
+            let name = named_cache_namespace(&n.to_le_bytes());
+            identities.forget_purged_chains(&PurgeEventScope::Namespace(name), n);
+            assert!(!identities.is_namespace_purged_since(&main, 0));
+        }
+        identities.forget_purged_chains(&PurgeEventScope::Namespace(OTHER), 1_000);
+        assert!(identities.is_namespace_purged_since(&main, 999));
     }
 
     #[test]
     fn final_blocks_are_compared_until_a_reorganisation() {
         let identities = ReportedChainIdentities::default();
+        let main = vary_key("main");
         let observe = |number, hash, epoch| {
             let fact = ChainIdentityFact::Final {
                 number,
                 hash: [hash; 32],
                 epoch,
             };
-            identities.compare_and_record_fact(&MAIN, 0, fact).is_ok()
+            identities.compare_and_record_fact(&main, 0, fact).is_ok()
         };
         assert!(observe(5, 1, 1) && observe(6, 2, 1) && observe(5, 1, 1));
         assert!(!observe(5, 2, 1));
@@ -383,13 +541,14 @@ mod tests {
     #[test]
     fn headers_are_verified_one_by_one_up_to_a_limit() {
         let identities = ReportedChainIdentities::default();
+        let (main, other) = (vary_key("main"), vary_key("other"));
         for selector in 0..MAX_SELECTORS as u64 {
-            assert!(!identities.are_request_headers_verified(&MAIN, 0, selector));
-            identities.mark_request_headers_verified(&MAIN, 0, selector);
-            assert!(identities.are_request_headers_verified(&MAIN, 0, selector));
+            assert!(!identities.are_request_headers_verified(&main, 0, selector));
+            identities.mark_request_headers_verified(&main, 0, selector);
+            assert!(identities.are_request_headers_verified(&main, 0, selector));
         }
-        assert!(identities.are_request_headers_verified(&MAIN, 0, 1_000));
-        assert!(!identities.are_request_headers_verified(&OTHER, 0, 1));
+        assert!(identities.are_request_headers_verified(&main, 0, 1_000));
+        assert!(!identities.are_request_headers_verified(&other, 0, 1));
     }
 
     #[test]

@@ -142,11 +142,10 @@ impl Exchange {
                 &self.route_config.process.shared,
                 self.request_vary_key(lookup),
             );
-            let within = truncated_blake3(scope.vary_key_bytes());
-            let observed =
-                shared
-                    .identities
-                    .compare_and_record_fact(&within, shared.purge_generation(), fact);
+            let generation = shared.purge_generation();
+            let observed = shared
+                .identities
+                .compare_and_record_fact(&scope, generation, fact);
             if let Err(how) = observed {
                 suspend_namespace(shared, &scope, &how, lookup.now);
             }
@@ -163,12 +162,10 @@ impl Exchange {
         ) else {
             return false;
         };
-        let within = truncated_blake3(scope.vary_key_bytes());
-        !shared.identities.are_request_headers_verified(
-            &within,
-            shared.purge_generation(),
-            selector,
-        )
+        let generation = shared.purge_generation();
+        !shared
+            .identities
+            .are_request_headers_verified(scope, generation, selector)
     }
 }
 

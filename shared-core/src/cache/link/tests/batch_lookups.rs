@@ -94,12 +94,12 @@ fn batch_lookup_result_is_dropped_after_a_purge() {
         let id = host.take_id();
         for (n, reply) in batch_replies(id, [2; 32]).into_iter().enumerate() {
             if n == position {
-                host.purge_event(1, None);
+                host.purge_event(1, PurgeEventScope::Everything);
             }
             host.send(reply);
         }
         if position == 2 {
-            host.purge_event(1, None);
+            host.purge_event(1, PurgeEventScope::Everything);
         }
         assert_eq!(host.woken(), [5]);
         assert!(!host.is_hot([2; 32]));

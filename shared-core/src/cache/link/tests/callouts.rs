@@ -142,7 +142,7 @@ fn requests_from_before_the_first_session_may_have_its_entries_until_a_purge() {
     let is_unpurged = || [0, 5].map(|since| host.link.is_unpurged_since(since));
     assert_eq!(is_unpurged(), [true, true]);
     let poll = host.made_callout();
-    host.answer_callout(poll.id, &[purge_event(1, 6, None)]);
+    host.answer_callout(poll.id, &[purge_event(1, 6, PurgeEventScope::Everything)]);
     assert_eq!(is_unpurged(), [false, false]);
 }
 
@@ -170,7 +170,10 @@ fn purge_is_in_effect_before_it_is_acknowledged() {
     host.insert_fresh_entry(KEY);
     host.answer_callout(
         poll.id,
-        &[send_lease(2500, 0), purge_event(1, 1, Some(KEY))],
+        &[
+            send_lease(2500, 0),
+            purge_event(1, 1, PurgeEventScope::Key(KEY)),
+        ],
     );
     assert!(!host.is_hot(KEY));
     // the next poll acknowledges it, without a data callout
@@ -183,7 +186,10 @@ fn purge_is_in_effect_before_it_is_acknowledged() {
     host.insert_fresh_entry(KEY);
     host.answer_callout(
         next.id,
-        &[purge_event(1, 1, Some(KEY)), send_lease(3000, 1)],
+        &[
+            purge_event(1, 1, PurgeEventScope::Key(KEY)),
+            send_lease(3000, 1),
+        ],
     );
     assert!(host.is_hot(KEY) && host.link.permits_sending_from_memory(2999));
 }
@@ -336,7 +342,7 @@ fn late_reply_is_used_once() {
         late(1),
         found(id),
         found(other),
-        purge_event(2, 2, Some(KEY)),
+        purge_event(2, 2, PurgeEventScope::Key(KEY)),
     ];
     host.answer_callout(poll.id, &repeated);
     assert_eq!(host.claim_response(2), Some(true));

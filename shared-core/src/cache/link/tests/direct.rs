@@ -157,7 +157,11 @@ fn found_entry_is_returned_by_the_call_and_shared_with_followers() {
 
 #[test]
 fn entry_found_before_a_purge_is_not_shared_after_it() {
-    for purged in [None, Some(KEY), Some([8; 32])] {
+    for purged in [
+        PurgeEventScope::Everything,
+        PurgeEventScope::Key(KEY),
+        PurgeEventScope::Key([8; 32]),
+    ] {
         let (mut host, owner) = connected_host_and_owner();
         let bytes = host.frame_of(&[purge_event(1, 1, purged)]);
         let (link, shared, now) = (Arc::clone(&host.link), Arc::clone(&host.shared), host.now);
@@ -207,7 +211,7 @@ fn response_fetched_before_a_purge_is_not_shared_after_it() {
         let generation = host.shared.purge_generation();
         let token = lead_with_follower(&host, 1);
         if is_purged {
-            host.purge_event(1, None);
+            host.purge_event(1, PurgeEventScope::Everything);
         }
         let entry = Arc::new(entry());
         host.shared.publish_to_followers(token, entry, generation);

@@ -59,7 +59,7 @@ fn lookup_that_is_repeated_after_a_purge_waits_until_its_deadline() {
     look_up_shareable(&mut host);
     let id = host.take_id();
     host.pass(5);
-    host.purge_event(1, None);
+    host.purge_event(1, PurgeEventScope::Everything);
     host.send(found(id));
     assert_eq!(take_waits(&mut host), [15]);
 }

@@ -197,7 +197,7 @@ fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
     let mut host = LinkTestHost::connected();
     host.look_up_for_waiter(1, true);
     let id = host.take_id();
-    host.purge_event(1, None);
+    host.purge_event(1, PurgeEventScope::Everything);
     host.send(found(id));
     assert!(host.woken().is_empty());
     assert!(host.shared.hot_tier().unwrap().entry_count() == 0);
@@ -214,7 +214,7 @@ fn reply_after_a_purge_that_was_not_received_yet_is_used_until_the_event() {
     host.send(found_under(id, 1, &entry()));
     assert_eq!(host.woken(), [1]);
     assert!(host.is_hot(KEY));
-    host.purge_event(1, None);
+    host.purge_event(1, PurgeEventScope::Everything);
     assert!(!host.is_hot(KEY));
 }
 

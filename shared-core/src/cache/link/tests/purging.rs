@@ -85,7 +85,7 @@ fn purges_do_not_delay_other_requests() {
     }
     let ids = purges(&mut host);
     assert_eq!(ids.len(), 5);
-    host.purge_event(1, None);
+    host.purge_event(1, PurgeEventScope::Everything);
     host.look_up_for_waiter(1, true);
     let messages = host.take_messages();
     assert!(matches!(messages[0], ProcessMessage::Applied { .. }));

@@ -93,7 +93,7 @@ proptest! {
                     match kind {
                         0 => host.event(SessionEvent::Filled(KEY)),
                         1 => host.event(SessionEvent::LeaseReleased(KEY)),
-                        2 => host.purge_event(n as u64, None),
+                        2 => host.purge_event(n as u64, PurgeEventScope::Everything),
                         3 => host.send_lease(9999),
                         _ => host.send(welcome(9, 0)),
                     }

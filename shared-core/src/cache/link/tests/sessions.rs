@@ -4,6 +4,8 @@ use super::*;
 use crate::cache::link::{OwnerHealthChange, OwnerOutage};
 use crate::cache::owner_protocol::owner_message::RefusalReason;
 use crate::cache::owner_protocol::process_message::SessionRequest;
+use crate::cache::process::chain_identities::ChainIdentityFact;
+use crate::cache::vary_key::{truncated_blake3, VaryKey};
 
 /// Returns the number of entries that the process may still use.
 fn usable(host: &LinkTestHost) -> usize {
@@ -52,13 +54,49 @@ fn purge_empties_the_memory_and_is_acknowledged() {
     for n in 0..3 {
         host.insert_fresh_entry([n; 32]);
     }
-    host.purge_event(1, Some([1; 32]));
+    host.purge_event(1, PurgeEventScope::Key([1; 32]));
     assert_eq!((usable(&host), host.link().purge_generation()), (2, 1));
     let applied = |event, generation| ProcessMessage::Applied { event, generation };
     assert_eq!(host.take_messages(), [applied(1, 1)]);
-    host.purge_event(2, None);
+    host.purge_event(2, PurgeEventScope::Everything);
     assert_eq!((usable(&host), host.link().purge_generation()), (0, 2));
     assert_eq!(host.take_messages(), [applied(2, 2)]);
+}
+
+#[test]
+fn chain_is_forgotten_with_purges_of_its_namespace_and_with_missed_ones() {
+    let mut host = LinkTestHost::connected();
+    let main = VaryKey::new();
+    let records_chain_id = |host: &LinkTestHost, id| {
+        let generation = host.link().purge_generation();
+        let fact = ChainIdentityFact::ChainId(id);
+        let identities = &host.shared.identities;
+        identities
+            .compare_and_record_fact(&main, generation, fact)
+            .is_ok()
+    };
+    assert!(records_chain_id(&host, 1) && !records_chain_id(&host, 2));
+    host.purge_event(1, PurgeEventScope::MethodOrBlocks);
+    host.purge_event(2, PurgeEventScope::Key(KEY));
+    host.purge_event(3, PurgeEventScope::Namespace(SPACE));
+    assert!(!records_chain_id(&host, 2));
+    let namespace = truncated_blake3(main.namespace_key_bytes());
+    host.purge_event(4, PurgeEventScope::Namespace(namespace));
+    assert!(records_chain_id(&host, 2) && !records_chain_id(&host, 1));
+    host.purge_event(5, PurgeEventScope::Everything);
+    assert!(records_chain_id(&host, 1));
+    // the next session begins with the generation of a purge that this process has not heard of
+    host.reconnect();
+    host.send_together(&[welcome(2, 5)]);
+    assert!(!records_chain_id(&host, 2));
+    host.reconnect();
+    host.send_together(&[welcome(3, 6)]);
+    assert!(records_chain_id(&host, 2));
+    // a purge of an owner that may have existed meanwhile
+    host.refuses = true;
+    host.break_connection();
+    host.link().handle_connection_refused(&host.shared, 1 << 40);
+    assert!(records_chain_id(&host, 1));
 }
 
 #[test]
@@ -85,13 +123,13 @@ fn other_events_are_acknowledged_with_the_next_message_or_in_time() {
 #[test]
 fn repeated_and_early_events_have_no_effect() {
     let mut host = LinkTestHost::connected();
-    host.purge_event(1, None);
+    host.purge_event(1, PurgeEventScope::Everything);
     host.insert_fresh_entry(KEY);
     for number in [1, 3] {
-        host.send(purge_event(number, number, None));
+        host.send(purge_event(number, number, PurgeEventScope::Everything));
         assert!(host.is_hot(KEY), "{number}");
     }
-    host.purge_event(2, None);
+    host.purge_event(2, PurgeEventScope::Everything);
     assert!(!host.is_hot(KEY));
 }
 
@@ -113,7 +151,7 @@ fn send_lease_is_used_after_the_events_before_it() {
     let mut host = LinkTestHost::connected();
     host.send(send_lease(6000, 1));
     assert!(!host.link().permits_sending_from_memory(5000));
-    host.purge_event(1, None);
+    host.purge_event(1, PurgeEventScope::Everything);
     assert!(host.link().permits_sending_from_memory(5999));
 }
 
@@ -223,7 +261,7 @@ fn silent_session_is_closed_after_a_timeout() {
 
 #[test]
 fn bytes_of_another_protocol_or_version_close_the_connection_and_are_reported() {
-    for bytes in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"SZL\x03"] {
+    for bytes in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"SZL\x04"] {
         let mut host = LinkTestHost::new();
         host.run();
         for _ in 0..4 {
@@ -329,7 +367,7 @@ fn messages_out_of_place_close_the_connection() {
     assert!(!host.is_open);
     // messages before invalid bytes are in effect
     let mut host = LinkTestHost::connected();
-    let mut bytes = host.frame_of(&[purge_event(1, 4, None)]);
+    let mut bytes = host.frame_of(&[purge_event(1, 4, PurgeEventScope::Everything)]);
     bytes.extend([0xff; 8]);
     host.receive(&bytes);
     assert!(!host.is_open && host.link().purge_generation() == 4);

@@ -5,6 +5,7 @@ use super::*;
 use crate::cache::class::LifetimeClass;
 use crate::cache::entry::store_attributes::StoredEntryAttributes;
 use crate::cache::owner::session::OwnerSession;
+use crate::cache::owner_protocol::owner_message::PurgeEventScope;
 use crate::cache::store::StoreWriteOutageReason;
 
 mod direct;
@@ -296,7 +297,7 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     ));
     let purge = SessionEvent::Purge {
         generation: 6,
-        key: Some(KEY),
+        scope: PurgeEventScope::Key(KEY),
     };
     assert_eq!(take_events(&owner, &mut session), [purge]);
 }

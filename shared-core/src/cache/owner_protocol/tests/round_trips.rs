@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::client_name::OwnerClientName;
 use super::super::message_body::MessageBody;
 use super::super::owner_message::{
-    FoundEntry, LeaseReply, OwnerMessage, RefusalReason, SessionEvent,
+    FoundEntry, LeaseReply, OwnerMessage, PurgeEventScope, RefusalReason, SessionEvent,
 };
 use super::super::process_message::{ProcessMessage, SessionRequest, StoreRequest};
 use super::{decode_pieces, encode_frame, stream_of_frames, AnyMessage};
@@ -59,6 +59,15 @@ fn chain_state() -> impl Strategy<Value = ChainState> {
         )
 }
 
+fn purge_event_scope() -> impl Strategy<Value = PurgeEventScope> {
+    prop_oneof![
+        Just(PurgeEventScope::MethodOrBlocks),
+        key().prop_map(PurgeEventScope::Key),
+        any::<[u8; 16]>().prop_map(PurgeEventScope::Namespace),
+        Just(PurgeEventScope::Everything),
+    ]
+}
+
 fn session_event() -> impl Strategy<Value = SessionEvent> {
     prop_oneof![
         key().prop_map(SessionEvent::Filled),
@@ -67,8 +76,8 @@ fn session_event() -> impl Strategy<Value = SessionEvent> {
             namespace,
             state: Box::new(state),
         }),
-        (any::<u64>(), any::<Option<[u8; 32]>>())
-            .prop_map(|(generation, key)| SessionEvent::Purge { generation, key }),
+        (any::<u64>(), purge_event_scope())
+            .prop_map(|(generation, scope)| SessionEvent::Purge { generation, scope }),
         any::<u16>().prop_map(|messages| SessionEvent::LateReply { messages }),
     ]
 }

@@ -79,15 +79,13 @@ impl CacheFill {
 
     /// Compares a fact about the chain with the facts that are known, and records a contradiction.
     fn check_chain_fact(&self, fact: ChainIdentityFact) {
-        // headers in keys may select the chain
-        let within = truncated_blake3(self.scope.vary_key_bytes());
         let (identities, generation) = (&self.shared.identities, self.settings.generation);
-        if generation != self.shared.purge_generation() {
-            // the fact may predate a purge
+        if identities.is_namespace_purged_since(&self.scope, generation) {
+            // the fact may be of the chain before the purge
             return;
         }
         let observed = self.describe_chain_contradiction(fact).map_or_else(
-            || identities.compare_and_record_fact(&within, generation, fact),
+            || identities.compare_and_record_fact(&self.scope, generation, fact),
             Err,
         );
         match observed {
@@ -119,16 +117,12 @@ impl CacheFill {
     /// Marks the request's chain-selecting headers as verified, because the node has responded to a
     /// request with them.
     fn mark_chain_headers_verified(&self) {
-        let generation = self.settings.generation;
-        if generation != self.shared.purge_generation() {
-            // the response may predate a purge
-            return;
-        }
         if let Some(selector) = self.settings.selector {
-            let within = truncated_blake3(self.scope.vary_key_bytes());
-            self.shared
-                .identities
-                .mark_request_headers_verified(&within, generation, selector);
+            self.shared.identities.mark_request_headers_verified(
+                &self.scope,
+                self.settings.generation,
+                selector,
+            );
         }
     }
 

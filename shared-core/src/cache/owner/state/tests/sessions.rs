@@ -11,7 +11,7 @@ use crate::cache::owner_protocol::frame::{
 use crate::cache::owner_protocol::message_body::MessageBody;
 use crate::cache::owner_protocol::outgoing_frame::OutgoingFrame;
 use crate::cache::owner_protocol::owner_message::{
-    LeaseReply, OwnerMessage, RefusalReason, SessionEvent,
+    LeaseReply, OwnerMessage, PurgeEventScope, RefusalReason, SessionEvent,
 };
 use crate::cache::owner_protocol::process_message::{ProcessMessage, SessionRequest, StoreRequest};
 
@@ -235,8 +235,8 @@ fn events_are_repeated_until_they_are_acknowledged() {
             .unwrap();
     }
     let purge = |number, generation| {
-        let key = Some(KEY);
-        event(number, SessionEvent::Purge { generation, key })
+        let scope = PurgeEventScope::Key(KEY);
+        event(number, SessionEvent::Purge { generation, scope })
     };
     let both = [purge(1, 6), purge(2, 7)];
     for _ in 0..2 {
