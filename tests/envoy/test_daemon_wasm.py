@@ -294,7 +294,7 @@ NOT_OURS = {
     "400": fixed(PROBLEM, status=400, type="application/problem+json"),
     "503": fixed(PROBLEM, status=503, type="application/problem+json"),
     "too old": fixed(PROBLEM, status=404, type="application/problem+json"),
-    "another version": with_body(lambda body: body[:3] + b"\x05" + body[4:]),
+    "another version": with_body(lambda body: body[:3] + bytes(version + 1 for version in body[3:4]) + body[4:]),
     "another protocol": with_body(lambda body: b"HTTP" + body[4:]),
     "empty": with_body(lambda _: b""),
     "a preface alone": with_body(lambda body: body[:4]),

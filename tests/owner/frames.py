@@ -9,7 +9,9 @@ import types
 from daemon import NAMESPACE, key, monotonic
 from harness.guards import GUARD_SECONDS
 
-PREFACE = b"SZL\x05"
+VERSION = 5
+OLDER, PREFACE, NEWER = (b"SZL" + bytes([version]) for version in (VERSION - 1, VERSION, VERSION + 1))
+PATH = f"/v{VERSION}/frames"
 CHUNK = 256 << 10  # maximum length of a body
 FRAME = 64 << 10  # length after which a sender adds no message
 
@@ -293,7 +295,7 @@ class PolledSession:
     def call(self, role, messages=(), **fields):
         """The messages of the answer; `None` if it has no frame."""
         head = envelope(role, self.process, self.session, **fields)
-        answer = self.daemon.request("POST", "/v5/frames", PREFACE + head + (frame(*messages) if messages else b""))
+        answer = self.daemon.request("POST", PATH, PREFACE + head + (frame(*messages) if messages else b""))
         assert answer.status == 200, answer.body
         assert answer.fields["content-type"] == "application/vnd.sszip.frames"
         assert answer.body[:4] == PREFACE

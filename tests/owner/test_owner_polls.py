@@ -8,8 +8,11 @@ import pytest
 
 from daemon import NAMESPACE, Later, key, monotonic
 from frames import (
+    OLDER,
+    PATH,
     PREFACE,
     REASONS,
+    VERSION,
     PolledSession,
     Session,
     applied,
@@ -122,7 +125,7 @@ def test_poll_whose_client_disconnects_keeps_no_session(owner):
     before = owner.status()["waits"]
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(owner.socket))
-    client.sendall(b"POST /v5/frames HTTP/1.1\r\nhost: o\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    client.sendall(b"POST %b HTTP/1.1\r\nhost: o\r\ncontent-length: %d\r\n\r\n" % (PATH.encode(), len(body)) + body)
     owner.wait_for(lambda: owner.status()["waits"] > before, "the poll")
     client.close()
     owner.wait_for(lambda: owner.status()["waits"] == before, "the end of the poll")
@@ -270,7 +273,7 @@ def test_invalid_callouts_are_rejected(owner):
     for body, expected in [
         (b"", 400),
         (PREFACE, 400),
-        (b"SZL\x03" + envelope(0, "x", number=1) + whole, 404),
+        (OLDER + envelope(0, "x", number=1) + whole, 404),
         (b"HTTP" + envelope(0, "x", number=1) + whole, 400),
         (PREFACE + envelope(2, "x") + whole, 400),
         (PREFACE + envelope(0, "x", number=1, wait=1) + whole, 400),
@@ -282,13 +285,13 @@ def test_invalid_callouts_are_rejected(owner):
         (PREFACE + envelope(0, "x", number=1), 400),
         (PREFACE + envelope(0, "x", number=1) + frame(lookup(1, 1)), 400),
     ]:
-        answer = owner.request("POST", "/v5/frames", body)
+        answer = owner.request("POST", PATH, body)
         assert answer.status == expected, body
         assert answer.fields["content-type"] == "application/problem+json"
-    assert owner.request("GET", "/v5/frames").status == 404
+    assert owner.request("GET", PATH).status == 404
     # the path of the version before, which its processes use
-    assert owner.request("POST", "/v3/frames", b"SZL\x03" + envelope(0, "x", number=1) + whole).status == 404
-    assert owner.request("POST", "/v5/frames?x=1", PREFACE).status == 400
+    assert owner.request("POST", f"/v{VERSION - 1}/frames", OLDER + envelope(0, "x", number=1) + whole).status == 404
+    assert owner.request("POST", f"{PATH}?x=1", PREFACE).status == 400
     assert "x" not in owner.status()["processes"]
 
 

@@ -2,13 +2,18 @@
 
 import json
 import os
+import pathlib
 
 import pytest
 
 from daemon import NAMESPACE, key, monotonic
 from frames import (
+    NEWER,
+    OLDER,
+    PATH,
     PREFACE,
     REASONS,
+    VERSION,
     Connection,
     applied,
     frame,
@@ -266,7 +271,7 @@ def test_process_that_does_not_acknowledge_delays_a_purge_until_its_send_lease_h
     a, b = join(owner, "a"), join(owner, "b")
     later = owner.begin_purge(key=key(410))
     event = a.next("purge")
-    assert event.key == key(410)
+    assert event.scope == ("key", key(410))
     a.send(applied(event.number, event.generation))
     # the leases of b that were granted before the purge name no event
     b.next("purge")
@@ -361,16 +366,22 @@ def test_process_with_another_clock_is_refused(owner):
     assert late.ended()
 
 
+def test_page_of_the_protocol_names_this_version():
+    page = pathlib.Path(__file__).parents[2].joinpath("docs/owner-protocol.md").read_text()
+    for text in (f"`{PREFACE.hex(' ')}`", f"version {VERSION} of the protocol", f"`POST {PATH}`"):
+        assert text in page
+
+
 def test_connection_of_another_version_is_answered_with_the_preface(owner):
-    for first in (b"SZL\x03", b"SZL\x05" + frame(hello("a"))):
+    for first in (OLDER, NEWER + frame(hello("a"))):
         other = Connection(owner, first)
         assert other.read(4) == PREFACE
         assert other.ended()
 
 
 def test_preface_is_answered_at_once(owner):
-    slow = Connection(owner, b"S")
-    slow.socket.sendall(b"ZL\x04")
+    slow = Connection(owner, PREFACE[:1])
+    slow.socket.sendall(PREFACE[1:])
     assert slow.read(4) == PREFACE
     slow.preface = PREFACE
     slow.send(hello("slow"))
