@@ -152,8 +152,9 @@ impl NamespacePurges {
             PurgeEventScope::MethodOrBlocks | PurgeEventScope::Key(_) => true,
             PurgeEventScope::Everything => false,
             PurgeEventScope::Namespace(namespace) => {
-                let has_room = self.namespaces.len() < MAX_NAMESPACES
-                    && self.namespaces.try_reserve(1).is_ok();
+                let has_room = self.namespaces.contains_key(namespace)
+                    || self.namespaces.len() < MAX_NAMESPACES
+                        && self.namespaces.try_reserve(1).is_ok();
                 if has_room {
                     self.namespaces.insert(*namespace, generation);
                 }
@@ -479,6 +480,9 @@ mod tests {
             identities.forget_purged_chains(&PurgeEventScope::Namespace(name), n);
             assert!(!identities.is_namespace_purged_since(&main, 0));
         }
+        let again = named_cache_namespace(&1_u64.to_le_bytes());
+        identities.forget_purged_chains(&PurgeEventScope::Namespace(again), 999);
+        assert!(!identities.is_namespace_purged_since(&main, 0));
         identities.forget_purged_chains(&PurgeEventScope::Namespace(OTHER), 1_000);
         assert!(identities.is_namespace_purged_since(&main, 999));
     }
