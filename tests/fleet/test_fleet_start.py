@@ -68,9 +68,7 @@ def test_reload_keeps_responses_right(world, is_there):
     with FleetLoad(a, b) as load:
         load.wait_for_responses(100)
         for machine in (a, b):
-            before = machine.owner.pid()
             machine.server.reload()
-            machine.wait_for(lambda m=machine, pid=before: m.owner.pid() not in (None, pid), "the new manager")
             machine.wait_until_ready()
             load.wait_for_responses(100)
     assert load.faults == []
@@ -91,10 +89,8 @@ def test_reload_changes_the_fleet(world):
     share(a, first, receipts(chain.final))
     assert b.requested(receipts(chain.final)) == 1
     path = a.server.prefix / "nginx.conf"
-    before = a.owner.pid()
     path.write_text(path.read_text().replace(first.url, second.url))
     a.server.reload()
-    a.wait_for(lambda: a.owner.pid() not in (None, before), "the new manager")
     a.wait_until_ready()
     a.wait_until_used()
     share(b, second, balance(chain.final))

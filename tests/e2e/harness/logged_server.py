@@ -13,6 +13,8 @@ class LoggedServer:
     _log_read = 0
     # Number of repetitions of a request if an earlier one's response is to be stored, or its update to end.
     late_stores = 0
+    # Process ids of nginx's cache managers from before its reloads.
+    former_managers = frozenset()
 
     def logged(self, uri):
         """The access log's line about a request; it is written after the response was

@@ -285,6 +285,7 @@ class Nginx(LoggedServer):
     def reload(self):
         """Sends HUP, and waits until a new generation of workers has taken over."""
         before = set(self.workers())
+        self.former_managers |= set(self.processes.children_of(self.master, "cache manager"))
         os.kill(self.master, signal.SIGHUP)
         self.wait_for(lambda: (now := set(self.workers())) and not now & before, "new workers")
 

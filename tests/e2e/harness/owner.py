@@ -92,12 +92,13 @@ def _owner_of_server(server):
 
 
 def wait_until_linked(nginx, owner=None):
-    """Waits until each worker has reached the owner."""
+    """Waits until each worker has reached the owner. After a reload of nginx this is the new cache manager: new workers
+    may reach the former one first, which ends a moment later."""
     owner = owner or _owner_of_server(nginx)
 
     def linked():
         pids = {str(pid) for pid in nginx.workers()}
-        return pids and pids <= owner.pids()
+        return pids and owner.pid() not in nginx.former_managers and pids <= owner.pids()
 
     nginx.wait_for(linked, "the workers to reach the owner")
 
