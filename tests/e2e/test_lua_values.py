@@ -13,7 +13,7 @@ import pytest
 from harness.client import fetch
 from harness.copied_configs import certificate
 from harness.lua import phase_result, lua, lua_nginx, quoted
-from harness.owner import Owner
+from harness.owner import Client, Owner, wait_until_linked
 from harness.rpc import Node, call
 
 pytestmark = pytest.mark.once("Debian's Lua module is for Debian's nginx")
@@ -138,6 +138,7 @@ def test_values_are_shared_between_workers_and_reloads_with_a_store(stored):
     assert lua(stored, "return sszip.set('shared', 'value', 600)") is True
     assert all(found == [b"value"] for found in each_worker(stored, "sszip.get('shared')").values())
     stored.reload()
+    wait_until_linked(stored, Client(stored.prefix / "store/owner.sock"))
     ready(stored)
     assert all(found == [b"value"] for found in each_worker(stored, "sszip.get('shared')").values())
     assert lua(stored, "return sszip.delete('shared')") is True
